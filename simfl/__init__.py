@@ -1,0 +1,37 @@
+"""simfl: federated learning with real secure aggregation, in virtual time.
+
+    import simfl
+    result = simfl.run("scenarios/sync_breakdown.yaml", overrides={"clock": "modelled"})
+    result.summary["protocols"]["lightsecagg"]["mean"]["span_s"]
+
+`await simfl.simulate(...)` does the same inside a coroutine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simfl.result import Result as Result
+    from simfl.scenario.load import ScenarioError as ScenarioError
+    from simfl.simulate import run as run
+    from simfl.simulate import simulate as simulate
+
+__version__ = "0.1.0"
+__all__ = ["Result", "ScenarioError", "run", "simulate"]
+
+_HOMES = {
+    "Result": "simfl.result",
+    "ScenarioError": "simfl.scenario.load",
+    "run": "simfl.simulate",
+    "simulate": "simfl.simulate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: torch takes seconds, and `simfl --help` needs none of it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'simfl' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,5 @@
+"""python -m simfl: the command line."""
+
+from simfl.cli import main
+
+main()

@@ -1,0 +1,212 @@
+"""The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 130 interrupted.
+
+Heavy modules are imported inside the commands that need them: `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from simfl.result import Result
+    from simfl.scenario.schema import Scenario
+
+FAILED, BAD, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="simfl",
+    help="Federated learning with real secure aggregation, in virtual time.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """What `run` prints."""
+
+    table = "table"
+    json = "json"
+
+
+class Things(StrEnum):
+    """What `list` lists."""
+
+    protocols = "protocols"
+    models = "models"
+    datasets = "datasets"
+    profiles = "profiles"
+
+
+ScenarioFile = Annotated[Path, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, such as a.b=c.")
+]
+Seed = Annotated[int | None, typer.Option(help="The scenario's seed.")]
+ClockOption = Annotated[
+    str | None, typer.Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")
+]
+Protocols = Annotated[str | None, typer.Option(metavar="A,B", help="Only these of its protocols.")]
+Workers = Annotated[int | None, typer.Option(help="Threads for the real work; 0: in line.")]
+
+
+@app.command("run")
+def run_command(
+    scenario: ScenarioFile,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run's files go.")] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    clock: ClockOption = None,
+    protocols: Protocols = None,
+    workers: Workers = None,
+    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.table,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No live progress.")] = False,
+) -> None:
+    """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
+    loaded = _load(scenario, set_, seed, clock, protocols, workers)
+    folder = out or _fresh(Path("runs") / loaded.name)
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
+
+    from rich.console import Console
+
+    from simfl.reports import terminal
+    from simfl.simulate import run
+
+    errors = Console(stderr=True)
+    live = format_ is Format.table and not no_progress and errors.is_terminal
+    if live:
+        unit = "aggregations" if loaded.buffer else "rounds"
+        with terminal.progress(errors, loaded.rounds, unit) as watch:
+            result = _or_partial(lambda: run(loaded, out=folder, watch=watch), folder)
+    else:
+        result = _or_partial(lambda: run(loaded, out=folder), folder)
+    if format_ is Format.json:
+        print(json.dumps(result.summary, indent=2))
+    else:
+        terminal.show(Console(), result.summary, loaded.profile)
+        print(f"Written to {folder}")
+
+
+@app.command()
+def check(
+    scenario: ScenarioFile,
+    set_: Set = None,
+    seed: Seed = None,
+    clock: ClockOption = None,
+    protocols: Protocols = None,
+    workers: Workers = None,
+) -> None:
+    """Check a scenario without running it, and print what it resolves to."""
+    loaded = _load(scenario, set_, seed, clock, protocols, workers)
+
+    from simfl.scenario.build import build, clocks
+    from simfl.scenario.load import resolved_yaml
+
+    study = build(loaded)
+    clocks(study)
+    print(resolved_yaml(loaded), end="")
+    kind = "aggregations" if loaded.buffer else "rounds"
+    print(
+        f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
+        f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters"
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenarios, for editors."""
+    from simfl.scenario.load import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command("list")
+def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
+    """List protocols, models, datasets or profiles."""
+    for name, text in _listed(things):
+        print(f"{name:<20}{text}".rstrip())
+
+
+def _listed(things: Things) -> list[tuple[str, str]]:
+    if things is Things.protocols:
+        from simfl.protocols.registry import PROTOCOLS
+
+        return [(name, f"{kind.summary} ({kind.source})") for name, kind in PROTOCOLS.items()]
+    if things is Things.profiles:
+        from simfl import profiles
+
+        return [(name, profiles.load(name).description) for name in profiles.names()]
+    import inspect
+
+    from simfl.learning import data, models
+
+    if things is Things.datasets:
+        docs = {name: inspect.getdoc(load) or "" for name, load in data.DATASETS.items()}
+        return [(name, doc.splitlines()[0]) for name, doc in docs.items()]
+    shape = (1, 8, 8)
+    return [
+        (name, f"{sum(p.numel() for p in model.blank(shape, 10).parameters())} parameters on 8x8 digits")
+        for name, model in models.MODELS.items()
+    ]
+
+
+def _load(
+    scenario: Path,
+    set_: list[str] | None,
+    seed: int | None,
+    clock: str | None,
+    protocols: str | None,
+    workers: int | None,
+) -> Scenario:
+    from simfl.scenario.load import load, parse_override, select_protocols
+
+    overrides: dict[str, Any] = dict(parse_override(text) for text in set_ or [])
+    given = {"seed": seed, "clock": clock, "workers": workers}
+    overrides |= {key: value for key, value in given.items() if value is not None}
+    loaded = load(scenario, overrides)
+    if protocols is not None:
+        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+    return loaded
+
+
+def _fresh(folder: Path) -> Path:
+    """The folder itself, or with the first number that is free: no run overwrites another unasked."""
+    number, fresh = 1, folder
+    while fresh.exists():
+        number += 1
+        fresh = folder.with_name(f"{folder.name}-{number}")
+    return fresh
+
+
+def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
+    try:
+        return simulation()
+    except KeyboardInterrupt:
+        what = f"; what was finished is in {folder}" if folder.exists() else ""
+        print(f"Interrupted{what}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. What a user can cause ends in one message, never a traceback."""
+    from simfl.errors import BadInput, RunFailed
+
+    try:
+        app(arguments)
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD)
+    except (RunFailed, OSError) as error:
+        print(f"simfl: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

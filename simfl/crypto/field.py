@@ -1,0 +1,188 @@
+"""Vectors and matrices over F_q, q a prime below 2^32, as `uint32`.
+
+The law: every result is exact. Arithmetic is done in a wider type (`uint64`, or `float64` as 53-bit
+integers) and reduced modulo q before anything could round or wrap; each docstring states its bound.
+Elements are canonical, 0 <= x < q; that is a precondition and is not checked, except where noted.
+
+q = 2^32 - 5, the largest prime below 2^32, is the field of LightSecAgg (section 7).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+A32 = NDArray[np.uint32]
+F64 = NDArray[np.float64]
+
+Q = 2**32 - 5
+
+_BLOCK = 1 << 16  # elements of a vector worked on at once: its uint64 temporaries stay in the L2 cache
+_TILE = 1 << 18  # elements of a float64 temporary in matmul: 2 MB
+# Recombining lo + 2^16 hi (hi reduced to 32 bits) adds up to 2^48 to a sum of products.
+_EXACT = 2**53 - 2**49
+
+
+def is_prime(q: int) -> bool:
+    """Whether q < 2^32 is prime: Miller-Rabin with bases 2, 7, 61, deterministic below 4,759,123,141
+    (Jaeschke 1993). ValueError for q >= 2^32."""
+    if q >= 2**32:
+        raise ValueError(f"q={q} must be below 2^32={2**32}")
+    if q < 2 or any(q % p == 0 for p in (2, 7, 61)):
+        return q in (2, 7, 61)
+    twos = ((q - 1) & (1 - q)).bit_length() - 1
+    odd = (q - 1) >> twos
+    return all(
+        pow(a, odd, q) == 1 or any(pow(a, odd << r, q) == q - 1 for r in range(twos)) for a in (2, 7, 61)
+    )
+
+
+def add(a: A32, b: A32, q: int) -> A32:
+    """a + b mod q, elementwise. Equal shapes, otherwise ValueError."""
+    return _combine(a, b, q, minus=False)
+
+
+def sub(a: A32, b: A32, q: int) -> A32:
+    """a - b mod q, elementwise. Equal shapes, otherwise ValueError."""
+    return _combine(a, b, q, minus=True)
+
+
+def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
+    if a.shape != b.shape:
+        raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
+    out = np.empty(a.shape, np.uint32)
+    flat_out, flat_a, flat_b = out.reshape(-1), a.reshape(-1), b.reshape(-1)
+    modulus = np.uint32(q)
+    for i in range(0, out.size, _BLOCK):
+        block, x, y = flat_out[i : i + _BLOCK], flat_a[i : i + _BLOCK], flat_b[i : i + _BLOCK]
+        if not minus:
+            y = modulus - y  # a + b = a - (q - b), which never needs a 33rd bit
+        np.subtract(x, y, out=block)
+        block += (x < y) * modulus
+    return out
+
+
+def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: int) -> A32:
+    """sum_i w_i rows_i mod q, [1, L].
+
+    rows: n arrays [1, L], or one [n, L]. weights: n integers of any size and sign, or None for all one.
+    Any uint32 content is summed correctly, also q and above. ValueError if there are no rows, if their
+    lengths differ, or if weights are not one a row.
+
+    Exact: a uint64 accumulator, reduced only when w (2^32 - 1) more could pass 2^64; one product and a
+    reduced accumulator always fit, (q - 1)(2^32 - 1) + (q - 1) < 2^64.
+    """
+    vectors = [np.reshape(row, -1) for row in rows]
+    if not vectors:
+        raise ValueError("a weighted sum needs at least one row")
+    length = vectors[0].size
+    if any(v.size != length for v in vectors):
+        raise ValueError(f"rows have different lengths: {sorted({v.size for v in vectors})}")
+    factors = [1] * len(vectors) if weights is None else [int(w) % q for w in weights]
+    if len(factors) != len(vectors):
+        raise ValueError(f"{len(factors)} weights for {len(vectors)} rows")
+    out = np.empty((1, length), np.uint32)
+    for i in range(0, length, _BLOCK):
+        total = np.zeros(min(_BLOCK, length - i), np.uint64)
+        product = np.empty_like(total)
+        bound = 0
+        for vector, w in zip(vectors, factors, strict=True):
+            if bound + w * (2**32 - 1) >= 2**64:
+                total %= np.uint64(q)
+                bound = q - 1
+            bound += w * (2**32 - 1)
+            if w == 1:
+                total += vector[i : i + _BLOCK]
+            else:
+                total += np.multiply(vector[i : i + _BLOCK], np.uint64(w), out=product)
+        out[0, i : i + _BLOCK] = total % np.uint64(q)
+    return out
+
+
+def matmul(W: A32, Z: A32, q: int) -> A32:
+    """W Z mod q for W [a, k] and Z [k, m], as [a, m]. ValueError if the inner sizes differ.
+
+    Exact on float64 BLAS: both are centred, |z| <= q/2, and W = lo + 2^16 hi with |lo|, |hi| <= 2^15.
+    The k columns are cut into blocks so that in every row
+
+        (sum of |lo|) q/2 <= 2^53 - 2^49   and   (sum of |hi|) q/2 <= 2^53 - 2^49,
+
+    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. The bound is computed
+    from W itself: a block has at least 120 columns, a random W about 250.
+    """
+    if W.shape[1] != Z.shape[0]:
+        raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
+    a, m = W.shape[0], Z.shape[1]
+    w = W.astype(np.int64)
+    w -= (w > q // 2) * np.int64(q)
+    hi = (w + 2**15) >> 16
+    limbs = np.vstack([w - (hi << 16), hi])
+    blocks = _exact_blocks(limbs, q)
+    left = limbs.astype(np.float64)
+    out = np.empty((a, m), np.uint32)
+    tile = max(64, _TILE // max(1, *left.shape))
+    for j in range(0, m, tile):
+        z = Z[:, j : j + tile].astype(np.float64)
+        z -= (z > q // 2) * float(q)
+        total: F64 = np.zeros((a, z.shape[1]))
+        for start, end in blocks:
+            product = left[:, start:end] @ z[start:end]
+            high = product[a:]
+            _reduce(high, q)
+            high *= 2.0**16
+            high += product[:a]
+            _reduce(high, q)
+            total += high
+        _reduce(total, q)
+        total += (total < 0) * float(q)
+        out[:, j : j + tile] = total
+    return out
+
+
+def _exact_blocks(limbs: NDArray[np.int64], q: int) -> list[tuple[int, int]]:
+    """Greedy column ranges whose row sums of |limb| times q/2 stay within _EXACT."""
+    sums = np.abs(limbs).cumsum(axis=1)
+    limit = _EXACT // max(1, q // 2)
+    blocks, start, columns = [], 0, limbs.shape[1]
+    while start < columns:
+        before = sums[:, start - 1 : start] if start else 0
+        worst = (sums[:, start:] - before).max(axis=0, initial=0)
+        end = start + int(np.searchsorted(worst, limit, side="right"))
+        blocks.append((start, end))
+        start = end
+    return blocks
+
+
+def _reduce(x: F64, q: int) -> None:
+    """x mod q in place for integers |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
+
+    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
+    subtracted without rounding."""
+    quotient = x * (1.0 / q)
+    np.rint(quotient, out=quotient)
+    quotient *= float(q)
+    x -= quotient
+
+
+def inverse(A: A32, q: int) -> A32:
+    """The inverse of A [k, k] over F_q, by Gauss-Jordan elimination, O(k^3).
+
+    ValueError if A is not square, or singular. Exact: a product of two residues is below 2^64.
+    """
+    k = A.shape[0]
+    if A.shape != (k, k):
+        raise ValueError(f"only a square matrix has an inverse, not {A.shape}")
+    modulus = np.uint64(q)
+    work = np.hstack([A.astype(np.uint64), np.eye(k, dtype=np.uint64)])
+    for c in range(k):
+        candidates = np.flatnonzero(work[c:, c])
+        if not candidates.size:
+            raise ValueError(f"the matrix is singular modulo {q}: no pivot in column {c}")
+        pivot = c + int(candidates[0])
+        work[[c, pivot]] = work[[pivot, c]]
+        work[c] = work[c] * np.uint64(pow(int(work[c, c]), -1, q)) % modulus
+        factors = (modulus - work[:, c]) % modulus
+        factors[c] = 0
+        # (q - 1)^2 + (q - 1) < 2^64: one reduction for the product and the sum.
+        work = (work + factors[:, None] * work[c]) % modulus
+    return work[:, k:].astype(np.uint32)

@@ -1,0 +1,136 @@
+"""Key agreement and authenticated encryption between users: X25519 (RFC 7748), HKDF-SHA256 (RFC 5869),
+AES-256-GCM (NIST SP 800-38D), through pyca/cryptography.
+
+The law: nothing that does not authenticate yields a value. What a peer can cause is `Forged` and names
+the row; what only the caller can cause is ValueError. A nonce must never be used twice with one key:
+`nonce` makes them from a sender and its counter.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+A8 = NDArray[np.uint8]
+A32 = NDArray[np.uint32]
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
+
+
+class Forged(Exception):
+    """Row `row` of the peers' input is not what an honest peer sends, and `why`."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)  # both, so that it can be pickled
+        self.row = row
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"row {self.row}: {self.why}"
+
+
+def public(secret: A8) -> A8:
+    """The X25519 public key, [1, 32], of a secret key [1, 32] (any 32 bytes)."""
+    return _row(_private(secret).public_key().public_bytes_raw())
+
+
+def agree(secret: A8, publics: A8, info: bytes) -> A8:
+    """Row i, of 32 bytes, is hkdf(X25519(secret, publics_i), info); secret [1, 32], publics [n, 32].
+
+    Forged(i, "low-order public key") if the shared secret is all zero (RFC 7748, section 6.1).
+    """
+    _check("publics", publics, len(publics), KEY_BYTES)
+    mine = _private(secret)
+    out = np.empty((len(publics), KEY_BYTES), np.uint8)
+    for i, theirs in enumerate(publics):
+        peer = X25519PublicKey.from_public_bytes(theirs.tobytes())
+        try:
+            shared = mine.exchange(peer)
+        except ValueError:  # raised for the all-zero shared secret, and for that alone
+            raise Forged(i, "low-order public key") from None
+        out[i] = _row(hkdf(shared, info))
+    return out
+
+
+def hkdf(secret: bytes, info: bytes) -> bytes:
+    """32 bytes from input keying material by HKDF-SHA256 (RFC 5869) without salt."""
+    return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
+
+
+def seal(keys: A8, items: NDArray[Any], nonces: Sequence[bytes], aads: Sequence[bytes]) -> A8:
+    """AES-256-GCM of each row of items [n, L] under its own key, as [n, L * itemsize + 16], tag last.
+
+    keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
+    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row.
+    """
+    n = len(items)
+    _check("keys", keys, n, KEY_BYTES)
+    _check_nonces(nonces, aads, n)
+    plain = np.ascontiguousarray(items, items.dtype.newbyteorder("<")).view(np.uint8)
+    out = np.empty((n, plain.shape[1] + TAG_BYTES), np.uint8)
+    for i in range(n):
+        out[i] = _row(AESGCM(keys[i].tobytes()).encrypt(nonces[i], plain[i].data, aads[i]))
+    return out
+
+
+def open_(keys: A8, sealed: A8, nonces: Sequence[bytes], aads: Sequence[bytes], dtype: str) -> A8 | A32:
+    """The rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
+
+    Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
+    not the sealed one; then no row's content is returned. ValueError if there is not one key, nonce and
+    aad a row, or if S - 16 is no multiple of the item size.
+    """
+    if dtype not in ("uint8", "uint32"):
+        raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
+    n, size = sealed.shape
+    _check("keys", keys, n, KEY_BYTES)
+    _check("sealed", sealed, n, size)
+    _check_nonces(nonces, aads, n)
+    length, rest = divmod(size - TAG_BYTES, np.dtype(dtype).itemsize)
+    if length < 0 or rest:
+        raise ValueError(f"rows of {size} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements")
+    plain = np.empty((n, size - TAG_BYTES), np.uint8)
+    for i in range(n):
+        try:
+            plain[i] = _row(AESGCM(keys[i].tobytes()).decrypt(nonces[i], sealed[i].tobytes(), aads[i]))
+        except InvalidTag:
+            raise Forged(i, "does not authenticate") from None
+    return plain if dtype == "uint8" else plain.view("<u4").astype(np.uint32, copy=False)
+
+
+def nonce(sender: int, counter: int) -> bytes:
+    """12 bytes: sender (4, big-endian), then counter (8, big-endian). ValueError out of range."""
+    if not 0 <= sender < 2**32:
+        raise ValueError(f"sender={sender} must be in [0, 2^32)")
+    if not 0 <= counter < 2**64:
+        raise ValueError(f"counter={counter} must be in [0, 2^64)")
+    return sender.to_bytes(4, "big") + counter.to_bytes(8, "big")
+
+
+def _private(secret: A8) -> X25519PrivateKey:
+    _check("secret", secret, 1, KEY_BYTES)
+    return X25519PrivateKey.from_private_bytes(secret.tobytes())
+
+
+def _row(data: bytes) -> A8:
+    return np.frombuffer(data, np.uint8).reshape(1, -1).copy()
+
+
+def _check(name: str, array: A8, rows: int, columns: int) -> None:
+    if array.dtype != np.uint8 or array.shape != (rows, columns):
+        raise ValueError(f"{name} must be uint8 [{rows}, {columns}], not {array.dtype} {list(array.shape)}")
+
+
+def _check_nonces(nonces: Sequence[bytes], aads: Sequence[bytes], n: int) -> None:
+    if len(nonces) != n or len(aads) != n:
+        raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
+    if any(len(x) != NONCE_BYTES for x in nonces):
+        raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {sorted({len(x) for x in nonces})}")

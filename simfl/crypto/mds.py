@@ -1,0 +1,111 @@
+"""T-private MDS coding of masks: any U of n coded rows decode, any T reveal nothing.
+
+LightSecAgg eqs. 5 and 28. W is Vandermonde over distinct non-zero points alpha_j, so row j is
+(alpha_j^0, ..., alpha_j^(U-1)) and any U rows are invertible. The sub-masks take the low U - T powers and
+the noise the top T. The noise part of any T rows is then diag(alpha_j^(U-T)) times a T x T Vandermonde
+matrix: invertible, so T coded rows are uniform whatever the mask. T-private by construction.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from simfl.crypto.field import A32, matmul
+from simfl.crypto.prg import A8, expand
+
+
+def share_length(d: int, U: int, T: int) -> int:
+    """The length m = ceil(d / (U - T)) of a coded row for a mask of length d. ValueError unless
+    d >= 1 and 0 <= T < U."""
+    if d < 1:
+        raise ValueError(f"d={d} must be at least 1")
+    if not 0 <= T < U:
+        raise ValueError(f"T={T} must be at least 0 and below U={U}")
+    return -(-d // (U - T))
+
+
+def matrix(points: Sequence[int], U: int, q: int) -> A32:
+    """The transpose of W: [n, U] with entry (j, k) = points_j^k mod q. Cached, hence read-only.
+
+    ValueError if U < 1, or if a point is zero modulo q or appears twice.
+    """
+    return _matrix(tuple(points), U, q)
+
+
+@lru_cache(maxsize=16)
+def _matrix(points: tuple[int, ...], U: int, q: int) -> A32:
+    if U < 1:
+        raise ValueError(f"U={U} must be at least 1")
+    x = np.array(_residues(points, q), np.uint64)
+    out = np.ones((len(points), U), np.uint32)
+    power = np.ones_like(x)
+    for k in range(1, U):
+        power = power * x % np.uint64(q)
+        out[:, k] = power
+    out.flags.writeable = False
+    return out
+
+
+def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A32:
+    """LightSecAgg eq. 5: the coded rows of the mask z [1, d] as [n, m], row j for points[j].
+
+    z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
+    noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
+    """
+    d = z.shape[1]
+    m = share_length(d, U, T)
+    rows = np.zeros((U, m), np.uint32)
+    rows[: U - T].reshape(-1)[:d] = z[0]
+    rows[U - T :] = expand(seed, T * m, q).reshape(T, m)
+    return matmul(matrix(points, U, q), rows, q)
+
+
+def decode(rows: A32, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
+    """The mask [1, d] from exactly U coded rows [U, m], row j for points[j]: one-shot recovery.
+
+    Rows may be sums (or weighted sums) of coded rows, and then the mask is that of the sum.
+    ValueError if there are not U rows and points, or m is not share_length(d, U, T), or as for matrix.
+    """
+    m = share_length(d, U, T)
+    if len(points) != U:
+        raise ValueError(f"decoding needs exactly U={U} points, not {len(points)}")
+    if rows.shape != (U, m):
+        raise ValueError(f"rows must be [U, m] = [{U}, {m}], not {list(rows.shape)}")
+    sub_masks = matmul(_interpolation(points, q)[: U - T], rows, q)
+    return sub_masks.reshape(1, -1)[:, :d]
+
+
+def _interpolation(points: Sequence[int], q: int) -> A32:
+    """The inverse of matrix(points, U, q), U = n, by Lagrange in O(U^2) where elimination takes O(U^3).
+
+    Column j holds the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
+    """
+    modulus, n = np.uint64(q), len(points)
+    x = np.array(_residues(points, q), np.uint64)
+    minus_x = modulus - x
+    master = np.zeros(n + 1, np.uint64)
+    master[0] = 1
+    for alpha in minus_x:
+        shifted = np.roll(master, 1)  # the top coefficient is still zero
+        master = (shifted + master * alpha) % modulus
+    # Synthetic division by every (x - alpha_j) at once, and Horner for the quotient's value at alpha_j.
+    quotient = np.empty((n, n), np.uint64)
+    coefficient = np.zeros(n, np.uint64)
+    value = np.zeros(n, np.uint64)
+    for k in range(n - 1, -1, -1):
+        coefficient = (coefficient * x + master[k + 1]) % modulus
+        quotient[k] = coefficient
+        value = (value * x + coefficient) % modulus
+    scale = np.array([pow(int(v), -1, q) for v in value], np.uint64)
+    return (quotient * scale % modulus).astype(np.uint32)
+
+
+def _residues(points: Sequence[int], q: int) -> list[int]:
+    residues = [int(p) % q for p in points]
+    if 0 in residues:
+        raise ValueError(f"point {points[residues.index(0)]} is zero modulo q={q}")
+    if len(set(residues)) != len(residues):
+        double = next(p for i, p in enumerate(points) if residues[i] in residues[:i])
+        raise ValueError(f"point {double} appears twice modulo q={q}")
+    return residues

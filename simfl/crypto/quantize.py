@@ -1,0 +1,96 @@
+"""Real updates <-> elements of F_q: LightSecAgg eqs. 29-31, 34 and 36.
+
+The law: quantisation is unbiased, and sums in F_q are sums of integers as long as no sum reaches
+`overflow_bound(q)` in magnitude. An integer x is phi(x) = x mod q (eq. 31), two's complement modulo q.
+`levels` is c_l, the steps per unit: a quantised value v stands for v / c_l.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.crypto.field import A32
+from simfl.crypto.prg import A8, words
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+
+
+def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
+    """c Q_c(x), eq. 29, of each coordinate x of delta [1, d] clipped to [-clip, clip], as int64 [1, d].
+
+    c = levels. The result is floor(c x) + 1 with probability c x - floor(c x), otherwise floor(c x): its
+    mean is c x. Thresholds are 32-bit words of the seed [1, 32], so the mean is met to within 2^-32.
+    Magnitudes are at most ceil(clip levels). ValueError if a coordinate is not finite, or unless
+    0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left.
+    """
+    if not (clip > 0 and levels >= 1 and clip * levels < 2**52):
+        raise ValueError(f"clip={clip} and levels={levels} must be positive, their product below 2^52")
+    if not np.isfinite(delta).all():
+        bad = int(np.flatnonzero(~np.isfinite(delta))[0])
+        raise ValueError(f"coordinate {bad} of the update is {delta.reshape(-1)[bad]}: not finite")
+    return _round(np.clip(delta.astype(np.float64), -clip, clip) * levels, seed)
+
+
+def _round(x: F64, seed: A8) -> I64:
+    """Stochastic rounding of x [1, d]: up with probability the fractional part."""
+    floor = np.floor(x)
+    floor += words(seed, x.shape[1]) < (x - floor) * 2.0**32
+    return floor.astype(np.int64)
+
+
+def count_clipped(delta: Floats, clip: float) -> int:
+    """How many coordinates lie outside [-clip, clip]."""
+    return int(np.count_nonzero(np.abs(delta) > clip))
+
+
+def quantise(
+    delta: Floats, weight: int, clip: float, levels: int, seed: A8, q: int, append_weight: bool
+) -> A32:
+    """phi(weight c Q_c(delta)), eqs. 30-31, as [1, d]; with append_weight the weight is coordinate d + 1,
+    so that the sum of weights comes out with the sum (LightSecAgg, Remark 3).
+
+    A product beyond the bound wraps around, as Fig. 12 studies. ValueError as for signed_levels, or
+    unless 0 <= weight < overflow_bound(q) and weight ceil(clip levels) < 2^63.
+    """
+    if not 0 <= weight < overflow_bound(q):
+        raise ValueError(f"weight={weight} must be at least 0 and below (q-1)/2={overflow_bound(q)}")
+    if weight * (clip * levels + 1) >= 2**63:
+        raise ValueError(f"weight={weight} times clip={clip} times levels={levels} must be below 2^63")
+    x = signed_levels(delta, clip, levels, seed) * weight
+    if append_weight:
+        x = np.append(x, [[weight]], axis=1)
+    return (x % q).astype(np.uint32)
+
+
+def signed(x: A32, q: int) -> I64:
+    """phi^-1, eq. 36: x where x < (q-1)/2, otherwise x - q."""
+    return x.astype(np.int64) - (x >= (q - 1) // 2) * np.int64(q)
+
+
+def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
+    """phi^-1(total) / (levels divisor), eqs. 35-36, as float64.
+
+    total [1, L]. divisor None: the last coordinate is the sum of weights, which is the divisor and is
+    removed; the result is [1, L - 1]. Otherwise [1, L]. ValueError unless the divisor is positive.
+    """
+    x = signed(total, q)
+    if divisor is None:
+        x, divisor = x[:, :-1], int(x[0, -1])
+    if divisor <= 0:
+        raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
+    return x / float(levels * divisor)
+
+
+def round_weight(s: float, levels: int, seed: A8) -> int:
+    """c_g Q_(c_g)(s), eq. 34: a staleness weight s as an integer; levels = c_g, seed [1, 32].
+    ValueError as for signed_levels."""
+    return int(signed_levels(np.array([[s]]), max(abs(s), 1.0), levels, seed)[0, 0])
+
+
+def overflow_bound(q: int) -> int:
+    """(q - 1) / 2, the magnitude that no sum may reach: eq. 36 gives back every integer of magnitude
+    strictly below it, while (q - 1)/2 itself comes back as -(q + 1)/2."""
+    return (q - 1) // 2

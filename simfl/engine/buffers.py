@@ -1,0 +1,186 @@
+"""Buffered asynchronous runs: each user cycles on its own; arrivals and staleness are what comes of it.
+
+    idle (online) --picked--> in flight: downloads, trains, uploads --the server has it--> idle again,
+    once its update has left the buffer
+
+The server picks at random among the idle users that its machine admits, up to the scenario's
+concurrency; nobody knows in advance when an update will come. A lost user is offline for a while; what
+is sent to an offline user waits in its mailbox (its paused link), first in first out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import numpy as np
+import simpy
+
+from simfl import trace as rows
+from simfl.engine.party import Task
+from simfl.engine.presence import LOST
+from simfl.engine.session import Session
+from simfl.engine.world import Model
+from simfl.protocols.base import SERVER, Effects, Result, Send
+from simfl.protocols.buffered import about
+
+
+class Pool:
+    """Users to pick from: add, discard and a uniform draw, each O(1)."""
+
+    def __init__(self) -> None:
+        self.users: list[int] = []
+        self.place: dict[int, int] = {}
+
+    def add(self, user: int) -> None:
+        """Put a user in, if it is not there."""
+        if user not in self.place:
+            self.place[user] = len(self.users)
+            self.users.append(user)
+
+    def discard(self, user: int) -> None:
+        """Take a user out, if it is there."""
+        if user in self.place:
+            hole, moved = self.place.pop(user), self.users.pop()
+            if moved != user:
+                self.users[hole] = moved
+                self.place[moved] = hole
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """Take a random user out."""
+        user = self.users[int(rng.integers(len(self.users)))]
+        self.discard(user)
+        return user
+
+
+class Buffers(Session):
+    """One protocol over a buffer."""
+
+    def main(self) -> Generator[simpy.Event, Any, None]:
+        machines, everyone = self.machines, range(self.world.users)
+        kind = machines.kind
+        self.tasks: dict[str, Task] = {}
+        self.current: dict[int, Task] = {}
+        self.pending: set[int] = set()
+        self.cycles = [0] * len(everyone)
+        self.idle, self.parked = Pool(), list[int]()
+        self.rng = self.streams.rng("pick")
+        self.clients = [
+            kind.client(user, machines.params, self.ops, machines.entropy(user, 0)) for user in everyone
+        ]
+        self.machine = kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
+        self.follow_users()
+        yield self.env.timeout(0)  # who is offline from the start has left by now
+        self.at_server(self.machine, "start", None, cause, self.first_phase)
+        for user in everyone:
+            self._rest(user)
+        self._pick(cause)
+
+    # -- picking
+    def _rest(self, user: int) -> None:
+        """A user may have become free: put it in the pool."""
+        task = self.current.get(user)
+        busy = task is not None and self.working(task)
+        awaited = user in self.pending or user in self.machine.flights
+        if self.presence.online(user) and not busy and not awaited:
+            self.idle.add(user)
+
+    def _pick(self, cause: int) -> None:
+        limit = self.world.concurrency or self.world.users
+        while (
+            self.idle.users
+            and len(self.machine.flights) + len(self.pending) < limit
+            and self.machine.open
+            and not self.done
+        ):
+            user = self.idle.draw(self.rng)
+            if self.machine.admits(user):
+                self._begin(user, cause)
+            else:  # its update waits in the buffer: look again when that has moved on
+                self.parked.append(user)
+
+    def _begin(self, user: int, cause: int) -> None:
+        cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
+        name, machine, kind = about(user, cycle), self.machine, self.machines.kind
+        task = self.tasks[name] = self.current[user] = Task(
+            user=user,
+            round=self.round,
+            about=name,
+            client=self.clients[user],
+            server=machine,
+            weights=self.weights,
+            ready=not kind.offline,
+            plan=self.machines.losses.in_cycle(user, cycle),
+            phase=self.first_phase,
+        )
+        self.pending.add(user)
+
+        def run() -> Effects:
+            self.pending.discard(user)
+            effects: Effects = machine.begin(user, cycle)
+            task.version, task.weights = machine.version, self.weights
+            return effects if kind.offline else [*effects, Send(user, Model(self.weights, name))]
+
+        self.at_server(machine, "begin", None, cause, self.first_phase, about=name, task=task, run=run)
+
+    # -- what a session asks
+    def members(self, result: Result) -> list[tuple[Task, float]]:
+        return [(self.tasks.pop(m.about), m.factor) for m in result.members]
+
+    def on_round_closed(self, step: int) -> None:
+        self.start = self.env.now
+        parked, self.parked = self.parked, []
+        for user in parked:
+            self._rest(user)
+
+    def on_processed(self, task: Task, step: int) -> None:
+        if self.current.get(task.user) is task:
+            del self.current[task.user]
+        self._rest(task.user)
+
+    def on_given_up(self, users: Iterable[int], step: int) -> None:
+        for user in users:
+            self._rest(user)
+
+    def on_discarded(self, name: str) -> None:
+        self.tasks.pop(name, None)
+
+    def on_server_step(self, step: int) -> None:
+        self._pick(step)
+
+    # -- coming and going
+    def on_lost(self, task: Task) -> None:
+        self.current.pop(task.user, None)
+        if task.user in self.pending:  # lost before it began: the server will never speak of it
+            self.pending.discard(task.user)
+            del self.tasks[task.about]
+        if self.presence.online(task.user):
+            assert self.world.return_ns is not None
+            self.presence.leave(task.user, LOST)
+            back = self.env.now + self.world.return_ns
+            self.env.at(back, lambda: self.presence.come(task.user, LOST))
+
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        self.idle.discard(user)
+        task = self.current.get(user)
+        if task is not None and not task.delivered:
+            self.lose(task, task.phase, "went offline", row)
+        elif why != LOST:  # of a loss the transport is told already
+            self.report(user, "", self.machine, "training", row)
+
+    def came_online(self, user: int, row: int) -> None:
+        self.notice(user)  # a new connection tells that the old one broke
+        self.at_server(self.machine, "back", user, row, "recovery")
+        self._rest(user)
+        self._pick(row)
+
+    def task_of(self, user: int, index: int, about: str) -> Task | None:
+        task = self.tasks.get(about)
+        return task if task is not None and task.user == user else None
+
+    def client_of(self, user: int, task: Task | None) -> Any:
+        return self.clients[user]
+
+    def machine_of(self, index: int) -> Any:
+        return self.machine

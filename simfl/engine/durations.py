@@ -1,0 +1,97 @@
+"""How long a step takes: three clocks.
+
+    measured   CPU time of the step on this machine x slowdown / cores
+    modelled   counted work x seconds per operation of a device profile x slowdown / cores
+    recorded   what an earlier run's trace says, checked against what happens now
+
+Each segment is rounded once, to integer nanoseconds. `cores` divides the server's work only; the
+per-message overhead is added by the caller and divided by nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from simfl.errors import RunFailed
+from simfl.protocols.ops import Segment
+from simfl.trace import Step, Trace
+
+Spans = tuple[tuple[str, int], ...]
+"""(phase, nanoseconds) of each segment of a step."""
+
+
+class ReplayError(RunFailed):
+    """The run is not the recorded one: names the step and both sides."""
+
+
+Key = tuple[int, int, str, str, str]
+"""(round, party, lane, call, what) of a step."""
+
+
+class Clock(ABC):
+    """Gives a step's segments their nanoseconds."""
+
+    @abstractmethod
+    def work_ns(self, segment: Segment, speed: float) -> int:
+        """The duration of one segment's work, rounded once."""
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], speed: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        """The duration of each segment of a step.
+
+        Args:
+            key: which step it is.
+            speed: slowdown / cores.
+            overhead_ns: of the message that the step receives; it belongs to the first segment.
+            cut: only the first half of the work is done.
+        """
+        spans = [(s.phase, self.work_ns(s, speed) // (2 if cut else 1)) for s in segments]
+        (phase, ns), *rest = spans
+        return ((phase, ns + overhead_ns), *rest)
+
+
+class Measured(Clock):
+    """What the step really took here."""
+
+    def work_ns(self, segment: Segment, speed: float) -> int:
+        return round(segment.cpu_ns * speed)
+
+
+class Modelled(Clock):
+    """What the profile says that the counted work takes (seconds per operation)."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
+
+    def work_ns(self, segment: Segment, speed: float) -> int:
+        work = segment.work
+        return round(speed * sum(work[kind] * self.ns[kind] for kind in sorted(work)))
+
+
+class Recorded(Clock):
+    """What the trace of an earlier run says: by (round, party, lane), in order, checked by call and what."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._steps: dict[tuple[int, int, str], deque[Step]] = {}
+        for row in trace:
+            if isinstance(row, Step):
+                self._steps.setdefault((row.round, row.party, row.lane), deque()).append(row)
+
+    def work_ns(self, segment: Segment, speed: float) -> int:
+        raise TypeError("a recording knows steps, not work")  # pragma: no cover
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], speed: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        now = f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
+        steps = self._steps.get(key[:3])
+        if not steps:
+            raise ReplayError(f"{now}, which the recording does not have")
+        step = steps.popleft()
+        if (step.call, step.what) != key[3:]:
+            raise ReplayError(f"{now}, recorded {step.call} {step.what}")
+        *first, (phase, ns) = step.segments
+        return (*first, (phase, ns + step.left))  # whole, for the same loss to break it off again

@@ -1,0 +1,185 @@
+"""Work handed to a pool of threads: symbolic nodes now, content when it is there.
+
+The timeline runs ahead of the data. A node is an operation and its arguments (no closure); it runs when
+its arguments have content, last ready first, so that chains are finished and freed before new ones are
+begun. The budget bounds the bytes of output that are still to come: the driver pauses the timeline while
+they exceed it. All nodes are executed, also those of users who were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from simfl.errors import RunFailed
+from simfl.protocols.ops import Handle, Ops
+
+
+class DataPlaneError(RunFailed):
+    """Real work failed, or found what the control plane did not know: names the step and the kernel."""
+
+
+class Node:
+    """One pending operation."""
+
+    __slots__ = ("args", "consumers", "done", "kernel", "size", "value", "waiting", "where")
+
+    def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...], size: int, where: Any) -> None:
+        self.kernel: Callable[..., Any] | None = kernel
+        self.args: tuple[Any, ...] = args
+        self.size = size
+        self.where = where
+        self.value: Any = None
+        self.done = False
+        self.waiting = 0
+        self.consumers: list[Node] = []
+
+
+class PooledOps(Ops):
+    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output."""
+
+    def __init__(self, q: int, workers: int, budget_bytes: int) -> None:
+        super().__init__(q)
+        self.workers = workers
+        self.budget_bytes = budget_bytes
+        self.pauses = 0
+        self.executed = 0
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
+        self._lock = threading.Lock()
+        self._ready: list[Node] = []
+        self._busy = 0
+        self._open = 0
+        self._error: tuple[Node, BaseException] | None = None
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        node = Node(kernel, tuple(map(_symbolic, args)), shape[0] * shape[1] * shape[2], self.where)
+        with self._lock:
+            self._open += 1
+            self.pending_bytes += node.size
+            self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
+            for needed in _nodes(node.args):
+                if not needed.done:
+                    needed.consumers.append(node)
+                    node.waiting += 1
+            if not node.waiting:
+                self._ready.append(node)
+                self._start_worker()
+        return Handle(*shape, node)
+
+    def _start_worker(self) -> None:  # under the lock
+        if self._busy < self.workers and self._ready and self._error is None:
+            self._busy += 1
+            self._pool.submit(self._work)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._ready or self._error is not None:
+                    self._busy -= 1
+                    waiters, self._waiters = self._waiters, []
+                    break
+                node = self._ready.pop()
+                if self._ready:
+                    self._start_worker()
+            try:
+                assert node.kernel is not None
+                value = node.kernel(*map(_value, node.args))
+            except BaseException as error:
+                with self._lock:
+                    self._error = self._error or (node, error)
+                continue
+            self._finish(node, value)
+            del node, value
+        for loop, future in waiters:
+            loop.call_soon_threadsafe(_wake, future)
+
+    def _finish(self, node: Node, value: Any) -> None:
+        with self._lock:
+            node.value, node.done = value, True
+            node.args, node.kernel = (), None
+            self.executed += 1
+            self._open -= 1
+            self.pending_bytes -= node.size
+            for consumer in node.consumers:
+                consumer.waiting -= 1
+                if not consumer.waiting:
+                    self._ready.append(consumer)
+            node.consumers = []
+            self._start_worker()
+            waiters, self._waiters = self._waiters, []
+        for loop, future in waiters:
+            loop.call_soon_threadsafe(_wake, future)
+
+    async def _progress(self) -> None:
+        """Until a node finishes or nothing runs any more."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        with self._lock:
+            if not self._busy:
+                return
+            self._waiters.append((loop, future))
+        await future
+
+    def failed(self) -> None:
+        if self._error is not None:
+            node, error = self._error
+            place = ", ".join(str(part) for part in node.where) or "no step"
+            name = getattr(node.kernel, "__name__", "?")
+            raise DataPlaneError(f"{place}: {name} failed: {error}") from error
+
+    async def get(self, handle: Handle) -> Any:
+        while not handle.content.done:
+            self.failed()
+            await self._progress()
+        return handle.content.value
+
+    async def room(self) -> None:
+        if self.pending_bytes <= self.budget_bytes:
+            return
+        self.pauses += 1
+        while self.pending_bytes > self.budget_bytes // 2 and self._busy:
+            self.failed()
+            await self._progress()
+
+    async def drain(self) -> None:
+        while self._open:
+            self.failed()
+            await self._progress()
+
+    def close(self) -> None:
+        with self._lock:
+            self._ready.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _symbolic(argument: Any) -> Any:
+    if isinstance(argument, Handle):
+        return argument.content
+    if isinstance(argument, list):
+        return [_symbolic(a) for a in argument]
+    return argument
+
+
+def _value(argument: Any) -> Any:
+    if isinstance(argument, Node):
+        return argument.value
+    if isinstance(argument, list):
+        return [_value(a) for a in argument]
+    return argument
+
+
+def _nodes(argument: Any) -> Iterator[Node]:
+    if isinstance(argument, Node):
+        yield argument
+    elif isinstance(argument, list | tuple):
+        for part in argument:
+            yield from _nodes(part)

@@ -1,0 +1,140 @@
+"""Users: their devices, when they are online, and how they are lost. The same for every protocol.
+
+Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
+world, and a loss planned at a point that a protocol does not have happens at its next point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simfl.engine.virtual import nanoseconds
+from simfl.scenario import schema
+from simfl.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a user is lost in one round: at its first action at `point`."""
+
+    point: str
+    when: str
+    delay_ns: int = 0
+
+
+def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int) -> np.ndarray:
+    """`size` draws of a scenario's distribution."""
+    match distribution:
+        case schema.Fixed(value=value):
+            return np.full(size, value)
+        case schema.Uniform(low=low, high=high):
+            return rng.uniform(low, high, size)
+        case schema.LogNormal(median=median, sigma=sigma):
+            return rng.lognormal(np.log(median), sigma, size)
+        case schema.Exponential(mean=mean):
+            return rng.exponential(mean, size)
+    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+
+
+class Availability:
+    """When users are online: a state for each round, or times at which it changes."""
+
+    def __init__(self, spec: schema.Availability, users: int, streams: Streams) -> None:
+        self.spec = spec
+        self.users = users
+        self.streams = streams
+        self._p = np.ones(users)
+        if isinstance(spec, schema.Bernoulli):
+            choices = spec.p if isinstance(spec.p, tuple) else (spec.p,)
+            self._p = streams.rng("availability", "p").choice(choices, users)
+
+    def in_round(self, index: int) -> np.ndarray:
+        """Boolean [N]: who is online in a synchronous round, where availability is drawn by round."""
+        if isinstance(self.spec, schema.Bernoulli):
+            draws: np.ndarray = self.streams.rng("availability", "round", index).random(self.users)
+            return draws < self._p
+        return np.ones(self.users, bool)
+
+    def changes(self, user: int) -> Iterator[tuple[int, bool]]:
+        """(nanoseconds that a state lasts, whether online), without end; empty if always online."""
+        rng = self.streams.rng("availability", "user", user)
+        match self.spec:
+            case schema.Sessions(on_s=on_s, off_s=off_s):
+                mean_on, mean_off = (_mean(d) for d in (on_s, off_s))
+                online = bool(rng.random() < mean_on / (mean_on + mean_off))
+                while True:
+                    length = draw(on_s if online else off_s, rng, 1)[0]
+                    yield nanoseconds(length), online
+                    online = not online
+            case schema.Bernoulli(slot_s=slot_s) if slot_s is not None:
+                while True:
+                    yield nanoseconds(slot_s), bool(rng.random() < self._p[user])
+
+
+def _mean(distribution: schema.Distribution) -> float:
+    match distribution:
+        case schema.Fixed(value=value):
+            return value
+        case schema.Uniform(low=low, high=high):
+            return (low + high) / 2
+        case schema.LogNormal(median=median, sigma=sigma):
+            return float(median * np.exp(sigma**2 / 2))
+        case schema.Exponential(mean=mean):
+            return mean
+    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+
+
+class Losses:
+    """The losses within rounds that a scenario asks for, at the points that a protocol has."""
+
+    def __init__(self, spec: schema.Dropout, users: int, streams: Streams, points: Sequence[str]) -> None:
+        self.spec = spec
+        self.users = users
+        self.streams = streams
+        self.points = points
+
+    def rate(self, index: int) -> float | None:
+        """The drop-out rate of a round, where the scenario states one."""
+        if not isinstance(self.spec, schema.Rate):
+            return None
+        rates = self.spec.rate if isinstance(self.spec.rate, tuple) else (self.spec.rate,)
+        return rates[index % len(rates)]
+
+    def in_round(self, index: int, selected: Sequence[int]) -> dict[int, Plan]:
+        """Who of the selected is lost in a synchronous round, and how."""
+        match self.spec:
+            case schema.Rate(at=at, when=when):
+                order = self.streams.rng("losses", index).permutation(self.users)
+                rank = np.argsort(order)
+                count = round((self.rate(index) or 0.0) * len(selected))
+                lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
+                plan = self._plan(at, when)
+                return dict.fromkeys(lost, plan) if plan else {}
+            case schema.Script():
+                return {u: plan for u in selected if (plan := self._scripted(u, index))}
+        return {}
+
+    def in_cycle(self, user: int, cycle: int) -> Plan | None:
+        """How a user is lost in one cycle of an asynchronous run, if it is."""
+        match self.spec:
+            case schema.Rate(at=at, when=when):
+                coin = self.streams.rng("losses", user, cycle).random()
+                return self._plan(at, when) if coin < (self.rate(0) or 0.0) else None
+            case schema.Script():
+                return self._scripted(user, cycle)
+        return None
+
+    def _scripted(self, user: int, index: int) -> Plan | None:
+        assert isinstance(self.spec, schema.Script)
+        for loss in self.spec.losses:
+            if (loss.user, loss.round) == (user, index):
+                return self._plan(loss.at, loss.when, loss.delay_s or 0.0)
+        return None
+
+    def _plan(self, at: str, when: str, delay_s: float = 0.0) -> Plan | None:
+        later = schema.POINTS[schema.POINTS.index(at) :]
+        point = next((p for p in later if p in self.points), None)
+        return Plan(point, when, nanoseconds(delay_s)) if point else None

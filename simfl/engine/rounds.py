@@ -1,0 +1,103 @@
+"""Synchronous rounds: select, run the machines until an aggregate or an abort, repeat.
+
+A user whose upload of an earlier round is still on its way, or who still trains for it, is in flight and
+is not selected again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+
+from simfl import trace as rows
+from simfl.engine.party import Task
+from simfl.engine.session import Session
+from simfl.engine.world import Model
+from simfl.protocols.base import SERVER, Effects, Result, Send
+
+
+class Rounds(Session):
+    """One protocol, round by round."""
+
+    def main(self) -> Generator[simpy.Event, Any, None]:
+        self.tasks: dict[tuple[int, int], Task] = {}
+        self.servers: dict[int, Any] = {}
+        self.history: list[frozenset[int]] = []
+        self.follow_users()
+        yield self.env.timeout(0)  # who is offline from the start has left by now
+        while not self.done:
+            self.start = self.env.now
+            self.closed = self.env.event()
+            chosen = self._select()
+            if not chosen:  # wait as long as for the first answers, and ask once more
+                yield self.env.timeout(self.world.deadlines_ns[self.machines.kind.timers[0]])
+                chosen = self._select()
+            self._begin(chosen or [])
+            yield self.closed
+
+    def _available(self) -> list[int]:
+        online = self.world.in_round(self.round)
+        flying = {task.user for task in self.tasks.values() if self.working(task)}
+        return [
+            user
+            for user in range(self.world.users)
+            if online[user] and self.presence.online(user) and user not in flying
+        ]
+
+    def _select(self) -> list[int] | None:
+        return self.world.select(self._available(), self.history, self.round)
+
+    def _begin(self, chosen: list[int]) -> None:
+        index, kind, params = self.round, self.machines.kind, self.machines.params
+        cause = self.trace.add(rows.Begin(index, self.start, tuple(chosen)))
+        if not chosen:
+            available = f"{len(self._available())} of {self.world.users} users available"
+            self.abort_round(f"selection: {available}", cause)
+            return
+        self.history.append(frozenset(chosen))
+        entropy = self.machines.entropy
+        server = self.servers[index] = kind.server(chosen, params, self.ops, entropy(SERVER, index))
+        plans = self.machines.losses.in_round(index, chosen)
+        self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
+        for user in chosen:
+            self.tasks[user, index] = Task(
+                user=user,
+                round=index,
+                about="",
+                client=kind.client(user, params, self.ops, entropy(user, index)),
+                server=server,
+                weights=self.weights,
+                ready=not kind.offline,
+                plan=plans.get(user),
+                phase=self.first_phase,
+            )
+        model = Model(self.weights)
+
+        def run() -> Effects:
+            effects: Effects = server.start()
+            return effects if kind.offline else [*effects, *(Send(user, model) for user in chosen)]
+
+        self.at_server(server, "start", None, cause, self.first_phase, run=run)
+
+    # -- what a session asks
+    def members(self, result: Result) -> list[tuple[Task, float]]:
+        return [(self.tasks[m.user, self.round], m.factor) for m in result.members]
+
+    def on_round_closed(self, step: int) -> None:
+        self.closed.succeed()
+
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        for task in [t for t in self.tasks.values() if t.user == user]:
+            self.lose(task, task.phase, "went offline", row)
+
+    def task_of(self, user: int, index: int, about: str) -> Task | None:
+        return self.tasks.get((user, index))
+
+    def client_of(self, user: int, task: Task | None) -> Any:
+        assert task is not None
+        return task.client
+
+    def machine_of(self, index: int) -> Any:
+        return self.servers[index]

@@ -1,0 +1,299 @@
+"""Machines meet virtual time: what rounds and buffers have in common.
+
+A session runs one protocol on one world. It executes machine calls as jobs on lanes, carries their
+effects out (messages over links, timers, losses), and writes the trace. It never looks at content: what
+needs it (audits, evaluation) leaves as an `Outcome` with handles, for the coroutine that drives it.
+"""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import Any
+
+import simpy
+
+from simfl import trace as rows
+from simfl.crypto import audit
+from simfl.engine.durations import Clock, Spans
+from simfl.engine.party import Device, Job, Task
+from simfl.engine.post import Post
+from simfl.engine.presence import Presence
+from simfl.engine.training import Training
+from simfl.engine.virtual import NS, Environment
+from simfl.engine.world import Machines, Outcome, World
+from simfl.protocols.base import (
+    SERVER,
+    Abort,
+    Effects,
+    GiveUp,
+    Ignore,
+    Ready,
+    Refuse,
+    Result,
+    Send,
+    Timer,
+)
+from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
+from simfl.streams import Streams
+
+
+class Session(ABC):
+    """One protocol's run on a world."""
+
+    def __init__(
+        self,
+        world: World,
+        machines: Machines,
+        ops: Ops,
+        clock: Clock,
+        trainer: Trainer,
+        streams: Streams,
+        apply: Callable[..., Any],
+    ) -> None:
+        self.world = world
+        self.machines = machines
+        self.ops = ops
+        self.clock = clock
+        self.trainer = trainer
+        self.streams = streams
+        self.apply = apply
+        self.env = Environment()
+        self.trace = rows.Trace()
+        self.network = world.network(self.env)
+        self.presence = Presence(self.env, self.trace, self.network, self.went_offline, self.came_online)
+        self.post = Post(self)
+        self.training = Training(self)
+        self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
+        self.devices: dict[int, Device] = {}
+        self.unnoticed: dict[int, list[Callable[[], None]]] = {}
+        self.outcomes: deque[Outcome] = deque()
+        self.round = 0
+        self.start = 0
+        self.done = False
+        initial = seed_array(streams.bytes("initial weights"))
+        self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
+        self.env.process(self.main())
+
+    # -- what rounds and buffers say
+    @abstractmethod
+    def main(self) -> Generator[simpy.Event, Any, None]:
+        """The session's own process."""
+
+    @abstractmethod
+    def task_of(self, user: int, index: int, about: str) -> Task | None:
+        """The task that a message to a user belongs to."""
+
+    @abstractmethod
+    def client_of(self, user: int, task: Task | None) -> Any:
+        """The client machine that takes a message."""
+
+    @abstractmethod
+    def machine_of(self, index: int) -> Any:
+        """The server machine that takes a message."""
+
+    @abstractmethod
+    def members(self, result: Result) -> list[tuple[Task, float]]:
+        """The tasks behind a result, with their factors."""
+
+    @abstractmethod
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        """A user's device left."""
+
+    def came_online(self, user: int, row: int) -> None:
+        """A user's device returned."""
+
+    def on_round_closed(self, step: int) -> None:
+        """A round is over: with an aggregate, which is applied already, or without."""
+
+    def on_given_up(self, users: Iterable[int], step: int) -> None:
+        """The server goes on without these users."""
+
+    def on_processed(self, task: Task, step: int) -> None:
+        """The server has dealt with a user's upload."""
+
+    def on_discarded(self, name: str) -> None:
+        """The server wants nothing of this update any more."""
+
+    def on_server_step(self, step: int) -> None:
+        """A step of the server is over."""
+
+    def on_lost(self, task: Task) -> None:
+        """A user was lost."""
+
+    def follow_users(self) -> None:
+        """Let users come and go whose presence changes with time."""
+        if self.world.changes is not None:
+            for user in range(self.world.users):
+                self.presence.follow(user, self.world.changes(user))
+
+    @property
+    def first_phase(self) -> str:
+        """The phase that a round begins with."""
+        return "offline" if self.machines.kind.offline else "training"
+
+    def working(self, task: Task) -> bool:
+        """Whether a user is in flight: it is told something, works on it, or its upload is on its way."""
+        device = self.device(task.user)
+        busy = task.coming or task.uploading or device.protocol.has(task) or device.training.has(task)
+        return bool(busy) and not (task.delivered or task.lost)
+
+    # -- steps
+    def device(self, user: int) -> Device:
+        """A user's device; made when it is first used."""
+        if user not in self.devices:
+            self.devices[user] = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
+        return self.devices[user]
+
+    def at_server(self, machine: Any, call: str, argument: Any, cause: int, phase: str, **more: Any) -> None:
+        """Queue a call of the server's machine."""
+        arguments = () if argument is None else (argument,)
+        index = more.pop("round", self.round)
+        self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
+
+    def execute(self, device: Device, lane: str, job: Job) -> tuple[Effects, Spans]:
+        """Do a job's real work and find out what it takes."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self.ops.begin((self.machines.name, job.round, device.party, job.call, job.what), job.phase)
+            effects = job.effects()
+            for effect in effects:
+                if isinstance(effect, Result):  # the global update belongs to the step that recovers
+                    lr = self.world.server_lr
+                    self.weights = self.ops.apply(self.apply, self.weights, effect.mean, lr)
+            segments = self.ops.end()
+        finally:
+            if collecting:
+                gc.enable()
+        overhead_ns = self.world.overhead_ns if job.received else 0
+        key = (job.round, device.party, lane, job.call, job.what)
+        return effects, self.clock.spans(key, segments, device.speed, overhead_ns, job.cut)
+
+    def finish(self, device: Device, job: Job, step: int, effects: Effects) -> None:
+        """A step is over: carry its effects out."""
+        self._release(device.party, job, step, effects)
+        if job.then is not None:
+            job.then(step)
+        if device.party == SERVER:
+            self.on_server_step(step)
+
+    def _release(self, party: int, job: Job, step: int, effects: Effects) -> None:
+        now, add, index = self.env.now, self.trace.add, job.round
+        for effect in effects:
+            if party != SERVER and job.task is not None and job.task.lost:
+                return
+            match effect:
+                case Send(to, message) if party == SERVER:
+                    self.post.down(job, to, message, step)
+                case Send(_, message):
+                    self.post.up(job, party, message, step)
+                case Timer(name, phase, about):
+                    fires = now + self.world.deadlines_ns[name]
+                    row = add(rows.TimerSet(index, name, phase, about, step, now, fires))
+                    self.env.at(fires, partial(self._fire, job.machine, effect, row, index))
+                case Ready() if job.task is not None:
+                    job.task.ready = True
+                    self.training.start_if_possible(job.task, step)
+                case Result():
+                    members = tuple((m.user, m.about, m.staleness) for m in effect.members)
+                    add(rows.Aggregated(self.round, members, step, now))
+                    self._close_round(step, self._outcome(effect))
+                case Abort(reason):
+                    self.abort_round(reason, step)
+                case GiveUp(users, phase, about):
+                    add(rows.GaveUp(index, phase, about, users, step, now))
+                    self.on_discarded(about)
+                    self.on_given_up(users, step)
+                case Ignore(why, about):
+                    add(rows.Ignored(index, party, about, why, step, now))
+                    if party == SERVER:
+                        self.on_discarded(about)
+                case Refuse(why, about):
+                    add(rows.Refused(index, party, about, why, step, now))
+
+    def _fire(self, machine: Any, timer: Timer, row: int, index: int) -> None:
+        """A deadline passed: a step of the server, unless the machine waits for it no more."""
+        if not self.done and machine.awaits(timer):
+            more = {"what": timer.name, "about": timer.about, "round": index}
+            self.at_server(machine, "expire", timer, row, timer.phase, **more)
+
+    # -- losses
+    def lose(self, task: Task, phase: str, why: str, cause: int) -> None:
+        """A user is lost: its device stops working on this task, what it has not sent is gone."""
+        if task.lost:
+            return
+        task.lost = True
+        row = self.trace.add(rows.Lost(task.round, task.user, task.about, phase, why, cause, self.env.now))
+        self.network.link(task.user, up=True).cut()
+        self.device(task.user).training.interrupt(task)
+        self.on_lost(task)
+        self.report(task.user, task.about, task.server, phase, row)
+
+    def report(self, user: int, name: str, machine: Any, phase: str, row: int) -> None:
+        """Let the transport tell the server that a connection broke, if the scenario's transport does."""
+        if self.world.disconnect_ns is not None:
+            settling_ns = self.network.link(user, up=True).settling_ns
+            later = self.env.now + max(self.world.disconnect_ns, settling_ns)
+            cause = self.trace[row]
+            index = cause.round if isinstance(cause, rows.Lost) else self.round
+            more = {"about": name, "round": index}
+            notice = partial(self.at_server, machine, "gone", user, row, phase, **more)
+            self.unnoticed.setdefault(user, []).append(notice)
+            self.env.at(later, lambda: self.notice(user, notice))
+
+    def notice(self, user: int, *notices: Callable[[], None]) -> None:
+        """The transport tells the server that connections broke, once each."""
+        for notice in notices or tuple(self.unnoticed.get(user, ())):
+            if notice in self.unnoticed.get(user, ()):
+                self.unnoticed[user].remove(notice)
+                notice()
+
+    # -- the end of a round
+    def close(self) -> None:
+        """The run is over: what the devices are in the middle of goes into the trace, broken off."""
+        for device in (self.server, *self.devices.values()):
+            for lane in (device.protocol, device.training):
+                lane.record()
+
+    def abort_round(self, reason: str, cause: int) -> None:
+        """Close the round without an aggregate; the global model stays."""
+        row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
+        rate = self.machines.losses.rate(self.round)
+        self._close_round(cause if cause >= 0 else row, Outcome(self.round, self.env.now, None, None, rate))
+
+    def stall(self, why: str) -> None:
+        """Nothing more will come of this run: the round in progress is its last."""
+        self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
+        self.done = True
+
+    def _close_round(self, step: int, outcome: Outcome) -> None:
+        self.trace.add(rows.End(self.round, self.start, self.env.now, step))
+        self.outcomes.append(outcome)
+        self.round += 1
+        self.done = self.round >= self.world.rounds
+        self.on_round_closed(step)
+
+    def _outcome(self, result: Result) -> Outcome:
+        """The audit and the evaluation that a result asks for, as handles."""
+        kind, p, index = self.machines.kind, self.machines.params, self.round
+        involved = self.members(result)
+        deltas = [task.update for task, _ in involved]
+        samples = [self.world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
+        factors = [factor for _, factor in involved]
+        check: tuple[Any, ...]
+        if kind.offline:  # masked in the field: the seeds of rounding are derived apart from the machines
+            seeds = [seed_array(task.client.entropy.peek(f"quantise{task.about}")) for task, _ in involved]
+            whole = [int(factor) for factor in factors]
+            check = (audit.in_field, result.total, deltas, samples, whole, seeds, p.clip, p.levels, p.q)
+        else:
+            weights = [n * factor for n, factor in zip(samples, factors, strict=True)]
+            check = (audit.real, result.total, deltas, weights)
+        kernel, *arguments = check
+        audited: Handle = self.ops.free(kernel, (1, 3, F64), *arguments)
+        due = (index + 1) % self.world.evaluate_every == 0 or index + 1 == self.world.rounds
+        evaluation = self.ops.free(self.trainer.evaluate, (1, 2, F64), self.weights) if due else None
+        return Outcome(index, self.env.now, audited, evaluation, self.machines.losses.rate(index))

@@ -1,0 +1,89 @@
+"""Local training on a device's second lane: when it may start, and what becomes of the update."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simfl.engine.party import Job, Task
+from simfl.engine.post import FOLLOWING
+from simfl.protocols.base import Effects, Update
+
+if TYPE_CHECKING:
+    from simfl.engine.session import Session
+
+
+class Training:
+    """Starts a task's training and submits its update to the machine."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def downloaded(self, task: Task, step: int) -> None:
+        """The model is there."""
+        task.downloaded = True
+        self.start_if_possible(task, step)
+
+    def start_if_possible(self, task: Task, cause: int) -> None:
+        """Start once the model is there and, without overlap, the offline phase is done."""
+        session = self.session
+        if task.started or not task.downloaded or not (task.ready or session.world.overlap):
+            return
+        task.started, task.phase = True, "training"
+        plan = task.plan if task.plan and task.plan.point == "training" else None
+        when = plan.when if plan else ""
+        if when == "before_send":
+            session.lose(task, "training", "before training", cause)
+            return
+        name = ("minibatches", task.user, task.about or task.round)
+        seed = session.ops.secret(session.streams.bytes(*name))
+
+        def run() -> Effects:
+            task.update = session.ops.train(session.trainer, task.weights, task.user, seed)
+            return []
+
+        def then(step: int) -> None:
+            if when == "mid_send":
+                session.lose(task, "training", "amid training", step)
+            elif when == "after_send":
+                session.lose(task, FOLLOWING["training"], "after training", step)
+            elif plan is not None:
+                later = session.env.now + plan.delay_ns
+                session.env.at(later, lambda: self._submit(task, step))
+            else:
+                self._submit(task, step)
+
+        job = Job(
+            machine=None,
+            call="train",
+            arguments=(),
+            phase="training",
+            cause=cause,
+            ready=session.env.now,
+            round=task.round,
+            about=task.about,
+            task=task,
+            cut=when == "mid_send",
+            run=run,
+            then=then,
+        )
+        session.device(task.user).training.put(job)
+
+    def _submit(self, task: Task, step: int) -> None:
+        if task.lost:
+            return
+        assert task.update is not None
+        task.phase = "upload"
+        session = self.session
+        update = Update(task.update, session.world.samples(task.user), task.about, task.version)
+        job = Job(
+            machine=task.client,
+            call="submit",
+            arguments=(update,),
+            phase="upload",
+            cause=step,
+            ready=session.env.now,
+            round=task.round,
+            about=task.about,
+            task=task,
+        )
+        session.device(task.user).protocol.put(job)

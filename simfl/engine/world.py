@@ -1,0 +1,80 @@
+"""What a session is given (the world, a protocol's machines) and what it gives back (outcomes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simfl.engine.network import Network
+from simfl.engine.population import Losses
+from simfl.engine.virtual import Environment
+from simfl.protocols.base import Message, Params
+from simfl.protocols.ops import Handle
+from simfl.protocols.registry import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Model(Message):
+    """The global model on its way to a user."""
+
+    kind = "model"
+    phase = "training"
+    weights: Handle
+    name: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.weights.size_bytes + 8
+
+    @property
+    def about(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
+
+    users: int
+    rounds: int
+    slowdown: Sequence[float]
+    cores: int
+    server_slowdown: float
+    server_cores: int
+    network: Callable[[Environment], Network]
+    overhead_ns: int
+    overlap: bool
+    deadlines_ns: dict[str, int]
+    disconnect_ns: int | None
+    in_round: Callable[[int], Any]
+    changes: Callable[[int], Iterable[tuple[int, bool]]] | None
+    samples: Callable[[int], int]
+    select: Callable[[Sequence[int], Sequence[frozenset[int]], int], list[int] | None]
+    server_lr: float
+    evaluate_every: int
+    concurrency: int | None = None
+    return_ns: int | None = None
+    horizon_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """How a protocol is made here: its kind, its parameters, its sources of entropy."""
+
+    name: str
+    kind: Kind
+    params: Params
+    entropy: Callable[..., Any]
+    losses: Losses
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished round, as handles whose content may still be on its way."""
+
+    round: int
+    at: int
+    audit: Handle | None
+    evaluation: Handle | None
+    rate: float | None = None

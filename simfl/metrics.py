@@ -1,0 +1,215 @@
+"""From a trace to what is reported: spans, the critical path, bytes and losses of every round.
+
+Law of the critical path: walking back from the step that ended a round, each nanosecond of the round is
+booked to exactly one (phase, party, kind), kind being compute, network or wait; so the shares add up to
+the round's duration exactly, in integers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from simfl.trace import (
+    PHASES,
+    SERVER,
+    Aborted,
+    Aggregated,
+    Begin,
+    End,
+    GaveUp,
+    Ignored,
+    Lost,
+    Presence,
+    Refused,
+    Sent,
+    Step,
+    TimerSet,
+    Trace,
+)
+
+Path = dict[tuple[str, int, str], int]
+"""(phase, party, kind) -> nanoseconds."""
+
+
+@dataclass
+class Round:
+    """A round (of an asynchronous run: one aggregation), times in nanoseconds."""
+
+    index: int
+    start: int
+    end: int
+    reason: str | None
+    selected: int
+    members: tuple[tuple[int, str, int], ...]
+    span: dict[str, int]
+    critical: Path
+    bytes_up: int = 0
+    bytes_down: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    ignored: int = 0
+    discarded: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def rounds(trace: Trace) -> list[Round]:
+    """The finished rounds of one protocol's trace."""
+    ends = [row for row in trace if isinstance(row, End)]
+    results = {row.round: row for row in trace if isinstance(row, Aggregated)}
+    reasons = {row.round: row.reason for row in trace if isinstance(row, Aborted)}
+    begins = {row.round: row for row in trace if isinstance(row, Begin)}
+    asynchronous = any(row.buffered for row in begins.values())
+    groups = _by_time(trace, ends) if asynchronous else _by_round(trace)
+    names = _by_about(trace) if asynchronous else {}
+    out = []
+    lost: set[tuple[int, str]] = set()
+    for end in ends:
+        members = results[end.round].members if end.round in results else ()
+        if asynchronous:
+            mine: list[object] = [
+                row
+                for user, name, _ in members
+                for row in names.get(name, ())
+                if _parties(row) <= {user, SERVER}
+            ]
+            mine += names.get(f"r{end.round}", [])
+            selected = 0
+        else:
+            begin = begins[end.round]
+            accepted = {user for user, _, _ in members} or set(begin.users)
+            mine = [row for row in groups[end.round] if _parties(row) <= {*accepted, SERVER}]
+            selected = len(begin.users)
+        entry = Round(
+            end.round, end.start, end.at, reasons.get(end.round), selected, members,
+            _spans(trace, mine, end), critical_path(trace, end),
+        )  # fmt: skip
+        _count(entry, groups[end.round], lost if asynchronous else set())
+        if asynchronous:
+            entry.selected = len(members) + sum(entry.dropped.values()) + entry.discarded
+        out.append(entry)
+    return out
+
+
+def _by_round(trace: Trace) -> dict[int, list[object]]:
+    groups: dict[int, list[object]] = defaultdict(list)
+    for row in trace:
+        if not isinstance(row, Presence):
+            groups[row.round].append(row)
+    return groups
+
+
+def _by_time(trace: Trace, ends: list[End]) -> dict[int, list[object]]:
+    """Rows of an asynchronous run belong to the aggregation that was next when they were written."""
+    groups: dict[int, list[object]] = defaultdict(list)
+    position = 0
+    for row in trace:
+        if position == len(ends):
+            break
+        groups[ends[position].round].append(row)
+        position += isinstance(row, End)
+    return groups
+
+
+def _by_about(trace: Trace) -> dict[str, list[Step | Sent]]:
+    names: dict[str, list[Step | Sent]] = defaultdict(list)
+    for row in trace:
+        if isinstance(row, Step | Sent) and row.about:
+            names[row.about].append(row)
+    return names
+
+
+def _parties(row: object) -> set[int]:
+    if isinstance(row, Step):
+        return {row.party}
+    return {row.sender, row.to} if isinstance(row, Sent) else set()
+
+
+def _intervals(row: object) -> Iterator[tuple[str, int, int]]:
+    """(phase, start, end) of a row's parts."""
+    if isinstance(row, Sent) and row.arrived is not None:
+        yield row.phase, row.sent, row.arrived
+    elif isinstance(row, Step):
+        at = row.start
+        for phase, ns in row.segments:
+            yield phase, at, at + ns
+            at += ns
+
+
+def _spans(trace: Trace, mine: Iterable[object], end: End) -> dict[str, int]:
+    """From a phase's first start to its last end, up to the end of the round."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    final = trace[end.cause] if end.cause >= 0 else None
+    for row in [*mine, final]:
+        for phase, start, stop in _intervals(row):
+            if start < end.at:
+                first[phase] = min(start, first.get(phase, start))
+                last[phase] = max(min(stop, end.at), last.get(phase, 0))
+    return {phase: last[phase] - first[phase] if phase in first else 0 for phase in PHASES}
+
+
+def critical_path(trace: Trace, end: End) -> Path:
+    """Walk back from the end of a round over the rows that held it up."""
+    path: Path = defaultdict(int)
+    now = end.at
+
+    def book(phase: str, party: int, kind: str, since: int) -> None:
+        nonlocal now
+        since = max(since, end.start)
+        if since < now:
+            path[phase, party, kind] += now - since
+            now = since
+
+    phase, party, number = "recovery", SERVER, end.cause
+    while number >= 0 and now > end.start:
+        row = trace[number]
+        match row:
+            case Step():
+                phase, party = row.segments[-1][0], row.party
+                book(phase, party, "wait", row.end)
+                at = row.end
+                for phase, ns in reversed(row.segments):
+                    at -= ns
+                    book(phase, party, "compute", at)
+                number = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
+            case Sent():
+                party = row.sender if row.to == SERVER else row.to
+                phase, number = row.phase, row.cause
+                book(phase, party, "wait", row.arrived if row.arrived is not None else now)
+                book(phase, party, "network", row.sent)
+            case Lost():
+                phase, party, number = row.phase, row.user, row.cause
+                book(phase, party, "wait", row.at)
+            case TimerSet():
+                phase, number = row.phase, row.cause
+                book(phase, SERVER, "wait", row.at)
+            case _:
+                break
+    book(phase, party, "wait", end.start)
+    return dict(path)
+
+
+def _count(entry: Round, group: Iterable[object], lost: set[tuple[int, str]]) -> None:
+    """Bytes, losses, and what was thrown away or refused; `lost` are (user, about) met so far."""
+    missed: list[tuple[str, int, str]] = []
+    for row in group:
+        match row:
+            case Sent(to=to, bytes=moved):
+                if to == SERVER:
+                    entry.bytes_up += moved
+                else:
+                    entry.bytes_down += moved
+            case Lost(user=user, about=about, phase=phase):
+                lost.add((user, about))
+                entry.dropped[phase] += 1
+            case GaveUp(users=users, about=about, phase=phase):
+                missed += [(phase, user, about) for user in users]
+            case Ignored(why=why):
+                entry.ignored += 1
+                entry.discarded += why.startswith("stale")
+            case Refused(why=why):
+                entry.refused[why] += 1
+    for phase, user, about in missed:  # late, not lost
+        if (user, about) not in lost:
+            entry.dropped[phase] += 1

@@ -1,0 +1,342 @@
+"""Machines without a clock: a call goes in, effects come out.
+
+A machine has no clock, no socket and no global randomness. Whoever drives it (the loopback, the SimPy
+engine) delivers messages, fires timers and carries out the effects. A machine's law is the table at the
+top of its module: for a client which message is taken in which state, for a server which messages each
+stage collects. What is not in the table is answered with `Ignore`, so no driver needs cancellation.
+
+Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) becomes a `Refuse` effect;
+`ValueError` (the caller misuses the machine) is raised.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from simfl.crypto.shamir import P
+from simfl.protocols.ops import Handle, Ops, PeerFault
+from simfl.trace import SERVER as SERVER
+
+Entropy = Callable[[str], bytes]
+"""32 bytes by name; asking twice for one name is an error."""
+
+INT_BYTES = 4
+"""A public integer (a user's number, a weight, a version) on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What parties send each other. `point` is where in a round its sender can be lost."""
+
+    kind: ClassVar[str]
+    phase: ClassVar[str]
+    point: ClassVar[str | None] = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire; the RPC layer's own cost is the network's overhead, not here."""
+        raise TypeError(f"{type(self).__name__} states no size")  # pragma: no cover
+
+    @property
+    def about(self) -> str:
+        """Whose update this is about in an asynchronous run, as `user.cycle`; else empty."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A user's local update, 1 x d float32, with its weight.
+
+    In an asynchronous run `about` names the user's cycle and `version` is t_i, the version it was made on.
+    """
+
+    delta: Handle
+    weight: int
+    about: str = ""
+    version: int = 0
+
+
+# --- effects ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a party."""
+
+    to: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Call `expire(self)` when the scenario's deadline `name` has passed."""
+
+    name: str
+    phase: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The offline phase is done: from here on the machine only waits for `submit`."""
+
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One update in an aggregate: whose, which, by what factor, and how stale."""
+
+    user: int
+    about: str = ""
+    factor: float = 1
+    staleness: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One aggregate: the sum over `members` in that order, and the mean update g that it stands for."""
+
+    total: Handle
+    mean: Handle
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The server goes on without these users."""
+
+    users: tuple[int, ...]
+    phase: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """No aggregate: the round (or this aggregation) is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """A message or timer was thrown away unread."""
+
+    why: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A peer's message was refused, and why."""
+
+    why: str
+    about: str = ""
+
+
+Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Refuse
+Effects = list[Effect]
+
+
+# --- clients ------------------------------------------------------------------------------------
+class Client(ABC):
+    """A user in one synchronous round.
+
+    `table` maps (state, message kind) to (method, next state). `submit` may come before the machine is
+    in state "ready": the update is held. A refused message ends the client's part in the round.
+    """
+
+    table: ClassVar[dict[tuple[str, str], tuple[str, str]]] = {}
+    initial: ClassVar[str] = "ready"
+
+    def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
+        self.user = user
+        self.ops = ops
+        self.entropy = entropy
+        self.state = self.initial
+        self._update: Update | None = None
+        self._submitted = False
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a message from the server."""
+        method, following = self.table.get((self.state, message.kind), ("", ""))
+        if not method:
+            return [Ignore(f"{message.kind} in state {self.state}")]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+        except PeerFault as fault:
+            self.state = "refused"
+            return [Refuse(f"{message.kind}: {fault}")]
+        self.state = following
+        if following == "ready":
+            effects = [*effects, Ready(), *self._upload_if_ready()]
+        return effects
+
+    def submit(self, update: Update) -> Effects:
+        """The local update is there."""
+        if self._submitted:
+            raise ValueError(f"user {self.user}: an update was submitted twice")
+        self._update, self._submitted = update, True
+        return self._upload_if_ready()
+
+    def expire(self, timer: Timer) -> Effects:
+        """Clients set no timers."""
+        return [Ignore(f"timer {timer.name}")]
+
+    def _upload_if_ready(self) -> Effects:
+        if self.state != "ready" or self._update is None:
+            return []
+        self.ops.phase("upload")
+        update, self._update = self._update, None
+        self.state = "uploaded"
+        return self.upload(update)
+
+    @abstractmethod
+    def upload(self, update: Update) -> Effects:
+        """Protect the update and send it."""
+
+
+# --- servers ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A collecting state: one `message` from each expected user, then method `then`.
+
+    The stage's name is also its timer's, so that each has a deadline in the scenario.
+    """
+
+    message: str
+    phase: str
+    then: str
+
+
+class Server(ABC):
+    """The server in one synchronous round: it walks through its stages.
+
+    A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
+    fewer than `needed` answers the round is aborted.
+    """
+
+    stages: ClassVar[dict[str, Stage]]
+    first: ClassVar[str]
+
+    def __init__(self, users: Iterable[int], ops: Ops) -> None:
+        self.users = tuple(sorted(users))
+        self.ops = ops
+        self.stage: str | None = None
+        self.expected: set[int] = set()
+        self.got: dict[int, Any] = {}
+        self.lost: set[int] = set()
+
+    @abstractmethod
+    def start(self) -> Effects:
+        """Open the round."""
+
+    @abstractmethod
+    def needed(self, stage: str) -> int:
+        """How many must answer in this stage."""
+
+    def enough(self) -> bool:
+        """Whether the open stage can close before its deadline."""
+        return len(self.got) == len(self.expected)
+
+    def taken(self, sender: int, message: Any) -> Any:
+        """What is kept of an accepted message (a server may fold it at once)."""
+        return message
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a user's message if the open stage waits for it; ignore it otherwise."""
+        stage = self.stages[self.stage] if self.stage else None
+        if stage is None or message.kind != stage.message:
+            return [Ignore(f"{message.kind} of user {sender} in stage {self.stage or 'done'}")]
+        if sender in self.got or sender not in self.expected:
+            why = "a second" if sender in self.got else "an unexpected"
+            return [Ignore(f"{why} {message.kind} of user {sender}")]
+        self.ops.phase(stage.phase)
+        self.got[sender] = self.taken(sender, message)
+        return self._close() if self.enough() else []
+
+    def awaits(self, timer: Timer) -> bool:
+        """Whether a timer still means something; a driver need not deliver one that does not."""
+        return timer.name == self.stage
+
+    def expire(self, timer: Timer) -> Effects:
+        """A stage's deadline has passed."""
+        if not self.awaits(timer):
+            return [Ignore(f"timer {timer.name} in stage {self.stage or 'done'}")]
+        return self._close()
+
+    def gone(self, user: int) -> Effects:
+        """The transport reports that a user's connection broke."""
+        self.lost.add(user)
+        if self.stage is None or user in self.got or user not in self.expected:
+            return []
+        self.expected.discard(user)
+        give_up: Effects = [GiveUp((user,), self.stages[self.stage].phase)]
+        return give_up + (self._close() if self.enough() else [])
+
+    def collect(self, stage: str, expected: Iterable[int]) -> Effects:
+        """Open a stage: its timer; or close it at once when nobody is left to wait for."""
+        self.stage = stage
+        self.expected = set(expected) - self.lost
+        self.got = {}
+        return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
+
+    def _close(self) -> Effects:
+        assert self.stage is not None
+        name, stage, got = self.stage, self.stages[self.stage], self.got
+        self.ops.phase(stage.phase)
+        needed = self.needed(name)
+        missing = tuple(sorted(self.expected - set(got)))
+        effects: Effects = [GiveUp(missing, stage.phase)] if missing and not self.enough() else []
+        self.stage = None
+        if len(got) < needed:
+            return [*effects, Abort(f"{name}: {len(got)} users answered, {needed} needed")]
+        answers = {user: got[user] for user in sorted(got)}
+        return [*effects, *getattr(self, stage.then)(answers)]
+
+    def abort(self, reason: str) -> Effects:
+        """End the round without an aggregate."""
+        self.stage = None
+        return [Abort(reason)]
+
+
+# --- what every protocol is made from -----------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The public parameters of a run, in the papers' letters.
+
+    d: length of the update; q: field size; levels: c_l; weighted: whether weights ride along as one
+    more coordinate (LightSecAgg Remark 3); t: shares that reconstruct; K, staleness_bound, staleness,
+    c_g: the buffer's (App. F); session: bytes that bind keys to this run.
+    """
+
+    d: int
+    q: int
+    T: int = 0
+    U: int = 1
+    t: int = 1
+    clip: float = 1.0
+    levels: int = 2**16
+    K: int = 1
+    staleness_bound: int = 0
+    staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
+    c_g: int = 64
+    session: bytes = b""
+
+    @property
+    def points(self) -> range:
+        """The users that can have evaluation points, in F_q and in Shamir's field."""
+        return range(min(self.q, P) - 1)
+
+    def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
+        """The update as a vector over F_q, weighted before masking (Remark 3)."""
+        seed = ops.secret(entropy(f"quantise{update.about}"))
+        weight = update.weight if weighted else 1
+        return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
+
+
+def point(user: int) -> int:
+    """A user's evaluation point in Shamir and MDS codes: distinct and never zero."""
+    return user + 1

@@ -1,0 +1,63 @@
+"""FedAvg (McMahan 2017): updates in the clear, over the reals. The floor that protection is held to.
+
+server   upload --all, or the deadline--> done
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simfl.protocols.base import (
+    INT_BYTES,
+    SERVER,
+    Client,
+    Effects,
+    Member,
+    Message,
+    Result,
+    Send,
+    Server,
+    Stage,
+    Update,
+)
+from simfl.protocols.ops import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class PlainUpload(Message):
+    """A user's update and its number of samples, unprotected."""
+
+    kind = "upload"
+    phase = "upload"
+    point = "upload"
+    delta: Handle
+    weight: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.delta.size_bytes + INT_BYTES
+
+
+class FedAvgClient(Client):
+    """Ready from the start; sends what it is given."""
+
+    def upload(self, update: Update) -> Effects:
+        return [Send(SERVER, PlainUpload(update.delta, update.weight))]
+
+
+class FedAvgServer(Server):
+    """Collects updates and takes their weighted mean."""
+
+    stages = {"upload": Stage("upload", "upload", "average")}
+
+    def start(self) -> Effects:
+        return self.collect("upload", self.users)
+
+    def needed(self, stage: str) -> int:
+        return 1
+
+    def average(self, got: dict[int, PlainUpload]) -> Effects:
+        self.ops.phase("recovery")
+        weights = [m.weight for m in got.values()]
+        total = self.ops.real_sum([m.delta for m in got.values()], weights)
+        return [Result(total, self.ops.divide(total, sum(weights)), tuple(map(Member, got)))]

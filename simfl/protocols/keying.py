@@ -1,0 +1,235 @@
+"""What the secure protocols share: the first steps of a round, and channels between users.
+
+The server invites; users advertise public keys; from then on what one user tells another passes through
+the server, sealed under a key that only the two can derive (LightSecAgg footnote 3).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simfl.crypto.keys import Forged, nonce
+from simfl.protocols.base import INT_BYTES, SERVER, Effects, Member, Message, Params, Result, Send, Server
+from simfl.protocols.ops import Handle, Ops, PeerFault
+
+
+@dataclass(frozen=True, slots=True)
+class Invite(Message):
+    """The server asks a user to advertise its keys."""
+
+    kind = "invite"
+    phase = "offline"
+
+    @property
+    def size_bytes(self) -> int:
+        return INT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise(Message):
+    """A user's public keys, one row each."""
+
+    kind = "advertise"
+    phase = "offline"
+    point = "advertise"
+    publics: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return self.publics.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Roster(Message):
+    """The public keys of the users that the receiver is to share with; itself is among them."""
+
+    kind = "roster"
+    phase = "offline"
+    users: tuple[int, ...]
+    publics: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return INT_BYTES * len(self.users) + self.publics.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shares(Message):
+    """A user's sealed shares: row k is for the k-th user of its roster."""
+
+    kind = "shares"
+    phase = "offline"
+    point = "shares"
+    sealed: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return self.sealed.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox(Message):
+    """The sealed shares that `senders` have for the receiver."""
+
+    kind = "inbox"
+    phase = "offline"
+    senders: tuple[int, ...]
+    sealed: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return INT_BYTES * len(self.senders) + self.sealed.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors(Message):
+    """The users whose uploads the server has."""
+
+    kind = "survivors"
+    phase = "recovery"
+    users: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return INT_BYTES * len(self.users)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedUpload(Message):
+    """A masked vector over F_q."""
+
+    kind = "upload"
+    phase = "upload"
+    point = "upload"
+    masked: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return self.masked.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Message):
+    """What a survivor reveals: sums of coded shares, or one Shamir share per user it shared with."""
+
+    kind = "answer"
+    phase = "recovery"
+    point = "recovery"
+    content: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return self.content.size_bytes
+
+
+class Channels:
+    """Sealed channels between one user and its peers; a nonce is (sender, counter), never used twice.
+
+    Both directions of a pair share a key, so the sender is part of the nonce, and sender and receiver
+    are authenticated with every item: a server cannot pass one user's share off as another's.
+    """
+
+    def __init__(self, user: int, secret: Handle, params: Params, ops: Ops) -> None:
+        self.user = user
+        self.ops = ops
+        self._secret = secret
+        self._info = b"simfl channel " + params.session
+        self._keys: Handle | None = None
+        self._row: dict[int, int] = {}
+        self._counters: set[int] = set()
+
+    def agree(self, users: Sequence[int], publics: Handle) -> None:
+        """Derive the keys shared with these peers."""
+        try:
+            keys = self.ops.agree(self._secret, publics, self._info)
+        except Forged as fault:
+            raise PeerFault(users[fault.row], fault.why) from None
+        start = len(self._row)
+        self._row |= {user: start + k for k, user in enumerate(users)}
+        self._keys = keys if self._keys is None else self.ops.join([self._keys, keys])
+
+    def seal(self, to: Sequence[int], items: Handle, counter: int) -> Handle:
+        """Seal row k for user to[k]; each counter serves one call."""
+        if counter in self._counters:
+            raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
+        self._counters.add(counter)
+        nonces = [nonce(self.user, counter)] * len(to)
+        return self.ops.seal(self._of(to), items, nonces, [_aad(self.user, user) for user in to])
+
+    def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
+        """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
+        nonces = [nonce(sender, c) for sender, c in zip(senders, counters, strict=True)]
+        aads = [_aad(sender, self.user) for sender in senders]
+        try:
+            return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
+        except Forged as fault:
+            raise PeerFault(senders[fault.row], fault.why) from None
+
+    def knows(self, user: int) -> bool:
+        """Whether a key is shared with this user."""
+        return user in self._row
+
+    def _of(self, users: Sequence[int]) -> Handle:
+        assert self._keys is not None
+        return self.ops.pick(self._keys, [self._row[user] for user in users])
+
+
+class MaskedServer(Server):
+    """The part of a masking protocol's server that all have: keys first, uploads folded as they come."""
+
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops) -> None:
+        super().__init__(users, ops)
+        self.params = params
+        if self.needed("recovery") < 2:
+            raise ValueError("a sum over one user is that user's update: at least 2 must be needed")
+        self.sum: Handle | None = None
+        self.survivors: tuple[int, ...] = ()
+
+    def start(self) -> Effects:
+        return [*self.collect("advertise", self.users), *(Send(u, Invite()) for u in self.users)]
+
+    def taken(self, sender: int, message: Any) -> Any:
+        if not isinstance(message, MaskedUpload):
+            return message
+        self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
+        return None  # folded: an upload is never kept
+
+    def ask_survivors(self, got: dict[int, None]) -> Effects:
+        """Tell the survivors who they are; their answers are what recovery needs."""
+        self.ops.phase("recovery")
+        self.survivors = tuple(got)
+        made: dict[tuple[int, ...], Survivors] = {}
+        effects: Effects = []
+        for user in got:
+            circle = self.circle(user)
+            if circle not in made:
+                made[circle] = Survivors(tuple(u for u in circle if u in got))
+            effects.append(Send(user, made[circle]))
+        return [*self.collect("recovery", got), *effects]
+
+    @abstractmethod
+    def circle(self, user: int) -> tuple[int, ...]:
+        """The users, itself included, whom a user was told of: it must hear of no others."""
+
+    def unmasked(self, masks_off: Callable[[Handle], Handle]) -> Effects:
+        """The result: the folded sum with its masks taken off, and the mean update."""
+        assert self.sum is not None
+        total = masks_off(self.sum)
+        mean = self.ops.dequantise(total, self.params.levels, None)
+        return [Result(total, mean, tuple(map(Member, self.survivors)))]
+
+
+def _aad(sender: int, receiver: int) -> bytes:
+    return sender.to_bytes(4, "big") + receiver.to_bytes(4, "big")
+
+
+def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
+    """Refuse a list from the server that names strangers or someone twice."""
+    if len(set(users)) != len(users):
+        raise PeerFault(SERVER, f"{what} names a user twice")
+    strangers = [user for user in users if user not in known]
+    if strangers:
+        raise PeerFault(SERVER, f"{what} names stranger {strangers[0]}")

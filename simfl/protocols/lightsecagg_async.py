@@ -1,0 +1,300 @@
+"""LightSecAgg over a buffer (App. F): masks made in different rounds still sum, since coding is linear.
+
+    client   invited -> keyed; then per cycle: begin -> mask and shares out -> submit -> masked upload
+    server   advertise -> roster; then uploads -> buffer of K -> recover (any U answers) -> version + 1
+
+A mask is known by its stamp: the user, its cycle, and the version t_i that it was made on. When K updates
+wait, the server names them with their integer weights (eq. 34); user j answers with the weighted sum of
+the coded shares that it holds of them; U answers decode to the weighted sum of the masks (eq. 35).
+
+A client answers for a mask once; refuses a set that is doubled, below K, or has a weight outside 1 .. c_g;
+and forgets shares beyond the staleness bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from simfl.crypto.quantize import round_weight
+from simfl.protocols.base import (
+    SERVER,
+    Abort,
+    Effects,
+    Entropy,
+    Ignore,
+    Message,
+    Params,
+    Ready,
+    Refuse,
+    Result,
+    Send,
+    Timer,
+    Update,
+    point,
+)
+from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
+from simfl.protocols.keying import Advertise, Channels, Invite, Roster, check_names
+from simfl.protocols.ops import U32, Handle, Ops, PeerFault, seed_array
+from simfl.protocols.stamped import MaskShare, MaskShares, Recover, Start, SumOfShares, recovery
+
+
+class LightSecAggAsyncClient:
+    """A user for the whole run: makes masks, holds others' coded shares, answers recoveries."""
+
+    table = {
+        "invite": "advertise",
+        "roster": "meet",
+        "begin": "begin",
+        "share": "hold",
+        "recover": "answer",
+    }
+
+    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        self.user = user
+        self.params = params
+        self.ops = ops
+        self.entropy = entropy
+        self.channels: Channels | None = None
+        self.peers: list[int] = []
+        self.mask: tuple[str, Handle] | None = None
+        self.held: dict[str, tuple[Handle, int]] = {}
+        self.latest: dict[int, int] = {}
+        self.asked = -1
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a message from the server."""
+        method = self.table.get(message.kind)
+        if method is None or (self.channels is None) != (message.kind == "invite"):
+            return [Ignore(f"{message.kind} out of phase", message.about)]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+            return effects
+        except PeerFault as fault:
+            return [Refuse(f"{message.kind}: {fault}", message.about)]
+
+    def advertise(self, message: Invite) -> Effects:
+        secret = self.ops.secret(self.entropy("channel key"))
+        self.channels = Channels(self.user, secret, self.params, self.ops)
+        return [Send(SERVER, Advertise(self.ops.public(secret)))]
+
+    def meet(self, roster: Roster) -> Effects:
+        """Derive the keys of users that enrolled; a roster may come again, for those who came later."""
+        assert self.channels is not None
+        check_names(roster.users, self.params.points, "the roster")
+        new = [u for u in roster.users if u != self.user and not self.channels.knows(u)]
+        if new:
+            self.channels.agree(new, self.ops.pick(roster.publics, [roster.users.index(u) for u in new]))
+            self.peers += new
+        return []
+
+    def begin(self, message: Start) -> Effects:
+        """Make the mask z_i^(t_i), code it among all, and send the sealed shares (eq. 28)."""
+        ops, p = self.ops, self.params
+        owner, cycle = _stamp(message.name)
+        if owner != self.user or cycle <= self.latest.get(owner, -1):
+            raise PeerFault(SERVER, f"{message.name} is not a new cycle of mine")
+        if len(self.peers) + 1 < p.U:
+            raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
+        assert self.channels is not None
+        self.latest[owner] = cycle
+        z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
+        noise = ops.secret(self.entropy(f"noise {message.name}"))
+        coded = ops.encode(z, noise, [point(u) for u in (*self.peers, self.user)], p.U, p.T)
+        others = range(len(self.peers))
+        self.mask = (message.name, z)
+        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), message.version)
+        sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
+        shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
+        return [Send(SERVER, shares), Ready(message.name)]
+
+    def submit(self, update: Update) -> Effects:
+        """Mask the update (eq. 32) with the mask of its own cycle, which is used up by that."""
+        if self.mask is None or self.mask[0] != update.about:
+            raise ValueError(f"user {self.user}: no mask for update {update.about}")
+        self.ops.phase("upload")
+        z, self.mask = self.mask[1], None
+        x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
+        return [Send(SERVER, Upload(update.about, update.version, self.ops.add(x, z)))]
+
+    def hold(self, share: MaskShare) -> Effects:
+        """Keep another user's coded share until a recovery asks for it or it is too old.
+
+        A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
+        """
+        assert self.channels is not None
+        sender, cycle = _stamp(share.name)
+        if not self.channels.knows(sender) or cycle <= self.latest.get(sender, -1):
+            return [Ignore("a second share of a mask, or a stranger's", share.name)]
+        row = self.channels.open([sender], share.sealed, [cycle], U32)
+        self.latest[sender] = cycle
+        self.held[share.name] = (row, share.version)
+        return []
+
+    def answer(self, request: Recover) -> Effects:
+        """Sum the coded shares by the weights of eq. 34, once for each mask."""
+        p, masks = self.params, request.masks
+        if request.number <= self.asked:
+            return [Ignore("a request that came before", request.about)]
+        if len(set(masks)) < len(masks) or len(masks) < p.K or len(masks) != len(request.weights):
+            raise PeerFault(SERVER, f"a set of {len(masks)} masks: doubled, or below K={p.K}")
+        if not all(1 <= weight <= p.c_g for weight in request.weights):
+            raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
+        for name in masks:
+            owner, cycle = _stamp(name)
+            if name not in self.held and cycle <= self.latest.get(owner, -1):
+                raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
+        self.asked = request.number
+        oldest = request.version - p.staleness_bound
+        self.held = {name: kept for name, kept in self.held.items() if kept[1] >= oldest}
+        missing = [name for name in masks if name not in self.held]
+        if missing:
+            return [Ignore(f"no share of mask {missing[0]}", request.about)]
+        rows = [self.held.pop(name)[0] for name in masks]
+        content = self.ops.weighted_sum(rows, request.weights)
+        return [Send(SERVER, SumOfShares(request.number, content))]
+
+
+class LightSecAggAsyncServer(BufferedServer):
+    """Enrols users, passes coded shares on, and recovers weighted sums."""
+
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(users, params, ops, entropy)
+        self.publics: dict[int, Handle] = {}
+        self.enrolled = False
+        self.offline: set[int] = set()
+        self.shared: dict[int, str] = {}
+        self.number = -1
+        self.request: Recover | None = None
+        self.answers: dict[int, Handle] = {}
+
+    def start(self) -> Effects:
+        return [Timer("advertise", "offline"), *(Send(user, Invite()) for user in self.users)]
+
+    def other(self, sender: int, message: Message) -> Effects:
+        self.ops.phase(message.phase)
+        if isinstance(message, Advertise):
+            return self._enrol(sender, message)
+        if isinstance(message, MaskShares):
+            return self._relay(sender, message)
+        if isinstance(message, SumOfShares):
+            return self._answered(sender, message)
+        return super().other(sender, message)
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        if isinstance(message, Upload) and self.shared.get(sender) != message.about:
+            return [Ignore("an upload whose mask was not shared", message.about)]
+        return super().receive(sender, message)
+
+    # -- enrolment: once for all, or one by one for who comes late
+    def _enrol(self, user: int, message: Advertise) -> Effects:
+        if user in self.publics:
+            return [Ignore(f"a second advertise of user {user}")]
+        self.publics[user] = message.publics
+        if self.enrolled:
+            newcomer = Roster((user,), message.publics)
+            others = [Send(u, newcomer) for u in self.publics if u != user]
+            return [*others, Send(user, self._roster())]
+        return self._close_enrolment() if len(self.publics) == len(self.users) else []
+
+    def _close_enrolment(self) -> Effects:
+        self.enrolled = True
+        roster = self._roster() if self.publics else None
+        return [Send(user, roster) for user in self.publics] if roster else []
+
+    def _roster(self) -> Roster:
+        return Roster(tuple(self.publics), self.ops.join(list(self.publics.values())))
+
+    @property
+    def open(self) -> bool:
+        return self.enrolled and len(self.publics) >= self.params.U
+
+    def admits(self, user: int) -> bool:
+        return user in self.publics and super().admits(user)
+
+    # -- cycles
+    def invite(self, user: int, name: str) -> Effects:
+        return [Send(user, Start(name, self.version))]
+
+    def _relay(self, sender: int, message: MaskShares) -> Effects:
+        known = self.shared.get(sender) == message.about
+        if known or self.flights.get(sender, ("",))[0] != message.about:
+            return [Ignore("shares that nobody waits for", message.about)]
+        self.shared[sender] = message.about
+        pick = self.ops.pick
+        return [
+            Send(user, MaskShare(message.about, message.version, pick(message.sealed, [k])))
+            for k, user in enumerate(message.to)
+        ]
+
+    # -- recovery
+    def aggregate(self, taken: list[Waiting]) -> Effects:
+        self.number += 1
+        weights = []
+        for w in taken:
+            seed = seed_array(self.entropy(f"staleness {w.about}"))
+            s = self.params.staleness(self.version - w.version)
+            weights.append(round_weight(s, self.params.c_g, seed))
+        self.members = tuple(self.member(w, weight) for w, weight in zip(taken, weights, strict=True))
+        self.sum = self.ops.weighted_sum([w.vector for w in taken], weights)
+        self.answers = {}
+        names = tuple(w.about for w in taken)
+        self.request = Recover(self.number, self.version, names, tuple(weights))
+        asked = [user for user in self.publics if user not in self.offline]
+        timer = Timer("recovery", "recovery", recovery(self.number))
+        return [timer, *(Send(user, self.request) for user in asked)]
+
+    def _answered(self, user: int, message: SumOfShares) -> Effects:
+        if self.request is None or message.number != self.request.number or user in self.answers:
+            return [Ignore(f"a late or second answer of user {user}", message.about)]
+        self.answers[user] = message.content
+        return self._decode() if len(self.answers) == self.params.U else []
+
+    def _decode(self) -> Effects:
+        ops, p = self.ops, self.params
+        who = sorted(self.answers)
+        rows = ops.join([self.answers[user] for user in who])
+        masks = ops.decode(rows, [point(user) for user in who], p.U, p.T, p.d)
+        total = ops.sub(self.sum, masks)
+        mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
+        self.request = None
+        return self.finish([Result(total, mean, self.members)], advance=True)
+
+    # -- timers and connections
+    def awaits(self, timer: Timer) -> bool:
+        if timer.name == "advertise":
+            return not self.enrolled
+        if timer.name == "recovery":
+            return self.request is not None and self.request.about == timer.about
+        return super().awaits(timer)
+
+    def expire(self, timer: Timer) -> Effects:
+        if not self.awaits(timer):
+            return [Ignore(f"timer {timer.name}", timer.about)]
+        if timer.name == "advertise":
+            return self._close_enrolment()
+        if timer.name == "recovery":
+            self.request = None
+            reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
+            return self.finish([Abort(reason)], advance=False)
+        return super().expire(timer)
+
+    def gone(self, user: int) -> Effects:
+        self.offline.add(user)
+        return super().gone(user)
+
+    def back(self, user: int) -> Effects:
+        """A user connected again: an open recovery asks it too."""
+        was_away = user in self.offline
+        self.offline.discard(user)
+        if self.request is None or not was_away or user not in self.publics or user in self.answers:
+            return []
+        return [Send(user, self.request)]
+
+
+def _stamp(name: str) -> tuple[int, int]:
+    """(user, cycle) of a name that the server sent."""
+    try:
+        return stamp(name)
+    except ValueError as error:
+        raise PeerFault(SERVER, str(error)) from None

@@ -1,0 +1,386 @@
+"""The data plane: each operation states its kernel, its result's shape and its work once.
+
+A machine never touches content. It asks its `Ops` and gets a `Handle`, whose size is known at once and
+whose content is known now (`EagerOps`), later (`simfl.engine.pool.PooledOps`) or never (`ShadowOps`).
+What is executed and what is charged come from the same line, so they cannot drift apart.
+
+Content is always a 2-D array of n rows x length, or for a sequence of handles a list of those.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.crypto import audit, keys, mds, prg, quantize, shamir
+from simfl.crypto import field as fq
+
+WORK = {
+    "x25519": "public keys derived",
+    "agree": "key agreements with HKDF",
+    "aead_item": "items sealed or opened",
+    "aead_byte": "bytes sealed or opened",
+    "prg_element": "field elements expanded from a seed",
+    "field_add": "field additions",
+    "field_mac": "multiply-adds of a weighted sum in the field",
+    "mds_mac": "multiply-adds of the MDS code",
+    "mds_inverse": "multiply-adds of inverting a decoding matrix (U^2)",
+    "shamir_mac": "multiply-adds on 30-bit limbs of Shamir shares",
+    "lagrange_pair": "pairs of points in Lagrange weights (t^2)",
+    "quantise_element": "coordinates quantised or back",
+    "real_mac": "multiply-adds of a weighted sum of floats",
+    "apply_element": "coordinates of the global update",
+    "train_mac": "multiply-adds of local training, both directions",
+    "train_step": "minibatches of local training",
+}
+"""The kinds of work; a device profile gives the seconds of each."""
+
+U8, U32, F32, F64 = 1, 4, 4, 8
+
+
+class PeerFault(Exception):
+    """A peer's message is not what an honest peer sends: names the user and why."""
+
+    def __init__(self, user: int, why: str) -> None:
+        super().__init__(f"user {user}: {why}" if user >= 0 else f"server: {why}")
+        self.user = user
+        self.why = why
+
+
+class Trainer(Protocol):
+    """Local training and evaluation, as `simfl.learning` does them."""
+
+    d: int
+
+    def initial(self, seed: Any) -> Any: ...
+    def train(self, weights: Any, user: int, seed: Any) -> Any: ...
+    def evaluate(self, weights: Any) -> Any: ...
+    def macs(self, user: int) -> int: ...
+    def steps(self, user: int) -> int: ...
+
+
+class Handle:
+    """n rows of `length` elements of `width` bytes; `forged` are rows that an adversary touched."""
+
+    __slots__ = ("content", "forged", "length", "n", "width")
+
+    def __init__(
+        self, n: int, length: int, width: int, content: Any = None, forged: frozenset[int] = frozenset()
+    ) -> None:
+        self.n = n
+        self.length = length
+        self.width = width
+        self.content = content
+        self.forged = forged
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire."""
+        return self.n * self.length * self.width
+
+    def __repr__(self) -> str:  # never the content: it may be a key
+        return f"Handle({self.n} x {self.length} x {self.width} B)"
+
+
+@dataclass(slots=True)
+class Segment:
+    """The part of a step that belongs to one phase: its counted work and the CPU time it took."""
+
+    phase: str
+    work: dict[str, int] = field(default_factory=dict)
+    cpu_ns: int = 0
+
+
+class Ops(ABC):
+    """The operations over F_q. Implementations override only `_run`, how a kernel is done."""
+
+    pending_bytes = 0
+    peak_bytes = 0
+
+    def __init__(self, q: int) -> None:
+        self.q = q
+        self.where: tuple[Any, ...] = ()
+        self._segments: list[Segment] = []
+        self._mark_ns = 0
+
+    # -- the ledger of a step: the driver brackets it, the machine names a change of phase inside it
+    def begin(self, where: tuple[Any, ...], phase: str) -> None:
+        """Open a step's ledger; `where` names the step if its work fails later."""
+        self.where = where
+        self._segments = [Segment(phase)]
+        self._mark_ns = time.thread_time_ns()
+
+    def phase(self, name: str) -> None:
+        """What follows belongs to phase `name`; outside a step this does nothing."""
+        if self._segments and self._segments[-1].phase != name:
+            self._mark()
+            self._segments.append(Segment(name))
+
+    def end(self) -> list[Segment]:
+        """Close the ledger and return its segments."""
+        self._mark()
+        segments, self._segments = self._segments, []
+        return segments
+
+    def _mark(self) -> None:
+        now = time.thread_time_ns()
+        self._segments[-1].cpu_ns += now - self._mark_ns
+        self._mark_ns = now
+
+    def _op(
+        self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
+    ) -> Handle:
+        self._charge(work)
+        return self._run(kernel, shape, args)
+
+    def _charge(self, work: dict[str, int]) -> None:
+        if self._segments:
+            total = self._segments[-1].work
+            for kind, amount in work.items():
+                total[kind] = total.get(kind, 0) + amount
+
+    @abstractmethod
+    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        """Do (or promise, or only measure) `kernel(*args)`, handles standing for their content."""
+
+    # -- rows: routing, no arithmetic
+    def secret(self, entropy: bytes) -> Handle:
+        """32 bytes of entropy as a 1 x 32 handle."""
+        return self._op(seed_array, (1, 32, U8), {}, entropy)
+
+    def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
+        """Rows `at` of `rows`."""
+        out = self._op(_pick, (len(at), rows.length, rows.width), {}, rows, tuple(at))
+        return _forged(out, (k for k, i in enumerate(at) if i in rows.forged))
+
+    def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
+        """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
+        out = self._op(_gather, (len(rows), rows[0].length, rows[0].width), {}, list(rows), tuple(at))
+        return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
+
+    def join(self, rows: Sequence[Handle]) -> Handle:
+        """All rows of all handles, one below the other."""
+        shape = (sum(r.n for r in rows), rows[0].length, rows[0].width)
+        starts = itertools.accumulate((r.n for r in rows), initial=0)
+        forged = [start + i for start, r in zip(starts, rows, strict=False) for i in r.forged]
+        return _forged(self._op(_join, shape, {}, list(rows)), forged)
+
+    def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
+        """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
+        return self._op(_parts, (rows.n, length, rows.width), {}, rows, tuple(which), length)
+
+    def tamper(self, rows: Handle, at: int) -> Handle:
+        """One byte of row `at` flipped: a scripted adversary's hand, known to the control plane."""
+        out = self._op(_tamper, (rows.n, rows.length, rows.width), {}, rows, at)
+        return _forged(out, {*rows.forged, at})
+
+    # -- keys
+    def public(self, secret: Handle) -> Handle:
+        """X25519 public key, 1 x 32."""
+        return self._op(keys.public, (1, 32, U8), {"x25519": 1}, secret)
+
+    def agree(self, secret: Handle, publics: Handle, info: bytes) -> Handle:
+        """One 32-byte key per peer: HKDF-SHA256 of the X25519 agreement under `info`."""
+        out = self._op(keys.agree, (publics.n, 32, U8), {"agree": publics.n}, secret, publics, info)
+        return _forged(out, publics.forged)
+
+    def seal(self, keys_: Handle, items: Handle, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Handle:
+        """AES-256-GCM of row k under key k: 16 bytes longer."""
+        shape = (items.n, items.length * items.width + 16, U8)
+        work = {"aead_item": items.n, "aead_byte": items.size_bytes}
+        out = self._op(keys.seal, shape, work, keys_, items, tuple(nonces), tuple(aads))
+        return _forged(out, keys_.forged | items.forged)
+
+    def open(
+        self,
+        keys_: Handle,
+        sealed: Handle,
+        nonces: Sequence[bytes],
+        aads: Sequence[bytes],
+        senders: Sequence[int],
+        width: int,
+    ) -> Handle:
+        """The inverse of `seal`; elements of `width` bytes.
+
+        Raises:
+            PeerFault: a row does not authenticate; no row is opened then.
+        """
+        shape = (sealed.n, (sealed.length - 16) // width, width)
+        work = {"aead_item": sealed.n, "aead_byte": sealed.size_bytes}
+        forged = sealed.forged | keys_.forged
+        if forged:  # also finding that out is work
+            self._charge(work)
+            raise PeerFault(senders[min(forged)], "does not authenticate")
+        dtype = "uint8" if width == U8 else "uint32"
+        return self._op(keys.open_, shape, work, keys_, sealed, tuple(nonces), tuple(aads), dtype)
+
+    def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
+        """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
+        shape = (len(points), shamir.SHARE_BYTES * secrets.n, U8)
+        work = {"shamir_mac": 9 * secrets.n * len(points) * t, "prg_element": 9 * secrets.n * (t - 1)}
+        return self._op(shamir.share, shape, work, secrets, seed, tuple(points), t)
+
+    def reconstruct(self, shares: Handle, points: Sequence[int]) -> Handle:
+        """The secret behind these shares, 1 x 32."""
+        work = {"shamir_mac": 9 * len(points), "lagrange_pair": len(points) ** 2}
+        return self._op(shamir.reconstruct, (1, 32, U8), work, shares, tuple(points))
+
+    # -- vectors over F_q
+    def prg(self, seed: Handle, length: int) -> Handle:
+        """`length` uniform elements from a seed."""
+        return self._op(prg.expand, (1, length, U32), {"prg_element": length}, seed, length, self.q)
+
+    def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
+        """x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
+        amount = x.length * seeds.n
+        work = {"prg_element": amount, "field_add": amount}
+        return self._op(prg.mask, (1, x.length, U32), work, x, seeds, tuple(signs), self.q)
+
+    def add(self, a: Handle, b: Handle) -> Handle:
+        """a + b."""
+        return self._op(fq.add, (1, a.length, U32), {"field_add": a.length}, a, b, self.q)
+
+    def sub(self, a: Handle, b: Handle) -> Handle:
+        """a - b."""
+        return self._op(fq.sub, (1, a.length, U32), {"field_add": a.length}, a, b, self.q)
+
+    def total(self, rows: Handle) -> Handle:
+        """The sum of the rows of one handle."""
+        amount = rows.n * rows.length
+        return self._op(fq.weighted_sum, (1, rows.length, U32), {"field_add": amount}, rows, None, self.q)
+
+    def weighted_sum(self, vectors: Sequence[Handle], weights: Sequence[int]) -> Handle:
+        """sum_i weights[i] * vectors[i] in the field."""
+        shape = (1, vectors[0].length, U32)
+        work = {"field_mac": len(vectors) * vectors[0].length}
+        return self._op(fq.weighted_sum, shape, work, list(vectors), tuple(weights), self.q)
+
+    def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
+        """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
+        m = mds.share_length(z.length, U, T)
+        work = {"mds_mac": len(points) * U * m, "prg_element": T * m}
+        return self._op(mds.encode, (len(points), m, U32), work, z, seed, tuple(points), U, T, self.q)
+
+    def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
+        """The sum of masks behind U sums of coded shares."""
+        work = {"mds_mac": (U - T) * U * rows.length, "mds_inverse": U**2}
+        return self._op(mds.decode, (1, d, U32), work, rows, tuple(points), U, T, d, self.q)
+
+    # -- between reals and the field
+    def quantise(
+        self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
+    ) -> Handle:
+        """weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
+        shape = (1, delta.length + append_weight, U32)
+        work = {"quantise_element": delta.length}
+        args = (delta, weight, clip, levels, seed, self.q, append_weight)
+        return self._op(quantize.quantise, shape, work, *args)
+
+    def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
+        """The mean update of a sum; without a divisor the last coordinate is the sum of weights."""
+        length = total.length - (divisor is None)
+        work = {"quantise_element": length}
+        return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
+
+    def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
+        """sum_i weights[i] * vectors[i] in float64, in the order given."""
+        shape = (1, vectors[0].length, F64)
+        work = {"real_mac": len(vectors) * vectors[0].length}
+        return self._op(audit.real_sum, shape, work, list(vectors), tuple(weights))
+
+    def divide(self, total: Handle, divisor: float) -> Handle:
+        """total / divisor in float64."""
+        return self._op(np.divide, (1, total.length, F64), {"real_mac": total.length}, total, divisor)
+
+    # -- learning
+    def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle) -> Handle:
+        """A user's local update (eqs. 24-25), 1 x d float32."""
+        work = {"train_mac": trainer.macs(user), "train_step": trainer.steps(user)}
+        return self._op(trainer.train, (1, trainer.d, F32), work, weights, user, seed)
+
+    def apply(self, update: Callable[..., Any], weights: Handle, g: Handle, lr: float) -> Handle:
+        """The new global model, 1 x d float32 (eqs. 26, 37)."""
+        return self._op(update, (1, weights.length, F32), {"apply_element": weights.length}, weights, g, lr)
+
+    def free(self, kernel: Callable[..., Any], shape: tuple[int, int, int], *args: Any) -> Handle:
+        """The simulator's own work (audits, evaluation): executed, charged to nobody."""
+        return self._run(kernel, shape, args)
+
+    # -- content, for the few places that need it
+    async def get(self, handle: Handle) -> Any:
+        """The content of a handle, once it is there; None when there never is any."""
+        return handle.content
+
+    async def room(self) -> None:
+        """Wait until the pending work fits its budget again."""
+
+    async def drain(self) -> None:
+        """Wait until all work is done."""
+
+    def failed(self) -> None:
+        """Raise the error of a kernel that failed meanwhile, if any."""
+
+    def close(self) -> None:
+        """Drop what is pending and stop the workers."""
+
+
+class EagerOps(Ops):
+    """Computes at once."""
+
+    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        return Handle(*shape, kernel(*map(_content, args)))
+
+
+class ShadowOps(Ops):
+    """Knows lengths and counts only."""
+
+    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        return Handle(*shape)
+
+
+def _content(argument: Any) -> Any:
+    if isinstance(argument, Handle):
+        return argument.content
+    if isinstance(argument, list):
+        return [_content(a) for a in argument]
+    return argument
+
+
+def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
+    flags = frozenset(rows)
+    return Handle(handle.n, handle.length, handle.width, handle.content, flags) if flags else handle
+
+
+def seed_array(entropy: bytes) -> NDArray[np.uint8]:
+    """32 bytes as the 1 x 32 array that kernels take."""
+    return np.frombuffer(entropy, np.uint8).reshape(1, 32)
+
+
+def _pick(rows: NDArray[Any], at: tuple[int, ...]) -> NDArray[Any]:
+    return rows[list(at)]
+
+
+def _gather(rows: list[NDArray[Any]], at: tuple[int, ...]) -> NDArray[Any]:
+    return np.stack([r[i] for r, i in zip(rows, at, strict=True)])
+
+
+def _join(rows: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(rows)
+
+
+def _parts(rows: NDArray[Any], which: tuple[int, ...], length: int) -> NDArray[Any]:
+    cut = rows.reshape(len(rows), -1, length)
+    return cut[np.arange(len(rows)), list(which)]
+
+
+def _tamper(rows: NDArray[Any], at: int) -> NDArray[Any]:
+    out = rows.copy()
+    out.view(np.uint8)[at, 0] ^= 1
+    return out

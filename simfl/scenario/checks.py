@@ -1,0 +1,220 @@
+"""What a scenario's parts ask of each other, which no single block can say.
+
+The law: every check speaks of the scenario alone. What needs the data, the model or a file on disk is
+checked where those are made, in `build`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from simfl.crypto.field import is_prime
+from simfl.protocols.registry import PROTOCOLS, Kind
+from simfl.scenario import schema
+from simfl.scenario.schema import Scenario
+
+Found = Iterator[tuple[str, str]]
+
+
+def check(scenario: Scenario) -> list[tuple[str, str]]:
+    """All problems of a scenario that is valid block by block, as (dotted path, message)."""
+    kinds = {name: PROTOCOLS[spec.protocol] for name, spec in scenario.protocols.items()}
+    asynchronous = any(kind.asynchronous for kind in kinds.values())
+    mixed = list(_one_mode(kinds))
+    found = [*mixed, *_clock(scenario), *_deadlines(scenario, kinds), *_field(scenario)]
+    if not mixed:
+        found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
+        found += _selection(scenario, asynchronous)
+    found += _script(scenario, asynchronous)
+    masked = [name for name, kind in kinds.items() if kind.offline]
+    found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
+    return list(dict.fromkeys(found))
+
+
+def _one_mode(kinds: dict[str, Kind]) -> Found:
+    buffered = [name for name, kind in kinds.items() if kind.asynchronous]
+    in_rounds = [name for name in kinds if name not in buffered]
+    if buffered and in_rounds:
+        yield (
+            "protocols",
+            f"{', '.join(in_rounds)} synchronous, {', '.join(buffered)} asynchronous: one scenario compares "
+            "protocols of one mode; split it in two",
+        )
+
+
+def _clock(s: Scenario) -> Found:
+    if isinstance(s.clock, schema.Measured):
+        if s.workers:
+            yield (
+                "workers",
+                f"workers={s.workers} needs clock modelled or recorded: the measured clock times one step "
+                "at a time",
+            )
+        if s.payload == "shadow":
+            yield (
+                "payload",
+                "payload shadow needs clock modelled or recorded: it executes nothing to be measured",
+            )
+
+
+def _deadlines(s: Scenario, kinds: dict[str, Kind]) -> Found:
+    for name, kind in kinds.items():
+        for timer in kind.timers:
+            if getattr(s.deadlines, timer) is None:
+                yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
+
+
+def _field(s: Scenario) -> Found:
+    q, users = s.field.q, s.population.users
+    if not is_prime(q):
+        yield "field.q", f"q={q} must be prime"
+    if q <= users:
+        yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
+
+
+# --- asynchronous or not ------------------------------------------------------------------------
+def _in_rounds(s: Scenario) -> Found:
+    if s.buffer is not None:
+        yield "buffer", "only for asynchronous protocols"
+
+
+def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
+    name = next(name for name, kind in kinds.items() if kind.asynchronous)
+    if s.buffer is None:
+        yield "buffer", f"missing; protocol {name} is asynchronous"
+    elif s.population.users < s.buffer.K:
+        yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
+    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, schema.NoLosses):
+        yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
+    if isinstance(s.dropout, schema.Rate) and isinstance(s.dropout.rate, tuple):
+        yield "dropout.rate", "a list goes round by round: an asynchronous run takes one rate"
+    available = s.population.availability
+    if isinstance(available, schema.Bernoulli) and available.slot_s is None:
+        yield "population.availability.slot_s", "missing; an asynchronous run has no rounds to draw p in"
+    for name, spec in s.protocols.items():
+        if isinstance(spec, schema.LightSecAggAsync) and s.buffer is not None:
+            yield from _weights(name, spec, s.buffer)
+            if s.quantization is not None and s.quantization.on_overflow == "error":
+                yield from _overflow(name, spec, s.buffer, s.quantization, s.field.q)
+
+
+def _weights(name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer) -> Found:
+    """c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
+    if isinstance(spec.staleness, schema.Constant):
+        return
+    alpha, tau = spec.staleness.alpha, buffer.staleness_bound
+    # In logarithms: a large alpha takes the power beyond what a float holds.
+    if alpha * math.log1p(tau) > math.log(2**32):
+        yield (
+            f"protocols.{name}.staleness.alpha",
+            f"alpha={alpha:g} makes (1 + {tau})^-alpha too small to quantise: use a smaller alpha, or "
+            "a smaller staleness_bound",
+        )
+        return
+    least = math.ceil((1 + tau) ** alpha)
+    if spec.c_g < least:
+        yield (
+            f"protocols.{name}.c_g",
+            f"c_g={spec.c_g} x (1 + {tau})^-{alpha:g} is below 1, so a weight could round to zero: use c_g="
+            f"{least} or above",
+        )
+
+
+def _overflow(
+    name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer, to: schema.Quantization, q: int
+) -> Found:
+    """K c_g clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36)."""
+    bound, weights = (q - 1) // 2, buffer.K * spec.c_g
+    largest = weights * math.ceil(to.clip * to.levels)
+    if largest < bound:
+        return
+    levels = math.floor((bound - 1) // weights / to.clip)
+    remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
+    yield (
+        "quantization.levels",
+        f"a sum of K={buffer.K} updates x c_g={spec.c_g} x clip {to.clip:g} x {to.levels} levels (protocol "
+        f"{name}) can reach {largest}, which must be below (q - 1)/2 = {bound}: use {remedy}, or "
+        "on_overflow: wrap",
+    )
+
+
+# --- who takes part, and who is lost ------------------------------------------------------------
+def _selection(s: Scenario, asynchronous: bool) -> Found:
+    if asynchronous and not isinstance(s.selection, schema.SelectAll):
+        yield (
+            "selection",
+            f"{s.selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
+            "limits who is in flight)",
+        )
+    users = s.population.users
+    if isinstance(s.selection, schema.SelectRandom) and s.selection.users > users:
+        yield "selection.users", f"users={s.selection.users} must not be above population.users={users}"
+
+
+def _script(s: Scenario, asynchronous: bool) -> Found:
+    if not isinstance(s.dropout, schema.Script):
+        return
+    seen: dict[tuple[int, int], int] = {}
+    for i, loss in enumerate(s.dropout.losses):
+        path = f"dropout.losses.{i}"
+        if loss.user >= s.population.users:
+            last = s.population.users - 1
+            yield f"{path}.user", f"user={loss.user} is not there: users are 0 to {last}"
+        if loss.round >= s.rounds and not asynchronous:
+            yield f"{path}.round", f"round={loss.round} is never run: rounds are 0 to {s.rounds - 1}"
+        first = seen.setdefault((loss.user, loss.round), i)
+        if first != i:
+            yield path, f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
+
+
+# --- privacy ------------------------------------------------------------------------------------
+def _needed(s: Scenario, masked: list[str]) -> Found:
+    if not masked:
+        return
+    for block in ("privacy", "quantization"):
+        if getattr(s, block) is None:
+            yield block, f"missing; protocol {masked[0]} needs it"
+
+
+def _privacy(s: Scenario, masked: list[str]) -> Found:
+    if s.privacy is None or not masked:
+        return
+    N, T, D = s.cohort, s.privacy.T, s.privacy.D
+    if D >= N:
+        yield "privacy.D", f"D={D} must be below N={N}, the users of a round"
+    if T >= N:
+        yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
+    if D >= N or T >= N:
+        return
+    for name in masked:
+        spec = s.protocols[name]
+        yield from _secagg(s, name, spec) if isinstance(spec, schema.SecAgg) else _lightsecagg(s)
+
+
+def _lightsecagg(s: Scenario) -> Found:
+    """N - D >= U > T (LightSecAgg, Theorem 1), and U >= 2, which T = 0 leaves open."""
+    assert s.privacy is not None
+    N, T, D = s.cohort, s.privacy.T, s.privacy.D
+    U = N - D if s.privacy.U is None else s.privacy.U
+    shown = f"U = N - D = {N} - {D} = {U}" if s.privacy.U is None else f"U={U}"
+    if U > N - D:
+        yield "privacy.U", f"{shown} must not be above N - D = {N} - {D} = {N - D}"
+    if T >= U:
+        yield "privacy.T", f"T={T} must be below {shown}"
+    elif U < 2:
+        yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
+
+
+def _secagg(s: Scenario, name: str, spec: schema.SecAgg) -> Found:
+    """T < t <= N - D, t >= 2: T colluders must not reconstruct, those who are left must."""
+    assert s.privacy is not None
+    N, T, D = s.cohort, s.privacy.T, s.privacy.D
+    t = spec.threshold(T)
+    shown = f"t={t} (T + 1)" if spec.t is None and t == T + 1 else f"t={t}"
+    if t <= T:
+        yield f"protocols.{name}.t", f"{shown} must be above privacy.T={T}"
+    elif t < 2:
+        yield f"protocols.{name}.t", f"{shown} must be at least 2: a sum over one user is that user's update"
+    if t > N - D:
+        yield f"protocols.{name}.t", f"{shown} must not be above N - D = {N} - {D} = {N - D}"

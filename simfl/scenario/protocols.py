@@ -1,0 +1,114 @@
+"""The protocols that are compared, and what their masks, sums and staleness are made with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from simfl.scenario.blocks import Block, Count, Natural, Positive, shorthand
+
+
+class Constant(Block):
+    """s(tau) = 1."""
+
+    kind: Literal["constant"] = "constant"
+
+
+class Polynomial(Block):
+    """s(tau) = (1 + tau)^-alpha."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    alpha: Positive = 1.0
+
+
+Staleness = Annotated[Constant | Polynomial, Field(discriminator="kind"), shorthand(polynomial="alpha")]
+
+
+class FedAvg(Block):
+    """No protection; the floor (McMahan 2017)."""
+
+    protocol: Literal["fedavg"] = "fedavg"
+
+
+class SecAgg(Block):
+    """Pairwise masks over the complete graph (Bonawitz 2017); `t` shares reconstruct.
+
+    Unless given, t = T + 1, and at least 2.
+    """
+
+    protocol: Literal["secagg"] = "secagg"
+    t: Count | None = None
+
+    def threshold(self, T: int) -> int:
+        """t, given or not."""
+        return max(2, T + 1) if self.t is None else self.t
+
+
+class LightSecAgg(Block):
+    """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
+
+    protocol: Literal["lightsecagg"] = "lightsecagg"
+
+
+class FedBuff(Block):
+    """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
+
+    protocol: Literal["fedbuff"] = "fedbuff"
+    staleness: Staleness = Constant()
+
+
+class LightSecAggAsync(Block):
+    """LightSecAgg over a buffer (App. F); `c_g` quantises the staleness weights (eq. 34)."""
+
+    protocol: Literal["lightsecagg_async"] = "lightsecagg_async"
+    staleness: Staleness = Constant()
+    c_g: Count = 64
+
+
+Protocol = Annotated[
+    FedAvg | SecAgg | LightSecAgg | FedBuff | LightSecAggAsync, Field(discriminator="protocol")
+]
+
+
+def _name_protocols(value: Any) -> Any:
+    """An entry's protocol is its own name unless it says otherwise; `{fedavg: }` needs no braces."""
+    if isinstance(value, list):
+        if not all(isinstance(name, str) for name in value) or len(set(value)) < len(value):
+            raise ValueError("a list of protocols holds names, each once; one with settings needs a mapping")
+        value = dict.fromkeys(value)
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for name, entry in value.items():
+        entry = {} if entry is None else entry
+        out[name] = {"protocol": name, **entry} if isinstance(entry, dict) else entry
+    return out
+
+
+Protocols = Annotated[dict[str, Protocol], BeforeValidator(_name_protocols), Field(min_length=1)]
+
+
+class Privacy(Block):
+    """T colluding users, D lost users, U users whose answers recover the aggregate: N - D >= U > T.
+
+    U is N - D unless given.
+    """
+
+    T: Natural
+    D: Natural
+    U: Count | None = None
+
+
+class FieldOfSums(Block):
+    """The prime field F_q of masks and sums; the paper's q by default."""
+
+    q: Annotated[int, Field(strict=True, ge=3, lt=2**32)] = 2**32 - 5
+
+
+class Quantization(Block):
+    """c_l levels per unit (LightSecAgg eq. 30); coordinates are clipped to [-clip, clip] and counted."""
+
+    levels: Count = 2**16
+    clip: Positive
+    on_overflow: Literal["error", "wrap"] = "error"

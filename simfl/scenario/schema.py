@@ -1,0 +1,107 @@
+"""What a scenario may say: frozen pydantic models, one per block of the YAML file.
+
+The blocks live in the modules beside this one, by theme; every one of them has its name here too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simfl.scenario.blocks import Block as Block
+from simfl.scenario.blocks import Count as Count
+from simfl.scenario.blocks import Distribution as Distribution
+from simfl.scenario.blocks import Exponential as Exponential
+from simfl.scenario.blocks import Fixed as Fixed
+from simfl.scenario.blocks import Fraction as Fraction
+from simfl.scenario.blocks import LogNormal as LogNormal
+from simfl.scenario.blocks import Natural as Natural
+from simfl.scenario.blocks import NonNegative as NonNegative
+from simfl.scenario.blocks import Positive as Positive
+from simfl.scenario.blocks import Uniform as Uniform
+from simfl.scenario.blocks import shorthand as shorthand
+from simfl.scenario.learning import Dirichlet as Dirichlet
+from simfl.scenario.learning import Iid as Iid
+from simfl.scenario.learning import Learning as Learning
+from simfl.scenario.learning import Partition as Partition
+from simfl.scenario.protocols import Constant as Constant
+from simfl.scenario.protocols import FedAvg as FedAvg
+from simfl.scenario.protocols import FedBuff as FedBuff
+from simfl.scenario.protocols import FieldOfSums as FieldOfSums
+from simfl.scenario.protocols import LightSecAgg as LightSecAgg
+from simfl.scenario.protocols import LightSecAggAsync as LightSecAggAsync
+from simfl.scenario.protocols import Polynomial as Polynomial
+from simfl.scenario.protocols import Privacy as Privacy
+from simfl.scenario.protocols import Protocol as Protocol
+from simfl.scenario.protocols import Protocols as Protocols
+from simfl.scenario.protocols import Quantization as Quantization
+from simfl.scenario.protocols import SecAgg as SecAgg
+from simfl.scenario.protocols import Staleness as Staleness
+from simfl.scenario.rounds import POINTS as POINTS
+from simfl.scenario.rounds import Buffer as Buffer
+from simfl.scenario.rounds import ByDisconnect as ByDisconnect
+from simfl.scenario.rounds import ByTimeout as ByTimeout
+from simfl.scenario.rounds import Deadlines as Deadlines
+from simfl.scenario.rounds import Detect as Detect
+from simfl.scenario.rounds import Dropout as Dropout
+from simfl.scenario.rounds import Loss as Loss
+from simfl.scenario.rounds import NoLosses as NoLosses
+from simfl.scenario.rounds import Point as Point
+from simfl.scenario.rounds import Rate as Rate
+from simfl.scenario.rounds import Script as Script
+from simfl.scenario.rounds import SelectAll as SelectAll
+from simfl.scenario.rounds import Selection as Selection
+from simfl.scenario.rounds import SelectRandom as SelectRandom
+from simfl.scenario.rounds import When as When
+from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
+from simfl.scenario.world import Always as Always
+from simfl.scenario.world import Availability as Availability
+from simfl.scenario.world import Bernoulli as Bernoulli
+from simfl.scenario.world import Clock as Clock
+from simfl.scenario.world import Devices as Devices
+from simfl.scenario.world import Measured as Measured
+from simfl.scenario.world import Modelled as Modelled
+from simfl.scenario.world import Network as Network
+from simfl.scenario.world import Population as Population
+from simfl.scenario.world import Recorded as Recorded
+from simfl.scenario.world import Server as Server
+from simfl.scenario.world import ServerLink as ServerLink
+from simfl.scenario.world import Sessions as Sessions
+from simfl.scenario.world import UserLink as UserLink
+
+
+class Scenario(Block):
+    """A whole study: one world, and the protocols that are compared on it."""
+
+    name: str = "scenario"
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    clock: Clock
+    profile: str = "reference"
+    payload: Literal["real", "shadow"] = "real"
+    entropy: Literal["seeded", "os"] = "seeded"
+    workers: Natural = 0
+    memory_limit_gb: Positive = 2.0
+    rounds: Count
+    horizon_s: Positive | None = None
+    overlap: bool = True
+    population: Population
+    network: Network
+    server: Server = Server()
+    detect: Detect
+    deadlines: Deadlines
+    dropout: Dropout = NoLosses()
+    selection: Selection = SelectAll()
+    buffer: Buffer | None = None
+    privacy: Privacy | None = None
+    field: FieldOfSums = FieldOfSums()
+    quantization: Quantization | None = None
+    learning: Learning = Learning()
+    protocols: Protocols
+
+    @property
+    def cohort(self) -> int:
+        """The most users that one round can hold."""
+        if isinstance(self.selection, SelectRandom):
+            return min(self.selection.users, self.population.users)
+        return self.population.users

@@ -1,0 +1,90 @@
+"""A value that knows where it stands, and a problem that names the place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simfl.errors import BadInput
+
+SET = "--set"
+"""Where a value stands that came from an override."""
+
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where: `path` is the dotted path of keys, `line` counts from 1."""
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.path, self.message) if part)
+
+
+class ScenarioError(BadInput):
+    """A scenario that cannot be run; its text has one line a problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:
+    """The error of a single problem."""
+    return ScenarioError([Problem(file, line, path, message)])
+
+
+@dataclass(slots=True)
+class Node:
+    """A value and where it stands: a dict of nodes, a list of nodes, or a plain scalar."""
+
+    value: Any
+    file: str
+    line: int | None = None
+
+    def child(self, key: str | int) -> Node | None:
+        if isinstance(self.value, dict):
+            return self.value.get(key)
+        if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value):
+            child: Node = self.value[key]
+            return child
+        return None
+
+
+def nodes(value: Any, like: Node) -> Node:
+    """Nest plain values as nodes, standing where `like`, or its child of the same key, does."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        value = {key: nodes(inner, like.child(key) or like) for key, inner in value.items()}
+    elif isinstance(value, list | tuple):
+        value = [nodes(inner, like) for inner in value]
+    return Node(value, like.file, like.line)
+
+
+def plain(node: Node) -> Any:
+    """The value that `nodes` was given."""
+    if isinstance(node.value, dict):
+        return {key: plain(child) for key, child in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(child) for child in node.value]
+    return node.value
+
+
+def show(value: Any) -> str:
+    """A value in the few words that a message has for it."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list | tuple):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}...{text[-1]}"

@@ -1,0 +1,126 @@
+"""The world of a study: clocks, users with their devices and availability, network and server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from simfl.scenario.blocks import Block, Count, Distribution, Fraction, NonNegative, Positive, shorthand
+
+PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
+"""User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
+
+
+# --- clocks -------------------------------------------------------------------------------------
+class Measured(Block):
+    """CPU seconds that each step really took on this machine, times the device's slowdown."""
+
+    kind: Literal["measured"] = "measured"
+
+
+class Modelled(Block):
+    """Counted work times the seconds per operation of a device profile; fully deterministic."""
+
+    kind: Literal["modelled"] = "modelled"
+
+
+class Recorded(Block):
+    """The durations of an earlier run, read from the trace in its folder."""
+
+    kind: Literal["recorded"] = "recorded"
+    dir: str
+
+
+Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(recorded="dir")]
+
+
+# --- users --------------------------------------------------------------------------------------
+class Devices(Block):
+    """Users' devices: `slowdown` is against the machine of the clock, drawn once per user."""
+
+    slowdown: Distribution
+    cores: Count = 2
+
+
+class Always(Block):
+    """Every user is online all the time."""
+
+    kind: Literal["always"] = "always"
+
+
+class Bernoulli(Block):
+    """Each user is online with probability p, anew in each round, or in each slot of `slot_s` seconds.
+
+    `p` is one probability or a list from which each user draws its own (Multi-RoundSecAgg section 6).
+    """
+
+    kind: Literal["bernoulli"] = "bernoulli"
+    p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    slot_s: Positive | None = None
+
+
+class Sessions(Block):
+    """On and off times alternate; a user starts in the stationary state (seconds)."""
+
+    kind: Literal["sessions"] = "sessions"
+    on_s: Distribution
+    off_s: Distribution
+
+
+Availability = Annotated[Always | Bernoulli | Sessions, Field(discriminator="kind"), shorthand(bernoulli="p")]
+
+
+class Population(Block):
+    """Who takes part: N users with their devices and availability."""
+
+    users: Count
+    devices: Devices
+    availability: Availability = Always()
+
+
+# --- network and server -------------------------------------------------------------------------
+class UserLink(Block):
+    """A user's link. A preset gives both rates; the latency (one way, seconds) is always stated."""
+
+    preset: Literal["4g", "lan320", "5g"] | None = None
+    uplink_mbps: Positive | None = None
+    downlink_mbps: Positive | None = None
+    latency_s: NonNegative
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill_from_preset(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("preset") in tuple(PRESETS_MBPS):  # a list has no hash
+            rate = PRESETS_MBPS[data["preset"]]
+            return {"uplink_mbps": rate, "downlink_mbps": rate, **data}
+        return data
+
+    @model_validator(mode="after")
+    def has_rates(self) -> UserLink:
+        for name in ("uplink_mbps", "downlink_mbps"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} is missing: give it or a preset ({', '.join(PRESETS_MBPS)})")
+        return self
+
+
+class ServerLink(Block):
+    """The server's own link, shared max-min fairly by concurrent transfers (Mbit/s)."""
+
+    uplink_mbps: Positive
+    downlink_mbps: Positive
+
+
+class Network(Block):
+    """Links, and the seconds that the RPC layer costs the receiver of each message."""
+
+    users: UserLink
+    server: ServerLink
+    overhead_s: NonNegative
+
+
+class Server(Block):
+    """The server's machine: its vector work is divided by `cores`, per-message overhead is not."""
+
+    cores: Count = 1
+    slowdown: Positive = 1.0

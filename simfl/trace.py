@@ -1,0 +1,249 @@
+"""What happened, as immutable rows that name their causes.
+
+A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
+integer nanoseconds of virtual time. From these rows alone come the spans, the critical path, the bytes
+and the losses (`simfl.metrics`). Rows hold sizes and public names, never content: no key, mask or
+update can end up in a trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from simfl.errors import BadInput
+
+SERVER = -1
+"""The server's party number; users are 0 .. N - 1."""
+
+PHASES = ("offline", "training", "upload", "recovery")
+
+
+class TraceError(BadInput):
+    """A trace file that cannot be read; names the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A round starts with these users; `buffered`: the one start of a whole asynchronous run."""
+
+    row: ClassVar[str] = "begin"
+    round: int
+    at: int
+    users: tuple[int, ...]
+    buffered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A party's lane works from `start` to `end`; segments are (phase, nanoseconds) and fill it.
+
+    `previous` is the step that held the lane (or the core) before, which is why it did not start when
+    it was `ready`. `left` is what was still to do when the step was broken off by a loss.
+    """
+
+    row: ClassVar[str] = "step"
+    round: int
+    party: int
+    lane: str
+    call: str
+    what: str
+    about: str
+    cause: int
+    previous: int
+    ready: int
+    start: int
+    end: int
+    segments: tuple[tuple[str, int], ...]
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of `size` bytes; `bytes` of them crossed. `arrived` is None when it broke off."""
+
+    row: ClassVar[str] = "message"
+    round: int
+    sender: int
+    to: int
+    kind: str
+    phase: str
+    about: str
+    size: int
+    bytes: int
+    cause: int
+    sent: int
+    arrived: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSet:
+    """The server set a deadline."""
+
+    row: ClassVar[str] = "timer"
+    round: int
+    name: str
+    phase: str
+    about: str
+    cause: int
+    at: int
+    fires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A user was lost, in truth; whether and when the server notices is another matter."""
+
+    row: ClassVar[str] = "lost"
+    round: int
+    user: int
+    about: str
+    phase: str
+    why: str
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A user's device came online or went offline."""
+
+    row: ClassVar[str] = "presence"
+    user: int
+    online: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The server went on without these users' messages."""
+
+    row: ClassVar[str] = "gave_up"
+    round: int
+    phase: str
+    about: str
+    users: tuple[int, ...]
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A party threw a late, doubled or out-of-phase message or timer away unread."""
+
+    row: ClassVar[str] = "ignored"
+    round: int
+    party: int
+    about: str
+    why: str
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A party refused what an honest peer never asks, or found a peer's message to be forged."""
+
+    row: ClassVar[str] = "refused"
+    round: int
+    party: int
+    about: str
+    why: str
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The round ends without an aggregate."""
+
+    row: ClassVar[str] = "abort"
+    round: int
+    reason: str
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """The aggregate is in the clear: `members` are (user, about, staleness) in the order of summing."""
+
+    row: ClassVar[str] = "result"
+    round: int
+    members: tuple[tuple[int, str, int], ...]
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The round is over: `cause` is the step that finished it, `start` is when it began."""
+
+    row: ClassVar[str] = "end"
+    round: int
+    start: int
+    at: int
+    cause: int
+
+
+Row = (
+    Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Aborted | Aggregated | End
+)
+ROWS: dict[str, type[Any]] = {
+    kind.row: kind
+    for kind in (
+        Begin, Step, Sent, TimerSet, Lost, Presence, GaveUp, Ignored, Refused, Aborted, Aggregated, End,
+    )
+}  # fmt: skip
+_FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in ROWS.values()}
+
+
+class Trace(list[Row]):
+    """The rows of one protocol's run, in the order in which they were known."""
+
+    def add(self, row: Row) -> int:
+        """Append a row and return its number."""
+        self.append(row)
+        return len(self) - 1
+
+
+def lines(traces: dict[str, Trace]) -> Iterator[str]:
+    """The lines of `trace.jsonl`: before a protocol's rows, one that names it."""
+    for name, rows in traces.items():
+        yield json.dumps({"row": "protocol", "name": name}) + "\n"
+        for row in rows:
+            values = {"row": row.row} | {f: getattr(row, f) for f in _FIELDS[type(row)]}
+            yield json.dumps(values, separators=(",", ":")) + "\n"
+
+
+def read(path: Path) -> dict[str, Trace]:
+    """The traces in a file that `lines` wrote.
+
+    Raises:
+        TraceError: the file is missing, or a line is not a row of a trace.
+    """
+    traces: dict[str, Trace] = {}
+    current: Trace | None = None
+    try:
+        text: Iterable[str] = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: cannot be read ({error})") from None
+    for number, line in enumerate(text, 1):
+        try:
+            values = json.loads(line)
+            kind = values.pop("row")
+            if kind == "protocol":
+                current = traces.setdefault(values["name"], Trace())
+            else:
+                assert current is not None
+                current.append(ROWS[kind](**{k: _frozen(v) for k, v in values.items()}))
+        except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+            raise TraceError(f"{path}:{number}: not a row of a trace") from None
+    return traces
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value

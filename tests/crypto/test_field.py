@@ -1,0 +1,187 @@
+"""simfl.crypto.field against Python integers and galois."""
+
+import galois
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.crypto import field
+from simfl.crypto.field import Q
+
+PRIMES = [2, 3, 7, 65537, 2**31 - 1, 2013265921, 4294967279, Q]
+
+
+def worst(q):
+    half = (q - 1) // 2
+    return sorted(
+        {x % q for x in (0, 1, q - 1, half - 1, half, half + 1, 2**15, 2**16, q - 2**15, q - 2**16)}
+    )
+
+
+def random(rng, q, *shape):
+    """Residues, half of them worst cases."""
+    uniform = rng.integers(0, q, shape, dtype=np.uint32)
+    extreme = rng.choice(np.array(worst(q), np.uint32), shape)
+    return np.where(rng.random(shape) < 0.5, uniform, extreme)
+
+
+def objects(x):
+    return np.asarray(x).astype(object)
+
+
+def test_the_paper_s_prime_is_the_largest_below_2_32():
+    assert galois.prev_prime(2**32) == Q
+
+
+def test_is_prime_agrees_with_galois():
+    numbers = [*range(-3, 2000), *range(2**32 - 300, 2**32), 2**31 - 1, 3215031751, 4294836197, 25326001]
+    for n in numbers:
+        assert field.is_prime(n) == (n > 1 and galois.is_prime(n)), n
+    assert not any(field.is_prime(n) for n in (561, 1105, 1729, 2047, 2465, 41041, 825265))
+    with pytest.raises(ValueError, match="below 2"):
+        field.is_prime(2**32)
+
+
+@pytest.mark.parametrize("q", PRIMES)
+def test_add_and_sub_on_all_pairs_of_worst_residues(q):
+    a, b = np.meshgrid(np.array(worst(q), np.uint32), np.array(worst(q), np.uint32))
+    before = a.copy(), b.copy()
+    assert (objects(field.add(a, b, q)) == (objects(a) + objects(b)) % q).all()
+    assert (objects(field.sub(a, b, q)) == (objects(a) - objects(b)) % q).all()
+    assert (a == before[0]).all()
+    assert (b == before[1]).all()
+
+
+def test_add_and_sub_across_blocks():
+    rng = np.random.default_rng(1)
+    a, b = random(rng, Q, 2, 70_001), random(rng, Q, 2, 70_001)
+    total = field.add(a, b, Q)
+    assert total.dtype == np.uint32
+    assert (total == (a.astype(np.uint64) + b) % Q).all()
+    assert (field.sub(total, b, Q) == a).all()
+    with pytest.raises(ValueError, match="shapes differ"):
+        field.add(a, b[:1], Q)
+
+
+@pytest.mark.parametrize("q", PRIMES)
+@pytest.mark.parametrize("kind", ["small", "extreme", "none"])
+def test_weighted_sum(q, kind):
+    rng = np.random.default_rng(2)
+    rows = random(rng, q, 40, 333)
+    weights = {
+        "small": [int(w) for w in rng.integers(-5, 100, 40)],
+        "extreme": [worst(q)[i % len(worst(q))] for i in range(40)],
+        "none": None,
+    }[kind]
+    expected = (objects(rows) * objects(weights or [1] * 40)[:, None]).sum(axis=0) % q
+    one, listed = field.weighted_sum(rows, weights, q), field.weighted_sum(list(rows[:, None]), weights, q)
+    assert one.dtype == np.uint32
+    assert one.shape == listed.shape == (1, 333)
+    assert (objects(one[0]) == expected).all()
+    assert (one == listed).all()
+
+
+def test_weighted_sum_of_all_largest_words_and_weights():
+    rows = np.full((600, 3), 2**32 - 1, np.uint32)  # not even canonical
+    assert (field.weighted_sum(rows, [Q - 1] * 600, Q) == 600 * (Q - 1) * (2**32 - 1) % Q).all()
+    assert (field.weighted_sum(rows, [2**20] * 600, Q) == 600 * 2**20 * (2**32 - 1) % Q).all()
+    # After a reduction, these two products alone add up to 2^64 - 1: the residue must be counted too.
+    weights = [Q - 1, Q - 1, 7]
+    assert (field.weighted_sum(rows[:3], weights, Q) == sum(weights) * (2**32 - 1) % Q).all()
+
+
+def test_weighted_sum_across_blocks_and_its_errors():
+    rng = np.random.default_rng(3)
+    rows = random(rng, Q, 3, 150_000)
+    expected = (rows.astype(np.uint64) * np.array([[7], [1], [12345]], np.uint64)).sum(axis=0) % Q
+    assert (field.weighted_sum(rows, [7, 1, 12345], Q)[0] == expected).all()
+    with pytest.raises(ValueError, match="at least one row"):
+        field.weighted_sum([], None, Q)
+    with pytest.raises(ValueError, match="2 weights for 3 rows"):
+        field.weighted_sum(rows, [1, 2], Q)
+    with pytest.raises(ValueError, match="different lengths"):
+        field.weighted_sum([rows[:1], rows[:1, :5]], None, Q)
+
+
+@pytest.mark.parametrize("q", PRIMES)
+@pytest.mark.parametrize("k", [0, 1, 119, 120, 121, 128, 129, 300])
+def test_matmul_of_worst_and_random_residues(q, k):
+    rng = np.random.default_rng(k)
+    W, Z = random(rng, q, 6, k), random(rng, q, k, 7)
+    expected = objects(W) @ objects(Z) % q if k else np.zeros((6, 7), object)
+    got = field.matmul(W, Z, q)
+    assert got.dtype == np.uint32
+    assert (objects(got) == expected).all()
+
+
+@pytest.mark.parametrize("q", PRIMES)
+def test_matmul_of_constant_worst_residues(q):
+    # Every sum of limbs is as large as it can get, and all of one sign. The constants that fill both limbs
+    # (2^31 - 2^15, and its negative) are the ones for which a block must not be a column too long.
+    values = {*worst(q), (2**31 - 2**15) % q, (q - 2**31 + 2**15) % q, 2**15 - 1, 2**15 + 1}
+    for w in sorted(v for v in values if v < q):
+        for z in worst(q):
+            for k in (127, 260, 1000):
+                W, Z = np.full((2, k), w, np.uint32), np.full((k, 3), z, np.uint32)
+                assert (field.matmul(W, Z, q) == w * z * k % q).all(), (w, z, k)
+
+
+def test_matmul_is_exact_at_the_edge_of_53_bits():
+    # Odd limbs and odd z: a float64 sum past 2^53 would lose the last bit, and k is past every block.
+    w, z = 2**31 - 2**15 - 2**16 + 2**15 - 1, (Q - 1) // 2
+    for k in range(100, 400, 7):
+        W, Z = np.full((1, k), w, np.uint32), np.full((k, 1), z, np.uint32)
+        W[0, ::5] -= 2
+        expected = sum(int(x) for x in W[0]) * z % Q
+        assert int(field.matmul(W, Z, Q)[0, 0]) == expected, k
+
+
+def test_blocks_cover_the_columns_and_keep_the_bound():
+    limbs = np.random.default_rng(4).integers(-(2**15), 2**15 + 1, (40, 1000))
+    for case in (limbs, np.full((4, 1000), 2**15), np.zeros((4, 1000), np.int64)):
+        blocks = field._exact_blocks(case, Q)
+        assert [start for start, _ in blocks] == [0, *[end for _, end in blocks[:-1]]]
+        assert blocks[-1][1] == 1000
+        for start, end in blocks:
+            assert int(np.abs(case[:, start:end]).sum(axis=1).max()) * (Q // 2) <= 2**53 - 2**49
+            assert end == 1000 or end - start >= 120
+
+
+def test_matmul_across_tiles_and_against_galois():
+    rng = np.random.default_rng(5)
+    W, Z = random(rng, Q, 3, 20), random(rng, Q, 20, 50_000)
+    got = field.matmul(W, Z, Q)
+    expected = np.zeros((3, 50_000), np.uint64)
+    for k in range(20):
+        expected = (expected + W[:, k : k + 1].astype(np.uint64) * Z[k] % Q) % Q
+    assert (got == expected).all()
+    GF = galois.GF(Q, compile="python-calculate")
+    assert (objects(GF(W.astype(object)) @ GF(Z[:, :20].astype(object))) == objects(got[:, :20])).all()
+    with pytest.raises(ValueError, match="inner sizes"):
+        field.matmul(W, Z[:19], Q)
+
+
+@pytest.mark.parametrize("q", [2, 7, 2**31 - 1, Q])
+@settings(max_examples=40, deadline=None)
+@given(k=st.integers(1, 7), seed=st.integers(0, 2**32))
+def test_inverse_times_the_matrix_is_one(q, k, seed):
+    A = random(np.random.default_rng(seed), q, k, k)
+    try:
+        B = field.inverse(A, q)
+    except ValueError:
+        assert np.linalg.matrix_rank(galois.GF(q, compile="python-calculate")(objects(A))) < k
+    else:
+        assert (objects(A) @ objects(B) % q == np.eye(k, dtype=int)).all()
+
+
+def test_inverse_against_galois_and_its_errors():
+    A = np.random.default_rng(6).integers(0, Q, (12, 12), dtype=np.uint32)
+    A[0, 0] = 0  # the first pivot must be looked for
+    GF = galois.GF(Q, compile="python-calculate")
+    assert (objects(np.linalg.inv(GF(objects(A)))) == objects(field.inverse(A, Q))).all()
+    A[3] = field.weighted_sum(A[:3], [5, Q - 1, 77], Q)
+    with pytest.raises(ValueError, match="singular"):
+        field.inverse(A, Q)
+    with pytest.raises(ValueError, match="square"):
+        field.inverse(A[:3], Q)

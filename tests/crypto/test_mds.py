@@ -1,0 +1,149 @@
+"""simfl.crypto.mds: decoding, and T-privacy by brute force over a small field."""
+
+from itertools import combinations, product
+
+import galois
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.crypto import field, mds, prg
+from simfl.crypto.field import Q
+
+SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
+
+
+def seed(n):
+    return np.frombuffer(prg.derive(bytes(32), str(n)), np.uint8).reshape(1, 32)
+
+
+@pytest.mark.parametrize("q", [7, 2**31 - 1, Q])
+def test_matrix_is_galois_vandermonde(q):
+    points = [1, 2, 3, 5, 6]
+    GF = galois.GF(q, compile="python-calculate")
+    expected = np.array([[int(GF(p) ** k) for k in range(4)] for p in points])
+    assert (mds.matrix(points, 4, q) == expected).all()
+
+
+def test_matrix_is_cached_and_read_only():
+    W = mds.matrix([1, 2, 3], 2, Q)
+    assert W is mds.matrix((1, 2, 3), 2, Q)
+    with pytest.raises(ValueError, match="read-only"):
+        W[0, 0] = 5
+
+
+@st.composite
+def codes(draw):
+    q = draw(st.sampled_from([101, 2**31 - 1, Q]))
+    U = draw(st.integers(1, 9))
+    T = draw(st.integers(0, U - 1))
+    points = draw(st.lists(st.integers(1, q - 1), min_size=U, max_size=U + 5, unique=True))
+    who = draw(st.permutations(range(len(points))))[:U]
+    return q, U, T, points, who, draw(st.integers(1, 40))
+
+
+@settings(max_examples=150, deadline=None)
+@given(codes(), st.integers(0, 1000))
+def test_any_U_rows_decode_in_any_order(code, n):
+    q, U, T, points, who, d = code
+    z = prg.expand(seed(n), d, q)
+    before = z.copy()
+    rows = mds.encode(z, SEED, points, U, T, q)
+    assert rows.dtype == np.uint32
+    assert rows.shape == (len(points), mds.share_length(d, U, T))
+    back = mds.decode(rows[list(who)], [points[j] for j in who], U, T, d, q)
+    assert back.shape == (1, d)
+    assert (back == z).all()
+    assert (z == before).all()
+
+
+def test_the_weighted_sum_of_rows_decodes_to_the_weighted_sum_of_masks():
+    U, T, d, points, weights = 7, 3, 26, list(range(1, 11)), [3, 1, Q - 2]
+    masks = [prg.expand(seed(n), d, Q) for n in range(3)]
+    coded = [mds.encode(z, seed(10 + n), points, U, T, Q) for n, z in enumerate(masks)]
+    who = [9, 0, 3, 4, 5, 7, 8]
+    sums = np.vstack([field.weighted_sum([c[j : j + 1] for c in coded], weights, Q) for j in who])
+    back = mds.decode(sums, [points[j] for j in who], U, T, d, Q)
+    assert (back == field.weighted_sum(masks, weights, Q)).all()
+
+
+def test_encode_follows_equation_5():
+    U, T, d, points = 5, 2, 8, [4, 9, 1]
+    z = prg.expand(seed(1), d, Q)
+    sub_masks = [[int(v) for v in z[0, i : i + 3]] for i in (0, 3, 6)]
+    sub_masks[2].append(0)
+    noise = prg.expand(SEED, T * 3, Q)[0].tolist()
+    parts = [*sub_masks, noise[:3], noise[3:]]
+    expected = [[sum(parts[k][c] * p**k for k in range(U)) % Q for c in range(3)] for p in points]
+    assert mds.encode(z, SEED, points, U, T, Q).tolist() == expected
+
+
+def test_the_paper_s_size_decodes():
+    U, T, d, points = 140, 100, 1000, range(1, 201)
+    z = prg.expand(seed(2), d, Q)
+    rows = mds.encode(z, SEED, points, U, T, Q)
+    who = np.random.default_rng(1).permutation(200)[:U]
+    assert (mds.decode(rows[who], [int(j) + 1 for j in who], U, T, d, Q) == z).all()
+
+
+@pytest.mark.parametrize("q", [31, 2**31 - 1, Q])
+def test_interpolation_is_the_inverse_that_elimination_finds(q):
+    points = [3, 1, 7, 30, 12, 5, 4]
+    assert (mds._interpolation(points, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
+
+
+@pytest.mark.parametrize("q", [11, Q])
+@pytest.mark.parametrize(("U", "T"), [(3, 1), (4, 2), (5, 3), (6, 5)])
+def test_every_lower_minor_is_invertible(q, U, T):
+    noise_part = mds.matrix(range(1, 9), U, q)[:, U - T :]
+    for rows in combinations(range(8), T):
+        field.inverse(noise_part[list(rows)], q)  # raises if singular
+
+
+@pytest.mark.parametrize(("U", "T"), [(2, 1), (3, 2), (4, 2), (4, 3)])
+def test_T_rows_are_uniform_whatever_the_mask(U, T):
+    # Over F_7, all 7^T noise vectors give each of the 7^T values of any T rows exactly once.
+    q, n = 7, 6
+    noise = np.array(list(product(range(q), repeat=T)), np.uint32).T
+    for mask in ([0] * (U - T), [6] * (U - T), [3, 5, 1][: U - T]):
+        message = np.vstack([np.repeat(np.array([mask], np.uint32).T, noise.shape[1], axis=1), noise])
+        coded = field.matmul(mds.matrix(range(1, n + 1), U, q), message, q)
+        for rows in combinations(range(n), T):
+            assert len({tuple(column) for column in coded[list(rows)].T.tolist()}) == q**T
+
+
+def test_noise_is_the_whole_expansion_of_the_seed():
+    # What encode itself draws: subtracting the coded mask leaves the noise, through an invertible minor.
+    U, T, d, points = 5, 3, 10, [1, 2, 3]
+    z = prg.expand(seed(3), d, Q)
+    coded = mds.encode(z, SEED, points, U, T, Q)
+    W = mds.matrix(points, U, Q)
+    plain = field.matmul(W[:, : U - T], z.reshape(U - T, -1), Q)
+    noise = field.matmul(field.inverse(W[:, U - T :], Q), field.sub(coded, plain, Q), Q)
+    assert (noise.reshape(1, -1) == prg.expand(SEED, T * 5, Q)).all()
+
+
+def test_share_length():
+    assert mds.share_length(1_206_590, 140, 100) == 30_165
+    assert mds.share_length(1, 5, 0) == 1
+    assert mds.share_length(10, 5, 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: mds.share_length(10, 5, 5), "T=5 must be at least 0 and below U=5"),
+        (lambda: mds.share_length(10, 5, -1), "T=-1"),
+        (lambda: mds.share_length(0, 5, 1), "d=0 must be at least 1"),
+        (lambda: mds.matrix([1, 2], 0, 7), "U=0 must be at least 1"),
+        (lambda: mds.matrix([1, 14], 2, 7), "point 14 is zero modulo q=7"),
+        (lambda: mds.matrix([1, 2, 8], 2, 7), "point 8 appears twice modulo q=7"),
+        (lambda: mds.decode(np.zeros((3, 4), np.uint32), [1, 2], 3, 1, 8, 7), "exactly U=3 points, not 2"),
+        (lambda: mds.decode(np.zeros((3, 5), np.uint32), [1, 2, 3], 3, 1, 8, 7), r"\[3, 4\], not \[3, 5\]"),
+        (lambda: mds.decode(np.zeros((3, 4), np.uint32), [1, 2, 2], 3, 1, 8, 7), "point 2 appears twice"),
+    ],
+)
+def test_bad_parameters_name_value_and_bound(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

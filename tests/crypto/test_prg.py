@@ -1,0 +1,123 @@
+"""simfl.crypto.prg against NIST's AES-CTR vector and a slow reference written from the definition."""
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.crypto import prg
+from simfl.crypto.field import Q
+
+
+def seed(n):
+    return np.frombuffer(hashlib.sha256(str(n).encode()).digest(), np.uint8).reshape(1, 32)
+
+
+def reference(seed, length, q):
+    """One block at a time with AES-ECB and Python integers: no counter mode, no numpy."""
+    key, counter = seed.tobytes()[:16], int.from_bytes(seed.tobytes()[16:], "big")
+    bits = max(1, (q - 1).bit_length())
+
+    def stream():
+        block = counter
+        aes = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        while True:
+            yield from struct.unpack("<4I", aes.update((block % 2**128).to_bytes(16, "big")))
+            block += 1
+
+    words = (word % 2**bits for word in stream())
+    out = [next(words) for _ in range(length)]
+    for i, word in enumerate(out):
+        while word >= q:
+            word = next(words)
+        out[i] = word
+    return out
+
+
+def test_nist_sp_800_38a_f_5_1():
+    key = bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c")
+    counter = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
+    plain = bytes.fromhex(
+        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+    )
+    cipher = bytes.fromhex(
+        "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff"
+        "5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee"
+    )
+    keystream = prg.words(np.frombuffer(key + counter, np.uint8).reshape(1, 32), 16)
+    assert keystream.dtype == np.uint32
+    assert bytes(a ^ b for a, b in zip(plain, keystream.astype("<u4").tobytes(), strict=True)) == cipher
+
+
+@pytest.mark.parametrize("q", [2, 3, 7, 65537, 2**31 - 1, 2**31, 2**31 + 11, 3 * 2**30, 2013265921, Q])
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 1000])
+def test_expand_follows_the_definition(q, length):
+    got = prg.expand(seed(q), length, q)
+    assert got.dtype == np.uint32
+    assert got.shape == (1, length)
+    assert got[0].tolist() == reference(seed(q), length, q)
+
+
+def test_expand_across_blocks_of_keystream():
+    for length in (1 << 14, (1 << 14) + 1, 40_000):
+        assert prg.expand(seed(1), length, 3 * 2**30)[0].tolist() == reference(seed(1), length, 3 * 2**30)
+    assert (prg.words(seed(1), 40_000)[:, :100] == prg.words(seed(1), 100)).all()
+
+
+def test_the_counter_wraps_around():
+    full = np.frombuffer(bytes(16) + b"\xff" * 16, np.uint8).reshape(1, 32)
+    assert prg.expand(full, 40, Q)[0].tolist() == reference(full, 40, Q)
+
+
+def test_elements_are_uniform():
+    # Each of the 4 counts of 40,000 uniform elements is within 40,000 eps of its mean but for a probability
+    # of 2 exp(-2 n eps^2) (Hoeffding), together below 1e-9 for eps = 0.017. Words modulo q would give the
+    # lowest quarter of 3 * 2^30 a share of 1/3.
+    n = 40_000
+    counts = np.bincount(prg.expand(seed(2), n, 3 * 2**30)[0] // np.uint32(3 * 2**28), minlength=4)
+    assert np.abs(counts / n - 0.25).max() < 0.017
+
+
+@settings(max_examples=30, deadline=None)
+@given(signs=st.lists(st.sampled_from([1, -1]), max_size=6), q=st.sampled_from([7, 2**31 - 1, 3 * 2**30, Q]))
+def test_mask_is_the_signed_sum(signs, q):
+    x = prg.expand(seed("x"), 200, q)
+    seeds = np.vstack([np.empty((0, 32), np.uint8), *[seed(k) for k in range(len(signs))]])
+    before = x.copy()
+    masked = prg.mask(x, seeds, signs, q)
+    expected = [int(v) for v in x[0]]
+    for k, sign in enumerate(signs):
+        expected = [(a + sign * b) % q for a, b in zip(expected, reference(seed(k), 200, q), strict=True)]
+    assert masked.dtype == np.uint32
+    assert masked[0].tolist() == expected
+    assert (prg.mask(masked, seeds, [-s for s in signs], q) == x).all()
+    assert (x == before).all()
+
+
+def test_mask_refuses_other_signs():
+    x = prg.expand(seed("x"), 5, Q)
+    with pytest.raises(ValueError, match="must be"):
+        prg.mask(x, seed(1), [2], Q)
+    with pytest.raises(ValueError, match="2 signs for 1 seeds"):
+        prg.mask(x, seed(1), [1, 1], Q)
+
+
+def test_a_seed_has_one_form():
+    for bad in (seed(1)[0], seed(1)[:, :31], seed(1).astype(np.uint32)):
+        with pytest.raises(ValueError, match="a seed is uint8"):
+            prg.expand(bad, 4, Q)
+    with pytest.raises(ValueError, match="length=-1"):
+        prg.words(seed(1), -1)
+
+
+def test_derive_depends_on_seed_and_label():
+    a, b = bytes(32), bytes(31) + b"\1"
+    assert len({prg.derive(s, label) for s in (a, b) for label in ("", "noise", "noise ", "rounding")}) == 8
+    assert prg.derive(a, "noise") == hashlib.blake2b(b"noise", key=a, digest_size=32).digest()
+    with pytest.raises(ValueError, match="32 bytes"):
+        prg.derive(b"short", "noise")

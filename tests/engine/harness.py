@@ -1,0 +1,100 @@
+"""Small worlds for the engine's tests, and how to look at what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import simfl
+from simfl import trace as rows
+from simfl.result import Result
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+PLAIN = Path(__file__).parent / "plain.yaml"
+SYNC_PROTOCOLS = ("fedavg", "secagg", "lightsecagg")
+ASYNC_PROTOCOLS = ("fedbuff", "lightsecagg_async")
+
+SYNC: dict[str, Any] = {
+    "seed": 5,
+    "clock": "modelled",
+    "profile": str(PLAIN),
+    "rounds": 1,
+    "population": {"users": 3, "devices": {"slowdown": 10.0, "cores": 2}},
+    "network": {
+        "users": {"uplink_mbps": 8.0, "downlink_mbps": 16.0, "latency_s": 0.01},
+        "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
+        "overhead_s": 0.001,
+    },
+    "detect": "timeout",
+    "deadlines": {"advertise": 2.0, "shares": 2.0, "upload": 5.0, "recovery": 2.0},
+    "privacy": {"T": 1, "D": 1, "U": 2},
+    "quantization": {"levels": 65536, "clip": 4.0},
+    "learning": {"epochs": 1, "batch_size": 50, "lr": 0.5},
+    "protocols": ["fedavg"],
+}
+"""3 users, each on its own link: 1 byte a microsecond up, 2 down; 10 ms away; 1 ms a message received."""
+
+SIX = {
+    "population.users": 6,
+    "privacy": {"T": 2, "D": 2, "U": 4},
+    "protocols": list(SYNC_PROTOCOLS),
+}
+"""Room for two losses."""
+
+ASYNC: dict[str, Any] = {
+    **{key: value for key, value in SYNC.items() if key != "privacy"},
+    "rounds": 8,
+    "population": {
+        "users": 8,
+        "devices": {"slowdown": {"kind": "lognormal", "median": 20.0, "sigma": 1.0}, "cores": 2},
+    },
+    "deadlines": {"advertise": 2.0, "upload": 1.0, "recovery": 1.0},
+    "buffer": {"K": 3, "staleness_bound": 4, "concurrency": 5, "return_s": 0.2},
+    "privacy": {"T": 2, "D": 3, "U": 4},
+    "protocols": list(ASYNC_PROTOCOLS),
+}
+
+
+def sessions(on_s: float, off_s: float) -> dict[str, Any]:
+    """Users who come and go, with these mean times."""
+    return {"kind": "sessions", "on_s": {"exponential": on_s}, "off_s": {"exponential": off_s}}
+
+
+SESSIONS = sessions(2.0, 0.2)
+
+
+def run(overrides: Mapping[str, Any] | None = None, base: Mapping[str, Any] = SYNC, **more: Any) -> Result:
+    """A small world with values by dotted key; `more` goes to `simfl.run`."""
+    return simfl.run(base, overrides, **more)
+
+
+def script(*losses: tuple[int, int, str, str], delay_s: float = 1.0) -> dict[str, Any]:
+    """Losses as (user, round, at, when)."""
+    listed = []
+    for user, index, at, when in losses:
+        delay = {"delay_s": delay_s} if when == "delay" else {}
+        listed.append({"user": user, "round": index, "at": at, "when": when, **delay})
+    return {"kind": "script", "losses": listed}
+
+
+def lines(result: Result) -> list[str]:
+    """The lines of `trace.jsonl`."""
+    return list(rows.lines(result.traces))
+
+
+def of(trace: rows.Trace, kind: type[Any], /, **values: Any) -> list[Any]:
+    """The rows of one kind with these values."""
+    return [
+        row
+        for row in trace
+        if isinstance(row, kind) and all(getattr(row, name) == value for name, value in values.items())
+    ]
+
+
+@cache
+def edges() -> Result:
+    """The shipped drop-out scenario; it takes seconds, so it is run once."""
+    return simfl.run(ROOT / "scenarios/dropout_edges.yaml")

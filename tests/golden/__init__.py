@@ -1,0 +1,1 @@
+"""Traces that must not change unnoticed: `python -m tests.golden.update` writes them anew."""

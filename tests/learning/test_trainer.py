@@ -1,0 +1,204 @@
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from simfl.learning.data import Split, digits
+from simfl.learning.partition import iid
+from simfl.learning.trainer import Trainer, pick_device
+from simfl.streams import derive
+
+F64 = NDArray[np.float64]
+SPLIT = digits(np.random.default_rng(0))
+PARTS = iid(SPLIT.y_train, 20, np.random.default_rng(1))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def trainer(model: str = "logistic", epochs: int = 2, batch_size: int = 10, lr: float = 0.3) -> Trainer:
+    return Trainer(SPLIT, PARTS, model, epochs, batch_size, lr, "cpu")
+
+
+def softmax_regression(weights: F64, x: F64, y: NDArray[np.int64]) -> tuple[F64, F64]:
+    """(gradient [650], losses [n]) of the mean cross-entropy, written out: dL/dz = softmax(z) - onehot(y)."""
+    W, b = weights[:640].reshape(10, 64), weights[640:]
+    z = x @ W.T + b
+    z -= z.max(axis=1, keepdims=True)
+    p = np.exp(z)
+    p /= p.sum(axis=1, keepdims=True)
+    residual = (p - np.eye(10)[y]) / len(y)
+    return np.concatenate([(residual.T @ x).ravel(), residual.sum(axis=0)]), -np.log(p[np.arange(len(y)), y])
+
+
+def samples_of(user: int) -> tuple[F64, NDArray[np.int64]]:
+    return SPLIT.x_train[PARTS[user]].reshape(-1, 64).astype(np.float64), SPLIT.y_train[PARTS[user]]
+
+
+@pytest.mark.parametrize("epochs", [1, 8])
+def test_full_batches_are_gradient_descent(epochs: int) -> None:
+    t = trainer(epochs=epochs, batch_size=1000)
+    start = t.initial(derive(0, "init"))
+    x, y = samples_of(3)
+    expected = start[0].astype(np.float64)
+    for _ in range(epochs):
+        expected = expected - 0.3 * softmax_regression(expected, x, y)[0]
+    np.testing.assert_allclose(t.train(start, 3, bytes(32))[0], start[0] - expected, atol=2e-7)
+
+
+def test_minibatches_follow_the_seeded_order() -> None:
+    t = trainer(epochs=3)
+    start = t.initial(derive(0, "init"))
+    x, y = samples_of(5)
+    seed = derive(0, "train", 5)
+    generator = torch.Generator().manual_seed(int.from_bytes(seed[:4], "big"))
+    expected = start[0].astype(np.float64)
+    for _ in range(3):
+        order = torch.randperm(len(y), generator=generator).numpy()
+        for i in range(0, len(y), 10):
+            batch = order[i : i + 10]
+            expected = expected - 0.3 * softmax_regression(expected, x[batch], y[batch])[0]
+    np.testing.assert_allclose(t.train(start, 5, seed)[0], start[0] - expected, atol=1e-6)
+
+
+def test_evaluation_is_by_hand_too() -> None:
+    t = trainer()
+    weights = t.initial(derive(0, "init"))
+    x = SPLIT.x_test.reshape(-1, 64).astype(np.float64)
+    _, losses = softmax_regression(weights[0].astype(np.float64), x, SPLIT.y_test)
+    logits = x @ weights[0, :640].reshape(10, 64).T + weights[0, 640:]
+    metrics = t.evaluate(weights)
+    assert metrics.shape == (1, 2)
+    assert metrics.dtype == np.float64
+    assert metrics[0, 0] == np.mean(logits.argmax(axis=1) == SPLIT.y_test)
+    assert metrics[0, 1] == pytest.approx(losses.mean(), rel=1e-6)
+
+
+def test_counts() -> None:
+    t = trainer("cnn", epochs=5, batch_size=10)
+    n = len(PARTS[0])
+    assert n == 72
+    assert t.d == 6090
+    assert t.samples(0) == n
+    assert t.steps(0) == 5 * 8
+    assert t.macs(0) == (64 * 9 * 16 + 16 * 9 * 16 * 32 + 128 * 10) * n * 5 * 3
+
+
+def test_initial_weights() -> None:
+    t = trainer("cnn")
+    weights = t.initial(derive(0, "init"))
+    assert weights.shape == (1, 6090)
+    assert weights.dtype == np.float32
+    np.testing.assert_array_equal(weights, t.initial(derive(0, "init")))
+    assert (weights != t.initial(derive(1, "init"))).any()
+    first, biases = weights[0, :144], weights[0, 144:160]
+    assert 0.3 < np.abs(first).max() <= 1 / 3  # fan-in 9
+    assert not biases.any()
+    last = weights[0, -1290:-10]
+    assert last.std() == pytest.approx(128**-0.5 / 3**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("model", ["logistic", "cnn"])
+def test_the_same_bits_whatever_is_trained_beside(model: str) -> None:
+    jobs = [(user, derive(0, "train", user)) for user in range(20)] * 2
+    start = trainer(model).initial(derive(0, "init"))
+    # A trainer of its own for each user: alone in the strictest sense.
+    alone = [trainer(model).train(start, user, seed) for user, seed in jobs[:20]] * 2
+    shared = trainer(model)
+    with ThreadPoolExecutor(4) as pool:
+        beside = list(pool.map(lambda job: shared.train(start, *job), jobs))
+    for expected, got in zip(alone, beside, strict=True):
+        assert expected.tobytes() == got.tobytes()
+    assert alone[0].tobytes() != alone[1].tobytes()
+
+
+def test_seeds_as_bytes_or_rows() -> None:
+    t = trainer()
+    start = t.initial(derive(0, "init"))
+    seed = derive(0, "train")
+    row = np.frombuffer(seed, np.uint8).reshape(1, 32)
+    np.testing.assert_array_equal(t.train(start, 0, seed), t.train(start, 0, row))
+    assert (t.train(start, 0, seed) != t.train(start, 0, bytes(32))).any()
+    with pytest.raises(ValueError, match="a seed has 31 bytes"):
+        t.train(start, 0, seed[1:])
+
+
+@pytest.mark.filterwarnings("error")
+def test_arguments_are_left_alone_and_results_are_not_shared() -> None:
+    t = trainer()
+    start = t.initial(derive(0, "init"))
+    copy = start.copy()
+    start.setflags(write=False)
+    delta = t.train(start, 0, bytes(32))
+    before = delta.copy()
+    t.train(start, 1, bytes(32))
+    t.evaluate(start)
+    np.testing.assert_array_equal(start, copy)
+    np.testing.assert_array_equal(delta, before)
+    assert delta.shape == (1, 650)
+    assert delta.dtype == np.float32
+
+
+def test_global_randomness_is_not_touched() -> None:
+    torch_state, numpy_state = torch.get_rng_state(), repr(np.random.get_state())
+    t = trainer("cnn")
+    t.train(t.initial(bytes(32)), 0, bytes(32))
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert repr(np.random.get_state()) == numpy_state
+
+
+def test_a_user_without_samples_has_a_zero_update() -> None:
+    t = Trainer(SPLIT, [np.array([], np.int64), np.arange(5)], "logistic", 5, 10, 0.1, "cpu")
+    start = t.initial(bytes(32))
+    assert (t.samples(0), t.steps(0), t.macs(0)) == (0, 0, 0)
+    assert not t.train(start, 0, bytes(32)).any()
+    assert t.train(start, 1, bytes(32)).any()
+
+
+@pytest.mark.parametrize(
+    "weights", [np.zeros((1, 649), np.float32), np.zeros(650, np.float32), np.zeros((1, 650))]
+)
+def test_weights_of_another_shape_are_refused(weights: NDArray[np.float32]) -> None:
+    t = trainer()
+    with pytest.raises(ValueError, match=r"weights are .* not float32 \(1, 650\)"):
+        t.train(weights, 0, bytes(32))
+    with pytest.raises(ValueError, match=r"weights are .* not float32 \(1, 650\)"):
+        t.evaluate(weights)
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device(None) == pick_device("auto") == pick_device("cpu") == "cpu"
+    with pytest.raises(ValueError, match="'cuda' was requested, but torch sees no CUDA GPU"):
+        pick_device("cuda")
+    with pytest.raises(ValueError, match="device='tpu' must be"):
+        pick_device("tpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device(None) == pick_device("auto") == pick_device("cuda") == "cuda"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_trains_as_the_cpu_does() -> None:
+    gpu = Trainer(SPLIT, PARTS, "logistic", 2, 10, 0.3, "cuda")
+    start = gpu.initial(derive(0, "init"))
+    assert start.tobytes() == trainer().initial(derive(0, "init")).tobytes()
+    delta = gpu.train(start, 0, bytes(32))
+    assert delta.tobytes() == gpu.train(start, 0, bytes(32)).tobytes()
+    np.testing.assert_allclose(delta, trainer().train(start, 0, bytes(32)), atol=1e-4)
+
+
+def test_split_is_the_only_source_of_shapes() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((12, 3, 4, 6), np.float32)
+    split = Split(x, np.arange(12) % 3, x, np.arange(12) % 3, classes=3)
+    t = Trainer(split, [np.arange(12)], "cnn", 1, 5, 0.1, "cpu")
+    assert t.d == (27 * 16 + 16) + (144 * 32 + 32) + (32 * 3 + 3)
+    assert t.train(t.initial(bytes(32)), 0, bytes(32)).shape == (1, t.d)

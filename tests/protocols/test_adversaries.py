@@ -1,0 +1,161 @@
+"""What an active adversary tried: a server with two names for a mask, or two requests, or bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simfl.crypto.field import Q
+from simfl.protocols.base import SERVER
+from simfl.protocols.ops import U32, EagerOps, Handle, PeerFault, ShadowOps
+from simfl.protocols.stamped import Recover, Start
+from tests.protocols.harness import Between, world
+from tests.protocols.test_buffers import asked, enrolled, settle
+from tests.protocols.test_keying import ITEMS, channels
+
+
+def names(effects):
+    return [type(e).__name__ for e in effects]
+
+
+def test_a_mask_has_one_name():
+    """'0.0' and '00.0' would be one mask under two names: K = 2 notwithstanding, z_0 alone."""
+    run = enrolled()
+    run.begin(0)
+    settle(run, stop=lambda m: m.kind == "share")
+    share = run.links[SERVER, 2][0]
+    client = run.clients[2]
+    client.receive(SERVER, share)
+    client.receive(SERVER, replace(share, name="00.0"))
+    effects = client.receive(SERVER, Recover(0, 0, ("0.0", "00.0"), (1, 2)))
+    assert names(effects) == ["Refuse"], effects
+
+
+def test_once_stays_once_after_forgetting():
+    run = enrolled()
+    for u in (0, 1, 3):
+        run.begin(u)
+    settle(run, stop=lambda m: m.kind == "share")
+    shares = list(run.links[SERVER, 2])
+    client = run.clients[2]
+    for s in shares:
+        client.receive(SERVER, s)
+    assert names(client.receive(SERVER, Recover(0, 0, ("0.0", "1.0"), (1, 2)))) == ["Send"]
+    client.receive(SERVER, Recover(1, 10**6, ("9.9", "8.8"), (1, 1)))  # forgets everything
+    for s in shares:
+        client.receive(SERVER, s)
+    effects = client.receive(SERVER, Recover(2, 0, ("0.0", "3.0"), (1, 1)))
+    assert names(effects) != ["Send"], "answered for mask 0.0 twice"
+
+
+def test_returning_user_that_answered_is_not_asked_again():
+    run = enrolled(U=4)
+    asked(run)
+    settle(run, stop=lambda m: m.kind == "recover")
+    run.deliver(SERVER, 2)
+    run.deliver(2, SERVER)
+    assert 2 in run.server.answers
+    run.leave(2)
+    run.back(2)
+    settle(run)
+    assert not run.refused, run.refused
+
+
+def test_request_in_mailbox_and_again():
+    run = enrolled(U=4)
+    asked(run)
+    run.leave(2)
+    run.back(2)
+    settle(run)
+    assert not run.refused, run.refused
+
+
+@pytest.mark.parametrize("name", ["2.0", "3.0", "x"])
+def test_a_dishonest_start_is_refused(name):
+    run = enrolled()
+    run.begin(2)
+    settle(run)
+    effects = run.clients[2].receive(SERVER, Start(name, 0))
+    assert names(effects) in (["Refuse"], ["Ignore"])
+
+
+def test_bad_share_name():
+    run = enrolled()
+    run.begin(0)
+    settle(run, stop=lambda m: m.kind == "share")
+    share = run.links[SERVER, 2][0]
+    assert names(run.clients[2].receive(SERVER, replace(share, name="x"))) in (["Refuse"], ["Ignore"])
+
+
+@pytest.mark.parametrize(("proto", "params"), [("lightsecagg", {"U": 1, "T": 0}), ("secagg", {"t": 1})])
+def test_a_sum_over_one_user_is_refused_from_the_start(proto, params):
+    with pytest.raises(ValueError, match="at least 2"):
+        world(proto, 3, **params)
+
+
+def test_submit_after_answering():
+    w = world("lightsecagg", 4, U=3, T=1)
+    w.run()
+    with pytest.raises(ValueError, match="submitted twice"):
+        w.clients[0].submit(w.updates[0])
+
+
+@pytest.mark.parametrize(("proto", "params"), [("lightsecagg", {"U": 3, "T": 1}), ("secagg", {"t": 3})])
+def test_a_roster_with_a_user_that_has_no_point_is_refused(proto, params):
+    w = world(proto, 4, **params)
+
+    def change(s, m):
+        return replace(m, users=(0, 1, 2, Q - 1)) if m.kind == "roster" else m
+
+    w.clients[0] = Between(w.clients[0], change)
+    out = w.run()
+    assert [u for u, _ in out.refused] == [0]
+
+
+def test_a_lying_answer_aborts_or_names_the_liar():
+    w = world("secagg", 4, t=3)
+
+    def change(s, m):
+        if m.kind == "answer" and s == 1:
+            return replace(m, content=Handle(m.content.n, 36, 1, (m.content.content + 1).astype(np.uint8)))
+        return m
+
+    w.server = Between(w.server, change)
+    out = w.run()
+    assert out.reason or out.refused
+
+
+def test_forged_flag_survives_join():
+    ops = EagerOps(Q)
+    a = Handle(2, 3, 1, np.zeros((2, 3), np.uint8))
+    j = ops.join([a, ops.tamper(a, 1)])
+    assert j.forged == {3}
+
+
+def test_shadow_and_eager_agree_on_a_tampered_public_key():
+    seen = []
+    for ops in (EagerOps(Q), ShadowOps(Q)):
+        w = world("lightsecagg", 4, ops=ops, U=3, T=1)
+
+        def change(s, m, ops=ops):
+            mine = m.kind == "advertise" and s == 1
+            return replace(m, publics=ops.tamper(m.publics, 0)) if mine else m
+
+        w.server = Between(w.server, change)
+        out = w.run()
+        seen.append((out.refused, out.reason, out.result and [m.user for m in out.result.members]))
+    assert seen[0] == seen[1]
+
+
+def test_tampered_work_is_charged_alike():
+    ops = EagerOps(Q)
+    c = channels((1, 2), ops)
+    sealed = c[1].seal([2], ops.pick(ITEMS, [0]), 0)
+    work = []
+    t = ops.tamper(sealed, 0)
+    for h in (t, Handle(t.n, t.length, t.width, t.content)):
+        ops.begin(("x",), "offline")
+        with pytest.raises(PeerFault) as e:
+            c[2].open([1], h, [0], U32)
+        work.append((ops.end()[0].work, str(e.value)))
+    assert work[0] == work[1]

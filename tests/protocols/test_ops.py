@@ -1,0 +1,162 @@
+"""Real and shadow data planes: one control flow, one ledger; the real one does the work."""
+
+import pytest
+
+from simfl.crypto import keys, prg
+from simfl.crypto.field import Q
+from tests.protocols.harness import (
+    Buffers,
+    CountingEager,
+    CountingShadow,
+    Ledger,
+    Slow,
+    lose_at,
+    work_of,
+    world,
+)
+
+PROTOCOLS = {
+    "fedavg": {},
+    "secagg": {"t": 4},
+    "lightsecagg": {"T": 2, "U": 4},
+}
+FATES = {
+    "nobody": ({}, {}),
+    "lost": ({0: "advertise", 3: "upload"}, {}),
+    "late": ({5: "shares"}, {2: "upload", 6: "recovery"}),
+    "aborted": (dict.fromkeys(range(4), "upload"), {}),
+}
+
+
+def ledgered(protocol, ops, fate, n=8):
+    lost, late = FATES[fate]
+    w = world(protocol, n, ops=ops, d=6, **PROTOCOLS[protocol])
+    steps = []
+    w.server = Ledger(Slow(w.server, late), ops, -1, steps)
+    w.clients = {u: Ledger(c, ops, u, steps) for u, c in w.clients.items()}
+    return w.run(fate=lose_at(lost)), steps
+
+
+def seen(out):
+    """All that a shadow run can know of a round."""
+    members = out.result and [(m.user, m.factor) for m in out.result.members]
+    sizes = out.result and (out.result.total.size_bytes, out.result.mean.size_bytes)
+    messages = [(s, to, m.kind, m.phase, m.point, m.size_bytes) for s, to, m in out.sent]
+    return messages, members, sizes, out.reason, out.gave_up, out.ignored, out.refused
+
+
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_shadow_sends_the_same_messages_charges_the_same_work_and_runs_no_kernel(protocol, fate):
+    eager, shadow = CountingEager(Q), CountingShadow(Q)
+    out, steps = ledgered(protocol, eager, fate)
+    shadowed, shadow_steps = ledgered(protocol, shadow, fate)
+    assert seen(out) == seen(shadowed)
+    assert steps == shadow_steps
+    assert not shadow.ran
+    if protocol != "fedavg":
+        assert eager.ran["agree"] > 0
+    if out.result:
+        assert shadowed.result.total.content is None
+        assert out.result.total.content is not None
+
+
+def test_shadow_of_a_buffered_run_takes_the_same_course():
+    courses = []
+    for ops in (CountingEager(Q), CountingShadow(Q)):
+        run = Buffers("lightsecagg_async", 6, seed=3, ops=ops, K=3, U=4, T=1, staleness_bound=2)
+        if isinstance(ops, CountingShadow):
+            run.check = lambda result: None  # there is nothing to check
+        run.play(600, losses=0.02, late=0.01, keep=4)
+        courses.append(([r.members for r in run.results], run.ignored, run.refused, run.aborts))
+    assert courses[0] == courses[1]
+    assert len(courses[0][0]) > 3
+    assert not ops.ran
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
+@pytest.mark.parametrize("n", [6, 12])
+def test_every_key_share_and_mask_is_really_made(protocol, n, monkeypatch):
+    calls = {"agreed": 0, "sealed": 0, "opened": 0, "expanded": 0}
+    hkdf, expand, aes = keys.hkdf, prg.expand, keys.AESGCM
+
+    class Aes:
+        def __init__(self, key):
+            self.aes = aes(key)
+
+        def encrypt(self, *args):
+            calls["sealed"] += 1
+            return self.aes.encrypt(*args)
+
+        def decrypt(self, *args):
+            calls["opened"] += 1
+            return self.aes.decrypt(*args)
+
+    def counted(name, function):
+        def call(*args):
+            calls[name] += 1
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(keys, "AESGCM", Aes)
+    monkeypatch.setattr(keys, "hkdf", counted("agreed", hkdf))
+    monkeypatch.setattr(prg, "expand", counted("expanded", expand))
+    ops = CountingEager(Q)
+    out, steps = ledgered(protocol, ops, "nobody", n)
+    pairs = n * (n - 1)
+    assert out.result
+    assert calls["sealed"] == calls["opened"] == pairs
+    assert calls["agreed"] == (2 * pairs if protocol == "secagg" else pairs)
+    # LightSecAgg: a mask a user (noise is expanded inside mds); SecAgg: n seeds a user, and n to unmask
+    assert calls["expanded"] == (n * n + n if protocol == "secagg" else n)
+    work = work_of(steps)
+    assert work["agree"] == ops.rows["agree"] == calls["agreed"]
+    assert work["x25519"] == ops.ran["public"] == (2 * n if protocol == "secagg" else n)
+    assert work["aead_item"] == ops.rows["seal"] + ops.rows["open_"] == 2 * pairs
+    if protocol == "secagg":
+        assert (ops.rows["share"], ops.ran["reconstruct"]) == (n * n, n)
+    else:
+        assert (ops.rows["encode"], ops.ran["decode"]) == (n * n, 1)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_work_is_charged_to_the_phase_that_asks_for_it(protocol):
+    _, steps = ledgered(protocol, CountingEager(Q), "nobody")
+    phases = {}
+    for _, _, segments in steps:
+        for phase, work in segments:
+            phases.setdefault(phase, set()).update(work)
+    assert phases["recovery"] >= ({"real_mac"} if protocol == "fedavg" else {"quantise_element"})
+    if protocol != "fedavg":
+        assert phases["offline"] >= {"x25519", "agree", "aead_item", "aead_byte", "prg_element"}
+        assert phases["upload"] >= {"quantise_element", "field_add"}
+        assert not phases["upload"] & {"agree", "aead_item", "mds_mac", "shamir_mac"}
+    if protocol == "secagg":
+        assert phases["recovery"] >= {"shamir_mac", "lagrange_pair", "prg_element"}
+    if protocol == "lightsecagg":
+        assert phases["recovery"] >= {"mds_mac", "mds_inverse"}
+        assert "prg_element" not in phases["recovery"] | phases["upload"]
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
+def test_recovery_work_of_lightsecagg_does_not_grow_with_losses(protocol):
+    def recovery(fate):
+        _, steps = ledgered(protocol, CountingShadow(Q), fate)
+        server = [s for s in steps if s[0] == -1]
+        work = work_of([(p, c, [x for x in segments if x[0] == "recovery"]) for p, c, segments in server])
+        return work["agree"] + work["prg_element"] + work["mds_mac"]
+
+    grows = recovery("lost") > recovery("nobody")
+    assert grows == (protocol == "secagg")
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
+def test_sizes_on_the_wire_are_those_of_the_content(protocol):
+    out, _ = ledgered(protocol, CountingEager(Q), "nobody")
+    for _, _, message in out.sent:
+        for name in ("publics", "sealed", "masked", "content"):
+            handle = getattr(message, name, None)
+            if handle is not None:
+                assert handle.content.shape == (handle.n, handle.length)
+                assert handle.content.nbytes == handle.size_bytes <= message.size_bytes

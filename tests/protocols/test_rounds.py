@@ -1,0 +1,162 @@
+"""Synchronous secure rounds: every user lost or late at every point, and what must come of it."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.protocols.harness import POINTS, Slow, Watchful, check_round, lose_at, world
+
+LIGHT = {"protocol": "lightsecagg", "T": 10, "U": 14}
+SECAGG = {"protocol": "secagg", "t": 11}
+SMALL = [({"protocol": "lightsecagg", "U": 3, "T": 1}, 3), ({"protocol": "secagg", "t": 3}, 3)]
+ids = ["lightsecagg", "secagg"]
+
+
+@st.composite
+def unlucky(draw, count, users=20):
+    """Exactly `count` users: (points where they are lost, points where they are late)."""
+    who = draw(st.permutations(range(users)))[:count]
+    points = {user: draw(st.sampled_from(POINTS)) for user in who}
+    late = draw(st.sets(st.sampled_from(who)))
+    return {u: p for u, p in points.items() if u not in late}, {u: p for u, p in points.items() if u in late}
+
+
+def play(machines, n, lost, late, early=False):
+    w = world(n=n, **machines)
+    w.server = Slow(w.server, late)
+    return w, w.run(fate=lose_at(lost), early=early)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(unlucky(6), st.booleans())
+def test_lightsecagg_is_exact_after_any_6_of_20_losses(chance, early):
+    w, out = play(LIGHT, 20, *chance, early)
+    assert check_round(w, out, {**chance[0], **chance[1]}, needed=14)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(unlucky(7))
+def test_lightsecagg_aborts_after_any_7_of_20_losses_and_names_both_numbers(chance):
+    w, out = play(LIGHT, 20, *chance)
+    assert not check_round(w, out, {**chance[0], **chance[1]}, needed=14)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(unlucky(9), st.booleans())
+def test_secagg_is_exact_after_any_9_of_20_losses(chance, early):
+    w, out = play(SECAGG, 20, *chance, early)
+    assert check_round(w, out, {**chance[0], **chance[1]}, needed=11)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(unlucky(10))
+def test_secagg_aborts_after_any_10_of_20_losses_and_names_both_numbers(chance):
+    w, out = play(SECAGG, 20, *chance)
+    assert not check_round(w, out, {**chance[0], **chance[1]}, needed=11)
+
+
+def patterns(n):
+    """Every user lost at every point, or never."""
+    for points in product((None, *POINTS), repeat=n):
+        yield {user: point for user, point in enumerate(points) if point}
+
+
+@pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
+@pytest.mark.parametrize("kind", ["lost", "late", "told"])
+def test_every_pattern_of_4_users_completes_if_and_only_if_enough_are_left(machines, needed, kind):
+    done = 0
+    for points in patterns(4):
+        w = world(n=4, d=2, **machines)
+        if kind == "told":
+            w.server = Watchful(w.server, points)
+            out = w.run(fate=w.server.fate)
+        else:
+            w.server = Slow(w.server, points if kind == "late" else {})
+            out = w.run(fate=lose_at(points if kind == "lost" else {}))
+        done += check_round(w, out, points, needed)
+    assert done == 1 + 4 * 4  # nobody is lost, or one user at one point
+
+
+@pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
+def test_a_server_that_is_told_of_losses_needs_no_deadline(machines, needed):
+    for points in patterns(4):
+        if len(points) == 1:
+            w = world(n=4, d=2, **machines)
+            w.server = Watchful(w.server, points)
+            assert w.run(fate=w.server.fate).result
+            # the last message of a stage may be the lost one: then the first timer brings the news
+            assert not w.server.expired
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.sampled_from(SMALL), st.data())
+def test_a_result_is_exact_for_its_members_whatever_the_order_of_messages_and_timers(machines, data):
+    w = world(n=5, d=2, **machines[0])
+    verdicts = st.sampled_from(["deliver", "deliver", "deliver", "late", "lose"])
+    out = w.run(fate=lambda user, message: data.draw(verdicts))
+    assert (out.result is None) == (out.reason is not None)
+    if out.result:
+        points = {u: "upload" for u in w.clients if u not in {m.user for m in out.result.members}}
+        assert check_round(w, out, points, machines[1])
+
+
+@pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
+def test_an_upload_after_its_sender_was_reported_gone_is_not_added(machines, needed):
+    w = world(n=4, **machines)
+    real = w.server.receive
+
+    def receive(sender, message):
+        told = w.server.gone(2) if (sender, message.point) == (2, "upload") else []
+        return [*told, *real(sender, message)]
+
+    w.server.receive = receive
+    out = w.run()
+    assert check_round(w, out, {2: "upload"}, needed)
+    assert next(e.why for _, e in out.ignored if "upload" in e.why) == "an unexpected upload of user 2"
+
+
+@pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
+def test_who_is_reported_gone_after_its_message_is_not_waited_for_in_the_next_stage(machines, needed):
+    w = world(n=4, **machines)
+    server, real = w.server, w.server.receive
+
+    def receive(sender, message):
+        effects = real(sender, message)
+        return [*effects, *server.gone(2)] if (sender, message.point) == (2, "shares") else effects
+
+    server.receive = receive
+    w.server = Watchful(server, {})
+    out = w.run(fate=lose_at({2: "upload"}))
+    assert check_round(w, out, {2: "upload"}, needed)
+    assert not w.server.expired
+
+
+@pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
+def test_every_message_delivered_twice_counts_once(machines, needed):
+    w = world(n=4, **machines)
+    for machine in (w.server, *w.clients.values()):
+        once = machine.receive
+        machine.receive = lambda s, m, once=once: [*once(s, m), *once(s, m)]
+    out = w.run()
+    assert check_round(w, out, {}, needed)
+    assert len(out.ignored) >= 4 * 4
+
+
+def test_recovery_of_lightsecagg_needs_no_more_than_U_answers():
+    w = world("lightsecagg", 6, U=3, T=1)
+    w.server = Slow(w.server, {1: "recovery", 3: "recovery", 4: "recovery"})
+    out = w.run()
+    assert len(out.result.members) == 6
+    assert check_round(w, out, {}, 3)
+
+
+def test_who_is_given_up_is_named_with_the_phase():
+    w = world("secagg", 5, t=2)
+    out = w.run(fate=lose_at({0: "advertise", 1: "shares", 2: "upload"}))
+    assert [(g.users, g.phase) for g in out.gave_up] == [
+        ((0,), "offline"),
+        ((1,), "offline"),
+        ((2,), "upload"),
+    ]

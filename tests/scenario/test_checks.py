@@ -1,0 +1,157 @@
+"""What the parts of a scenario ask of each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simfl.scenario import checks
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap, write
+
+
+def found(folder: Path, text: str, overrides: dict[str, Any]) -> list[str]:
+    """The problems without their places."""
+    return [line.partition(": ")[2] for line in problems(folder, text, overrides)]
+
+
+@pytest.mark.parametrize("text", [SYNC, ASYNC])
+def test_a_good_scenario_has_no_problems(tmp_path: Path, text: str) -> None:
+    assert checks.check(read(tmp_path, text)) == []
+
+
+def test_checks_are_placed_where_the_value_or_else_its_block_stands(tmp_path: Path) -> None:
+    text = swap(SYNC, ("T: 50", "T: 80"), ("recovery: 60}", "}"), ("t: 55", "t: 75"))
+    assert problems(tmp_path, text) == [
+        "world.yaml:10: deadlines.recovery: missing; protocol secagg waits there",
+        "world.yaml:10: deadlines.recovery: missing; protocol lightsecagg waits there",
+        "world.yaml:12: privacy.T: T=80 must be below U = N - D = 100 - 30 = 70",
+        "world.yaml:18: protocols.secagg.t: t=75 must be above privacy.T=80",
+        "world.yaml:18: protocols.secagg.t: t=75 must not be above N - D = 100 - 30 = 70",
+    ]
+
+
+SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"privacy.U": 40}, ["privacy.T: T=50 must be below U=40"]),
+    ({"privacy.U": 50}, ["privacy.T: T=50 must be below U=50"]),
+    ({"privacy.U": 75}, ["privacy.U: U=75 must not be above N - D = 100 - 30 = 70"]),
+    ({"privacy.T": 0, "privacy.U": 1}, [
+        "privacy.U: U=1 must be at least 2: a sum over one user is that user's update"]),
+    ({"privacy.T": 0, "privacy.D": 99, "protocols": ["lightsecagg"]}, [
+        "privacy.U: U = N - D = 100 - 99 = 1 must be at least 2: a sum over one user is that user's update"]),
+    ({"privacy.T": 0, "protocols.secagg.t": 1}, [
+        "protocols.secagg.t: t=1 must be at least 2: a sum over one user is that user's update"]),
+    ({"privacy.T": 0, "privacy.D": 99, "protocols": ["secagg"]}, [
+        "protocols.secagg.t: t=2 must not be above N - D = 100 - 99 = 1"]),
+    ({"privacy.D": 100}, ["privacy.D: D=100 must be below N=100, the users of a round"]),
+    ({"privacy.T": 100}, ["privacy.T: T=100 must be below N=100, the users of a round"]),
+    ({"selection.users": 60, "privacy.T": 20, "protocols.secagg.t": 31}, [
+        "protocols.secagg.t: t=31 must not be above N - D = 60 - 30 = 30"]),
+    ({"privacy.T": 70, "protocols": ["secagg"]}, [
+        "protocols.secagg.t: t=71 (T + 1) must not be above N - D = 100 - 30 = 70"]),
+    ({"privacy": None}, ["privacy: missing; protocol secagg needs it"]),
+    ({"quantization": None}, ["quantization: missing; protocol secagg needs it"]),
+    ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
+    ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
+    ({"buffer": {"K": 1, "staleness_bound": 1}}, ["buffer: only for asynchronous protocols"]),
+    ({"selection.users": 101}, ["selection.users: users=101 must not be above population.users=100"]),
+    ({"protocols.fedbuff": None}, [
+        "protocols: fedavg, secagg, lightsecagg synchronous, fedbuff asynchronous: one scenario compares "
+        "protocols of one mode; split it in two"]),
+    ({"clock": "measured", "workers": 2}, [
+        "workers: workers=2 needs clock modelled or recorded: the measured clock times one step at a time"]),
+    ({"clock": "measured", "payload": "shadow"}, [
+        "payload: payload shadow needs clock modelled or recorded: it executes nothing to be measured"]),
+    ({"dropout.losses": [{"user": 100, "at": "upload", "when": "mid_send"}]}, [
+        "dropout.losses.0.user: user=100 is not there: users are 0 to 99"]),
+    ({"dropout.losses": [{"user": 0, "round": 3, "at": "upload", "when": "mid_send"}]}, [
+        "dropout.losses.0.round: round=3 is never run: rounds are 0 to 2"]),
+    ({"dropout.losses": [{"user": 0, "at": at, "when": "mid_send"} for at in ("shares", "upload")]}, [
+        "dropout.losses.1: user 0 is lost in round 0 already, by losses.0"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "expected"), SYNC_CASES)
+def test_synchronous(tmp_path: Path, overrides: dict[str, Any], expected: list[str]) -> None:
+    assert found(tmp_path, SYNC, overrides) == expected
+
+
+ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"buffer": None}, ["buffer: missing; protocol fedbuff is asynchronous"]),
+    ({"privacy.T": 0, "privacy.U": 1}, [
+        "privacy.U: U=1 must be at least 2: a sum over one user is that user's update"]),
+    ({"buffer.K": 101}, ["buffer.K: K=101 must not be above the number of users, 100"]),
+    ({"buffer.return_s": None}, [
+        "buffer.return_s: missing; dropout rate needs to know when lost users return"]),
+    ({"dropout.rate": [0.1, 0.2]}, ["dropout.rate: a list goes round by round: an asynchronous run takes one "
+     "rate"]),
+    ({"population.availability": {"bernoulli": [0.5, 0.9]}}, [
+        "population.availability.slot_s: missing; an asynchronous run has no rounds to draw p in"]),
+    ({"selection.users": 90}, [
+        "privacy.U: U=70 must not be above N - D = 90 - 30 = 60",
+        "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
+        "who is in flight)"]),
+    ({"deadlines.upload": None, "deadlines.shares": None}, [
+        "deadlines.upload: missing; protocol fedbuff waits there",
+        "deadlines.upload: missing; protocol lightsecagg_async waits there"]),
+    ({"buffer.staleness_bound": 80}, [
+        "protocols.lightsecagg_async.c_g: c_g=64 x (1 + 80)^-1 is below 1, so a weight could round to zero: "
+        "use c_g=81 or above"]),
+    ({"buffer.staleness_bound": 4, "protocols.lightsecagg_async.staleness.alpha": 2000.0}, [
+        "protocols.lightsecagg_async.staleness.alpha: alpha=2000 makes (1 + 4)^-alpha too small to quantise: "
+        "use a smaller alpha, or a smaller staleness_bound"]),
+    ({"quantization.levels": 2**20}, [
+        "quantization.levels: a sum of K=10 updates x c_g=64 x clip 8 x 1048576 levels (protocol "
+        "lightsecagg_async) can reach 5368709120, which must be below (q - 1)/2 = 2147483645: use at most "
+        "419430 levels, a smaller clip, or on_overflow: wrap"]),
+    ({"quantization.clip": 1e9}, [
+        "quantization.levels: a sum of K=10 updates x c_g=64 x clip 1e+09 x 1024 levels (protocol "
+        "lightsecagg_async) can reach 655360000000000, which must be below (q - 1)/2 = 2147483645: use a "
+        "smaller clip, or on_overflow: wrap"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "expected"), ASYNC_CASES)
+def test_asynchronous(tmp_path: Path, overrides: dict[str, Any], expected: list[str]) -> None:
+    assert sorted(found(tmp_path, ASYNC, overrides)) == expected
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"privacy.U": 51},
+        {"privacy.T": 0, "privacy.U": 2, "protocols.secagg.t": 2},
+        {"privacy": None, "quantization": None, "protocols": ["fedavg"]},
+        {"deadlines": {"upload": 5}, "protocols": ["fedavg"]},
+        {"field.q": 101},
+        {"clock": "recorded:runs/a", "workers": 2, "payload": "shadow"},
+        {"population.availability.p": 0.5},
+    ],
+)
+def test_synchronous_scenarios_at_their_bounds(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    assert isinstance(read(tmp_path, SYNC, overrides), Scenario)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"buffer.K": 100},
+        {"buffer.staleness_bound": 63},
+        {"buffer.staleness_bound": 10**6, "protocols.lightsecagg_async.staleness": "constant"},
+        {"quantization.levels": 419430},
+        {"quantization.levels": 2**20, "quantization.on_overflow": "wrap"},
+        {"dropout": "none", "buffer.return_s": None},
+        {"dropout.losses": [{"user": 1, "round": 50, "at": "upload", "when": "mid_send"}]},
+    ],
+)
+def test_asynchronous_scenarios_at_their_bounds(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    assert isinstance(read(tmp_path, ASYNC, overrides), Scenario)
+
+
+def test_the_remedy_for_an_overflow_is_enough_and_no_smaller_than_needed(tmp_path: Path) -> None:
+    path = write(tmp_path, ASYNC)
+    assert load(path, {"quantization.levels": 419430}).quantization is not None
+    assert len(problems(tmp_path, ASYNC, {"quantization.levels": 419431})) == 1

@@ -1,0 +1,110 @@
+"""A whole scenario: its name, all its problems at once, its protocols chosen, written out and read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simfl.scenario import schema
+from simfl.scenario.load import ScenarioError, load, resolved_yaml, select_protocols
+from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap, write
+
+
+def test_a_scenario_is_named_for_its_file_unless_it_says_otherwise(tmp_path: Path) -> None:
+    assert read(tmp_path, SYNC).name == "world"
+    assert read(tmp_path, "name: other\n" + SYNC).name == "other"
+
+
+def test_all_problems_are_reported_at_once_in_the_files_order(tmp_path: Path) -> None:
+    text = swap(
+        SYNC,
+        ("seed: 1", "seed: ten"),
+        ("rounds: 3", "rounds: 0"),
+        ("overhead_s: 1e-3", "overhed_s: 1e-3"),
+        ("secagg: {t: 55}", "secagg: {t: no}"),
+    )
+    assert problems(tmp_path, text, {"learning.lrr": 3}) == [
+        "world.yaml:1: seed: must be a whole number, not 'ten'",
+        "world.yaml:3: rounds: must be at least 1, not 0",
+        "world.yaml:8: network.overhed_s: unknown key 'overhed_s'; did you mean 'overhead_s'?",
+        "world.yaml:18: protocols.secagg.t: must be a whole number, not 'no'",
+        "--set: learning.lrr: unknown key 'lrr'; did you mean 'lr'?",
+    ]
+
+
+def test_a_missing_block_is_placed_around_it_whatever_stands_there(tmp_path: Path) -> None:
+    assert problems(tmp_path, swap(SYNC, ("clock: modelled", "kind: modelled"))) == [
+        "world.yaml:1: clock: missing: one of measured, modelled, recorded",
+        "world.yaml:2: kind: unknown key 'kind'",
+    ]
+
+
+def test_problems_are_values_too(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(tmp_path, swap(SYNC, ("rounds: 3", "rounds: 0")))
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.path, problem.message) == (3, "rounds", "must be at least 1, not 0")
+    assert problem.file == str(tmp_path / "world.yaml")
+
+
+def test_a_mapping_has_no_lines_and_no_other_keys_than_text() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load({"seed": 1, 5: 6})  # type: ignore[dict-item]
+    lines = str(caught.value).splitlines()
+    assert "scenario: 5: a key must be text" in lines
+    assert "scenario: rounds: missing: a whole number is needed" in lines
+    loop: dict[str, object] = {}
+    loop["loop"] = loop
+    with pytest.raises(ScenarioError, match="nested too deeply"):
+        load(loop)
+
+
+def test_a_scenario_can_be_overridden_again(tmp_path: Path) -> None:
+    first = read(tmp_path, SYNC)
+    assert load(first) == first
+    again = load(first, {"network.users.preset": "lan320", "dropout.rate": 0.1}, seed=7)
+    assert (again.seed, again.network.users.uplink_mbps) == (7, 320.0)
+    with pytest.raises(ScenarioError, match=r"^world: privacy\.U: U=99 must not be above"):
+        load(first.model_copy(update={"privacy": schema.Privacy(T=50, D=30, U=99)}))
+
+
+def test_protocols_are_chosen_by_name_or_by_protocol(tmp_path: Path) -> None:
+    text = swap(
+        SYNC, ("  lightsecagg:", "  tight: {protocol: lightsecagg}\n  loose: {protocol: lightsecagg}")
+    )
+    scenario = read(tmp_path, text)
+    assert list(select_protocols(scenario, ["tight", "fedavg"]).protocols) == ["fedavg", "tight"]
+    assert list(select_protocols(scenario, ["lightsecagg"]).protocols) == ["tight", "loose"]
+    with pytest.raises(ScenarioError) as caught:
+        select_protocols(scenario, ["fedavgg", "secagg"])
+    assert str(caught.value) == (
+        "world: protocols: no protocol 'fedavgg'; there are: fedavg, secagg, tight, loose, lightsecagg; did "
+        "you mean 'fedavg'?"
+    )
+    with pytest.raises(ScenarioError, match="no protocol was chosen"):
+        select_protocols(scenario, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (SYNC, {}),
+        (ASYNC, {}),
+        (SYNC, {"dropout.rate": [0.1, 1e-7], "learning.partition.beta": 1e22, "selection.users": 90}),
+        (SYNC, {"dropout": {"script": [{"user": 1, "at": "upload", "when": "delay", "delay_s": 1e-9}]}}),
+        (SYNC, {"name": "on", "clock": "recorded:017"}),
+        (SYNC, {"name": "1e-3", "profile": "12:30"}),
+        (SYNC, {"name": "", "profile": "a: #é\u2028\n\tx \x07"}),
+        (ASYNC, {"name": "~", "profile": "x" * 300 + " y" * 100}),
+    ],
+)
+def test_a_resolved_scenario_reads_back_equal(
+    tmp_path: Path, text: str, overrides: dict[str, object]
+) -> None:
+    scenario = read(tmp_path, text, overrides)
+    written = write(tmp_path, resolved_yaml(scenario), "resolved.yaml")
+    assert load(written) == scenario
+    keys = [line.partition(":")[0] for line in written.read_text("utf-8").splitlines() if line[:1].isalpha()]
+    if "\n" not in scenario.profile and " " not in scenario.profile:
+        assert keys == list(schema.Scenario.model_fields)

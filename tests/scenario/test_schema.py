@@ -1,0 +1,159 @@
+"""The models themselves: shorthands, what is frozen, and the JSON Schema for editors."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from simfl.scenario import schema
+from simfl.scenario.load import json_schema, load, resolved_yaml
+from tests.scenario.worlds import SYNC, read, write
+
+
+@pytest.mark.parametrize(
+    ("block", "short", "meant"),
+    [
+        (schema.Clock, "modelled", schema.Modelled()),
+        (schema.Clock, "recorded:a:b", schema.Recorded(dir="a:b")),
+        (schema.Clock, {"recorded": "a"}, schema.Recorded(dir="a")),
+        (schema.Distribution, 2, schema.Fixed(value=2)),
+        (schema.Distribution, {"fixed": 2}, schema.Fixed(value=2)),
+        (schema.Distribution, {"exponential": 2}, schema.Exponential(mean=2)),
+        (schema.Availability, "always", schema.Always()),
+        (schema.Availability, {"bernoulli": [0.1, 0.9]}, schema.Bernoulli(p=(0.1, 0.9))),
+        (schema.Detect, {"disconnect": 0}, schema.ByDisconnect(delay_s=0)),
+        (schema.Dropout, "none", schema.NoLosses()),
+        (schema.Dropout, {"rate": 0.1}, schema.Rate(rate=0.1)),
+        (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
+        (schema.Staleness, "polynomial", schema.Polynomial(alpha=1.0)),
+        (schema.Selection, {"random": 5}, schema.SelectRandom(users=5)),
+    ],
+)
+def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:
+    assert TypeAdapter(block).validate_python(short) == meant
+
+
+def test_presets_give_what_is_not_given() -> None:
+    link = schema.UserLink.model_validate({"preset": "4g", "uplink_mbps": 5, "latency_s": 0})
+    assert (link.uplink_mbps, link.downlink_mbps) == (5.0, 98.0)
+
+
+@pytest.mark.parametrize("empty", [{"bernoulli": []}, {"kind": "bernoulli", "p": []}])
+def test_a_list_of_probabilities_is_not_empty(empty: Any) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(schema.Availability).validate_python(empty)
+
+
+def test_a_scenario_is_frozen(tmp_path: Path) -> None:
+    scenario = read(tmp_path, SYNC)
+    with pytest.raises(ValidationError):
+        scenario.rounds = 5
+
+
+def test_a_round_holds_those_who_are_selected(tmp_path: Path) -> None:
+    assert read(tmp_path, SYNC).cohort == 100
+    assert read(tmp_path, SYNC, {"selection.users": 90}).cohort == 90
+
+
+@settings(deadline=None)
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    overhead=st.floats(0, allow_infinity=False, allow_nan=False),
+    seed=st.integers(0, 2**63 - 1),
+    rates=st.lists(st.floats(0, 1), min_size=1, max_size=4),
+)
+def test_resolved_scenarios_read_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, name: str, overhead: float, seed: int, rates: list[float]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    values = {"name": name, "network.overhead_s": overhead, "dropout.rate": rates}
+    scenario = load(write(folder, SYNC), values, seed=seed)
+    assert load(write(folder, resolved_yaml(scenario), "resolved.yaml")) == scenario
+
+
+# --- JSON Schema --------------------------------------------------------------------------------
+def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
+    """The few words of JSON Schema that pydantic writes for a scenario."""
+    if "$ref" in rule:
+        return fits(value, root["$defs"][rule["$ref"].rpartition("/")[2]], root)
+    types: dict[str, Any] = {
+        "object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
+        "boolean": bool, "null": type(None),
+    }  # fmt: skip
+    good = "type" not in rule or isinstance(value, types[rule["type"]])
+    good = good and ("const" not in rule or value == rule["const"])
+    good = good and ("enum" not in rule or value in rule["enum"])
+    good = good and ("anyOf" not in rule or any(fits(value, option, root) for option in rule["anyOf"]))
+    good = good and ("oneOf" not in rule or sum(fits(value, option, root) for option in rule["oneOf"]) == 1)
+    good = good and ("pattern" not in rule or re.search(rule["pattern"], value) is not None)
+    if good and isinstance(value, dict):
+        rules, others = rule.get("properties", {}), rule.get("additionalProperties", True)
+        good = set(rule.get("required", [])) <= set(value)
+        good = good and rule.get("minProperties", 0) <= len(value) <= rule.get("maxProperties", 99)
+        for key, inner in value.items():
+            of_key = rules.get(key, others)
+            good = good and (of_key is True or (of_key is not False and fits(inner, of_key, root)))
+    if good and isinstance(value, list) and "items" in rule:
+        good = all(fits(inner, rule["items"], root) for inner in value)
+    return good
+
+
+WORLD = {
+    "seed": 1,
+    "clock": "modelled",
+    "rounds": 3,
+    "population": {"users": 100, "devices": {"slowdown": 5}},
+    "network": {
+        "users": {"preset": "4g", "latency_s": 0.05},
+        "server": {"uplink_mbps": 1000, "downlink_mbps": 1000},
+        "overhead_s": 0.001,
+    },
+    "detect": {"disconnect": 0.5},
+    "deadlines": {"upload": 60},
+    "protocols": ["fedavg"],
+}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {},
+        {"clock": "recorded:runs/a"},
+        {"clock": {"kind": "recorded", "dir": "runs/a"}},
+        {"dropout": "none"},
+        {"dropout": {"rate": 0.1}},
+        {"dropout": {"kind": "rate", "rate": [0.1, 0.2], "at": "shares"}},
+        {"selection": {"random": 5}},
+        {"protocols": {"fedavg": None, "secagg": {"t": 5}, "mine": {"protocol": "lightsecagg"}, "x": {}}},
+        {"protocols": {"fedbuff": {"staleness": "constant"}}},
+    ],
+)
+def test_the_json_schema_accepts_shorthands(block: dict[str, Any]) -> None:
+    rule = json_schema()
+    assert fits(WORLD | block, rule, rule)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"seeed": 1},
+        {"clock": "sundial"},
+        {"dropout": {"rte": 0.1}},
+        {"rounds": "x"},
+        {"protocols": {"fedavg": 5}},
+    ],
+)
+def test_the_json_schema_still_refuses(block: dict[str, Any]) -> None:
+    rule = json_schema()
+    assert not fits(WORLD | block, rule, rule)
+
+
+def test_the_json_schema_is_json() -> None:
+    assert json.loads(json.dumps(json_schema()))["$schema"].startswith("https://json-schema.org/")

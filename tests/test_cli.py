@@ -1,0 +1,174 @@
+"""The command line, as a user meets it: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simfl.cli import main
+
+ROOT = Path(__file__).parent.parent
+EDGES = str(ROOT / "scenarios" / "dropout_edges.yaml")
+QUICK = ["--set", "rounds=1", "--set", "learning.epochs=1", "--set", "dropout=none"]
+
+
+def simfl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "run.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a good command prints, run in this process."""
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    out, errors = capsys.readouterr()
+    assert (left.value.code, errors) == (0, "")
+    return out
+
+
+def test_a_run_prints_a_table_within_80_columns_and_leaves_its_folder(tmp_path: Path) -> None:
+    done = simfl(EDGES, *QUICK, "--out", str(tmp_path / "run"), "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    assert "aggregates exact" in done.stdout
+    assert "Clock modelled" in done.stdout
+    assert "--clock measured" in done.stdout
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
+    assert "\x1b" not in done.stdout
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert files == {"summary.json", "trace.jsonl", "metrics.jsonl", "breakdown.csv", "resolved.yaml"}
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["seed"] == 3
+
+
+def test_json_prints_the_summary_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--out", str(tmp_path / "r"), "--format", "json", "--protocols", "fedavg"]
+    summary = json.loads(told(capsys, "run", EDGES, *QUICK, *more))
+    assert summary == json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert list(summary["protocols"]) == ["fedavg"]
+
+
+def test_without_out_a_new_folder_is_made_and_none_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("dropout_edges", "dropout_edges-2"):
+        assert f"Written to runs/{folder}" in told(capsys, "run", EDGES, *QUICK, "--protocols", "fedavg")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["dropout_edges", "dropout_edges-2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.yaml"], "nowhere.yaml"),
+        ([EDGES, "--set", "populaton.users=3"], "did you mean 'population'"),
+        ([EDGES, "--set", "privacy.T=9"], "T=9 must be below U=6"),
+        ([EDGES, "--set", "privacy.U=7"], "U=7 must not be above N - D = 10 - 4 = 6"),
+        ([EDGES, "--set", "learning.dataset=mnist3d"], "mnist3d"),
+        ([EDGES, "--set", "population.users=ten"], "'ten'"),
+        ([EDGES, "--set", "deadlines.upload=null"], "deadlines.upload"),
+        ([EDGES, "--set", "quantization.levels=100000000"], "would wrap around"),
+        ([EDGES, "--set", "profile=nosuch"], "nosuch"),
+        ([EDGES, "--set", "learning.device=tpu"], "tpu"),
+        ([EDGES, "--set", "nonsense"], "nonsense"),
+        ([EDGES, "--clock", "sundial"], "sundial"),
+        ([EDGES, "--clock", "recorded:/nowhere"], "/nowhere"),
+        ([EDGES, "--clock", "measured", "--workers", "2"], "one step at a time"),
+        ([EDGES, "--protocols", "secag"], "did you mean 'secagg'"),
+        ([EDGES, "--seed", "-1"], "-1"),
+        ([EDGES, "--format", "xml"], "xml"),
+        ([EDGES, "--bogus"], "--bogus"),
+        ([], "SCENARIO"),
+    ],
+)
+def test_what_is_wrong_ends_in_one_message_and_exit_code_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["run", *arguments])
+    out, errors = capsys.readouterr()
+    assert left.value.code == 2
+    assert says in errors
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_key_names_file_and_line(tmp_path: Path) -> None:
+    text = Path(EDGES).read_text().replace("  overhead_s: 0.0002\n", "")
+    (tmp_path / "s.yaml").write_text(text)
+    done = simfl(str(tmp_path / "s.yaml"))
+    line = text.splitlines().index("network:") + 1
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"s.yaml:{line}: network.overhead_s" in done.stderr
+
+
+def test_out_must_not_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    done = simfl(EDGES, *QUICK, "--out", str(tmp_path / "taken"))
+    assert done.returncode == 2
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_ctrl_c_ends_soon_with_130_and_keeps_what_was_finished(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "run.py"), EDGES, "--out", str(tmp_path / "r")]
+    long = ["--set", "rounds=5000", "--set", "dropout=none", "--protocols", "fedavg"]
+    for wait_s in (4, 12, 30):  # until it is past the imports and the first rounds, also on a busy machine
+        running = subprocess.Popen([*command, *long], stderr=subprocess.PIPE, text=True)
+        time.sleep(wait_s)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+        assert running.returncode in (130, -signal.SIGINT)
+        if (tmp_path / "r").exists():
+            break
+    assert running.returncode == 130
+    assert "Interrupted" in errors
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert summary["interrupted"]
+    assert 0 < len(summary["protocols"]["fedavg"]["rounds"]) < 5000
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m simfl schema | head -c 1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=60
+    )
+    assert done.stdout == "{"
+    assert "Traceback" not in done.stderr
+
+
+def test_check_says_what_a_scenario_resolves_to(capsys: pytest.CaptureFixture[str]) -> None:
+    out = told(capsys, "check", EDGES, "--set", "learning.epochs=2")
+    assert "epochs: 2" in out
+    assert "d = 650 parameters" in out
+
+
+def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "population" in json.loads(told(capsys, "schema"))["properties"]
+
+
+@pytest.mark.parametrize(
+    ("things", "one"),
+    [
+        ("protocols", "lightsecagg_async"),
+        ("models", "logistic"),
+        ("datasets", "digits"),
+        ("profiles", "reference"),
+    ],
+)
+def test_list_lists(capsys: pytest.CaptureFixture[str], things: str, one: str) -> None:
+    assert one in told(capsys, "list", things)
+
+
+def test_help_does_not_import_torch() -> None:
+    code = "import sys; from simfl.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: pass\n"
+    code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT).returncode == 0
