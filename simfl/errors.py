@@ -1,4 +1,6 @@
-"""The two errors that a user can cause; any other is a bug."""
+"""The errors that a user can cause; any other is a bug."""
+
+from __future__ import annotations
 
 
 class BadInput(ValueError):
@@ -7,3 +9,17 @@ class BadInput(ValueError):
 
 class RunFailed(RuntimeError):
     """A run that cannot go on; its text says where and why."""
+
+
+class DataPlaneError(RunFailed):
+    """Real work failed."""
+
+
+def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:
+    """Names the step (protocol, round, party, call, what), the operation if it is known, and the reason."""
+    place = "the simulator's own work"
+    if where:
+        name, index, party, call, what = where
+        who = "the server" if party == -1 else f"user {party}"
+        place = f"{name}, round {index}, {who}, {call} {what}".rstrip()
+    return DataPlaneError(": ".join(part for part in (place, operation, str(error)) if part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,11 @@ def run(
     return asyncio.run(simulate(scenario, overrides, out, watch))
 
 
+def _finite(value: float) -> float | None:
+    """A model that diverged has no loss: JSON knows no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
 async def _one(
     study: Study, name: str, session: Session, result: Result, watch: Callable[[Progress], None] | None
 ) -> None:
@@ -104,7 +110,7 @@ async def _one(
         audit = await ops.get(outcome.audit) if outcome.audit else None
         evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
         differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
-        accuracy, loss = (None, None) if evaluation is None else map(float, evaluation[0])
+        accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
         latest = latest if accuracy is None else accuracy
         exact = None if differ is None else differ == 0
         measured.append(Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate))

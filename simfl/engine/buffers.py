@@ -24,6 +24,9 @@ from simfl.engine.world import Model
 from simfl.protocols.base import SERVER, Effects, Result, Send
 from simfl.protocols.buffered import about
 
+PATIENCE = 10
+"""Updates given up in a row, for each user, before a run is stopped that would never end."""
+
 
 class Pool:
     """Users to pick from: add, discard and a uniform draw, each O(1)."""
@@ -62,6 +65,7 @@ class Buffers(Session):
         self.tasks: dict[str, Task] = {}
         self.current: dict[int, Task] = {}
         self.pending: set[int] = set()
+        self.fruitless = 0
         self.cycles = [0] * len(everyone)
         self.idle, self.parked = Pool(), list[int]()
         self.rng = self.streams.rng("pick")
@@ -130,11 +134,14 @@ class Buffers(Session):
 
     def on_round_closed(self, step: int) -> None:
         self.start = self.env.now
+        self.fruitless = 0
         parked, self.parked = self.parked, []
         for user in parked:
             self._rest(user)
 
     def on_processed(self, task: Task, step: int) -> None:
+        if task.about in self.tasks:  # the server took it
+            self.fruitless = 0
         if self.current.get(task.user) is task:
             del self.current[task.user]
         self._rest(task.user)
@@ -142,6 +149,9 @@ class Buffers(Session):
     def on_given_up(self, users: Iterable[int], step: int) -> None:
         for user in users:
             self._rest(user)
+        self.fruitless += 1
+        if self.fruitless > PATIENCE * self.world.users:
+            self.stall(f"the last {self.fruitless} updates were given up: is deadlines.upload too short?")
 
     def on_discarded(self, name: str) -> None:
         self.tasks.pop(name, None)
@@ -182,5 +192,5 @@ class Buffers(Session):
     def client_of(self, user: int, task: Task | None) -> Any:
         return self.clients[user]
 
-    def machine_of(self, index: int) -> Any:
+    def machine_of(self, task: Task | None) -> Any:
         return self.machine

@@ -182,6 +182,10 @@ class UserLink:
         """How long until what has left is there: a closed connection is noticed no sooner."""
         return self.latency if self.flying else 0
 
+    def close(self) -> None:
+        """The run is over: report what has moved of the transfer in progress."""
+        self._break()
+
     def cut(self) -> None:
         """The sender is lost: what has not left yet is gone."""
         self._break()
@@ -242,3 +246,8 @@ class Network:
             made = UserLink(self._shared[up], self._rates[up], self._latency, up)
             self._links[user, up] = made
         return self._links[user, up]
+
+    def close(self) -> None:
+        """The run is over."""
+        for link in self._links.values():
+            link.close()

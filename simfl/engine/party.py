@@ -137,10 +137,12 @@ class Lane:
         running = self.current is not None and self.current.job.task is task
         return running or any(job.task is task for job in self.jobs)
 
-    def interrupt(self, task: Task) -> None:
-        """Stop the job in progress if it belongs to a lost task: the device works on it no more."""
-        if self.current is not None and self.current.job.task is task and self.process is not None:
-            self.process.interrupt()
+    def interrupt(self, task: Task) -> int:
+        """Stop the job in progress if it is a lost task's; returns the row of the broken step, or -1."""
+        if self.current is None or self.current.job.task is not task or self.process is None:
+            return -1
+        self.process.interrupt()
+        return self.record()
 
     def _run(self) -> Generator[simpy.Event, Any, None]:
         device, session = self.device, self.device.session

@@ -14,12 +14,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from simfl.errors import RunFailed
+from simfl.errors import step_failed
 from simfl.protocols.ops import Handle, Ops
-
-
-class DataPlaneError(RunFailed):
-    """Real work failed, or found what the control plane did not know: names the step and the kernel."""
 
 
 class Node:
@@ -127,9 +123,7 @@ class PooledOps(Ops):
     def failed(self) -> None:
         if self._error is not None:
             node, error = self._error
-            place = ", ".join(str(part) for part in node.where) or "no step"
-            name = getattr(node.kernel, "__name__", "?")
-            raise DataPlaneError(f"{place}: {name} failed: {error}") from error
+            raise step_failed(node.where, getattr(node.kernel, "__name__", ""), error) from error
 
     async def get(self, handle: Handle) -> Any:
         while not handle.content.done:

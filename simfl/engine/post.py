@@ -107,7 +107,7 @@ class Post:
         """At the server: a step of its lane."""
         session, task = self.session, sender.task
         job = Job(
-            machine=session.machine_of(sender.round),
+            machine=session.machine_of(task),
             call="receive",
             arguments=(user, message),
             phase=message.phase,

@@ -23,7 +23,6 @@ class Rounds(Session):
 
     def main(self) -> Generator[simpy.Event, Any, None]:
         self.tasks: dict[tuple[int, int], Task] = {}
-        self.servers: dict[int, Any] = {}
         self.history: list[frozenset[int]] = []
         self.follow_users()
         yield self.env.timeout(0)  # who is offline from the start has left by now
@@ -58,7 +57,7 @@ class Rounds(Session):
             return
         self.history.append(frozenset(chosen))
         entropy = self.machines.entropy
-        server = self.servers[index] = kind.server(chosen, params, self.ops, entropy(SERVER, index))
+        server = kind.server(chosen, params, self.ops, entropy(SERVER, index))
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
@@ -99,5 +98,6 @@ class Rounds(Session):
         assert task is not None
         return task.client
 
-    def machine_of(self, index: int) -> Any:
-        return self.servers[index]
+    def machine_of(self, task: Task | None) -> Any:
+        assert task is not None
+        return task.server

@@ -25,6 +25,7 @@ from simfl.engine.presence import Presence
 from simfl.engine.training import Training
 from simfl.engine.virtual import NS, Environment
 from simfl.engine.world import Machines, Outcome, World
+from simfl.errors import step_failed
 from simfl.protocols.base import (
     SERVER,
     Abort,
@@ -92,7 +93,7 @@ class Session(ABC):
         """The client machine that takes a message."""
 
     @abstractmethod
-    def machine_of(self, index: int) -> Any:
+    def machine_of(self, task: Task | None) -> Any:
         """The server machine that takes a message."""
 
     @abstractmethod
@@ -158,14 +159,17 @@ class Session(ABC):
         """Do a job's real work and find out what it takes."""
         collecting = gc.isenabled()
         gc.disable()
+        where = (self.machines.name, job.round, device.party, job.call, job.what)
         try:
-            self.ops.begin((self.machines.name, job.round, device.party, job.call, job.what), job.phase)
+            self.ops.begin(where, job.phase)
             effects = job.effects()
             for effect in effects:
                 if isinstance(effect, Result):  # the global update belongs to the step that recovers
                     lr = self.world.server_lr
                     self.weights = self.ops.apply(self.apply, self.weights, effect.mean, lr)
             segments = self.ops.end()
+        except ValueError as error:  # what a kernel refuses, such as an update that is not finite
+            raise step_failed(where, "", error) from error
         finally:
             if collecting:
                 gc.enable()
@@ -227,9 +231,11 @@ class Session(ABC):
         if task.lost:
             return
         task.lost = True
+        broken = self.device(task.user).training.interrupt(task)
+        if broken >= 0 and isinstance(self.trace[cause], rows.Presence):
+            cause = broken  # what held the round up so far was the training that now ends
         row = self.trace.add(rows.Lost(task.round, task.user, task.about, phase, why, cause, self.env.now))
         self.network.link(task.user, up=True).cut()
-        self.device(task.user).training.interrupt(task)
         self.on_lost(task)
         self.report(task.user, task.about, task.server, phase, row)
 
@@ -254,7 +260,8 @@ class Session(ABC):
 
     # -- the end of a round
     def close(self) -> None:
-        """The run is over: what the devices are in the middle of goes into the trace, broken off."""
+        """The run is over: what devices and links are in the middle of goes into the trace, broken off."""
+        self.network.close()
         for device in (self.server, *self.devices.values()):
             for lane in (device.protocol, device.training):
                 lane.record()

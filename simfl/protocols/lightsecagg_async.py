@@ -276,7 +276,8 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "recovery":
             self.request = None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            return self.finish([Abort(reason)], advance=False)
+            gone: Effects = [Ignore("its recovery was aborted", m.about) for m in self.members]
+            return self.finish([*gone, Abort(reason)], advance=False)
         return super().expire(timer)
 
     def gone(self, user: int) -> Effects:

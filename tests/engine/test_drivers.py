@@ -98,7 +98,7 @@ def replay(folder: Path, which: str, **more: Any) -> list[str]:
 
 
 # The asynchronous world is added here once an unfinished step can be replayed.
-@pytest.fixture(scope="module", params=["sync"])
+@pytest.fixture(scope="module", params=list(WORLDS))
 def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A measured run with every kind of loss, broken off steps included."""
     folder = tmp_path_factory.mktemp("recording")

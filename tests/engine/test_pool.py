@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.crypto import mds, prg
-from simfl.engine.pool import DataPlaneError, PooledOps
+from simfl.engine.pool import PooledOps
+from simfl.errors import DataPlaneError
 from simfl.protocols.ops import EagerOps, Handle, Ops
 from tests.engine.harness import ASYNC, SESSIONS, SIX, lines, run, script
 
@@ -152,7 +153,9 @@ def test_a_failing_kernel_names_protocol_round_party_and_step(monkeypatch: pytes
 
     monkeypatch.setattr(mds, "decode", decode)
     world = {**SIX, "protocols": ["lightsecagg"], "rounds": 3, "workers": 2}
-    with pytest.raises(DataPlaneError, match=r"lightsecagg, 1, -1, receive, answer: decode failed: boom"):
+    with pytest.raises(
+        DataPlaneError, match=r"lightsecagg, round 1, the server, receive answer: decode: boom"
+    ):
         run(world)
 
 
@@ -168,7 +171,7 @@ def test_content_that_belies_the_control_plane_is_an_error(monkeypatch: pytest.M
         return out
 
     monkeypatch.setattr(keys, "seal", seal)
-    with pytest.raises(DataPlaneError, match=r"secagg, 0, \d, receive, inbox: open_ failed"):
+    with pytest.raises(DataPlaneError, match=r"secagg, round 0, user \d, receive inbox: open_: "):
         run({**SIX, "protocols": ["secagg"], "workers": 1})
 
 
@@ -183,9 +186,9 @@ def test_after_a_failure_nothing_hangs(workers: int) -> None:
         bad = ops.free(fails, (1, 16, 4), ops.secret(bytes(32)))
         after = ops.add(bad, ops.prg(ops.secret(bytes(32)), 16))
         for wait in (ops.get(after), ops.drain()):
-            with pytest.raises(DataPlaneError, match="p, 3, 4, receive, thing: fails failed: no"):
+            with pytest.raises(DataPlaneError, match="p, round 3, user 4, receive thing: fails: no"):
                 await wait
-        with pytest.raises(DataPlaneError, match="fails failed"):
+        with pytest.raises(DataPlaneError, match="receive thing: fails: no"):
             ops.failed()
         ops.close()
 
