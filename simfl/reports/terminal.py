@@ -98,6 +98,10 @@ def _table(title: str, protocols: dict[str, dict[str, Any]]) -> Table:
     table.add_row("MB down", *(_megabytes([r["bytes_down"] for r in p]) for p in listed))
     table.add_row("completed", *(f"{len(_done(p))} of {len(p)}" for p in listed))
     table.add_row("aggregates exact", *(_exact(p) for p in listed))
+    for what in ("clipped", "wrapped"):  # never without a word
+        counts = [sum(r[what] or 0 for r in p) for p in listed]
+        if any(counts):
+            table.add_row(f"coordinates {what}", *map(str, counts), style="red")
     table.add_row("users lost", *(str(sum(sum(r["dropped"].values()) for r in p)) for p in listed))
     stale = [sum(r["discarded_stale"] for r in p) for p in listed]
     if any(p["staleness"] is not None for p in protocols.values()):

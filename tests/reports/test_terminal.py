@@ -29,6 +29,8 @@ def round_(index: int, rate: float | None = None, reason: str | None = None, **m
         "bytes_up": 2_000_000,
         "bytes_down": 1_000_000,
         "discarded_stale": 2,
+        "clipped": 0,
+        "wrapped": None,
         **more,
     }
 
@@ -73,6 +75,13 @@ def test_phases_are_rows_and_protocols_columns() -> None:
 def test_an_inexact_aggregate_shows() -> None:
     page = text(summary(secagg=[round_(0), round_(1, aggregate_exact=False)]))
     assert row(page, "aggregates exact") == ["1 of 2"]
+
+
+def test_clipped_and_wrapped_coordinates_are_shown_where_there_are_any() -> None:
+    assert "coordinates" not in text(summary(secagg=[round_(0)]))
+    page = text(summary(fedavg=[round_(0)], secagg=[round_(0, clipped=3, wrapped=5), round_(1, wrapped=2)]))
+    assert row(page, "coordinates clipped") == ["0", "3"]
+    assert row(page, "coordinates wrapped") == ["0", "7"]
 
 
 def test_aborted_rounds_are_counted_apart_and_named() -> None:

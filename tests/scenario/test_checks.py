@@ -67,8 +67,6 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "payload: payload shadow needs clock modelled or recorded: it executes nothing to be measured"]),
     ({"dropout.losses": [{"user": 100, "at": "upload", "when": "mid_send"}]}, [
         "dropout.losses.0.user: user=100 is not there: users are 0 to 99"]),
-    ({"dropout.losses": [{"user": 0, "round": 3, "at": "upload", "when": "mid_send"}]}, [
-        "dropout.losses.0.round: round=3 is never run: rounds are 0 to 2"]),
     ({"dropout.losses": [{"user": 0, "at": at, "when": "mid_send"} for at in ("shares", "upload")]}, [
         "dropout.losses.1: user 0 is lost in round 0 already, by losses.0"]),
 ]  # fmt: skip
