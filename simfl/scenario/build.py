@@ -150,9 +150,10 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
     U = (s.privacy.U if s.privacy else None) or max(1, s.cohort - D)
     t = spec.threshold(T) if isinstance(spec, schema.SecAgg) else 1
+    weighting = getattr(spec, "staleness", None)
     staleness: Callable[[int], float] = server_opt.constant
-    if isinstance(getattr(spec, "staleness", None), schema.Polynomial):
-        staleness = partial(server_opt.polynomial, alpha=spec.staleness.alpha)  # type: ignore[union-attr]
+    if isinstance(weighting, schema.Polynomial):
+        staleness = partial(server_opt.polynomial, alpha=weighting.alpha)
     clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
     buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
     return Params(
