@@ -1,6 +1,7 @@
 """The plain sum that a protocol's aggregate is held against, bit for bit.
 
-It is computed a second time, from the users' updates themselves and in 64-bit integers without a modulus, so that a wrong mask, weight, member or a wrap-around cannot cancel out on both sides.
+It is computed a second time, from the users' updates themselves and in 64-bit integers without a modulus,
+so that a wrong mask, weight, member or a wrap-around cannot cancel out on both sides.
 """
 
 from __future__ import annotations
