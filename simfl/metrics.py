@@ -20,6 +20,7 @@ from simfl.trace import (
     End,
     GaveUp,
     Ignored,
+    Judged,
     Lost,
     Presence,
     Refused,
@@ -48,9 +49,11 @@ class Round:
     bytes_up: int = 0
     bytes_down: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    ignored: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
     discarded: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    reliable: bool | None = None
+    private: bool | None = None
 
 
 def rounds(trace: Trace) -> list[Round]:
@@ -63,7 +66,7 @@ def rounds(trace: Trace) -> list[Round]:
     groups = _by_time(trace, ends) if asynchronous else _by_round(trace)
     names = _by_about(trace) if asynchronous else {}
     out = []
-    lost: set[tuple[int, str]] = set()
+    counted: set[tuple[int, str]] = set()
     for end in ends:
         members = results[end.round].members if end.round in results else ()
         if asynchronous:
@@ -84,7 +87,7 @@ def rounds(trace: Trace) -> list[Round]:
             end.round, end.start, end.at, reasons.get(end.round), selected, members,
             _spans(trace, mine, end), critical_path(trace, end),
         )  # fmt: skip
-        _count(entry, groups[end.round], lost if asynchronous else set())
+        _count(entry, groups[end.round], counted if asynchronous else set())
         if asynchronous:
             entry.selected = len(members) + sum(entry.dropped.values()) + entry.discarded
         out.append(entry)
@@ -181,6 +184,9 @@ def critical_path(trace: Trace, end: End) -> Path:
             case Lost():
                 phase, party, number = row.phase, row.user, row.cause
                 book(phase, party, "wait", row.at)
+                cause = trace[number] if number >= 0 else None
+                if isinstance(cause, Step):  # until then it sent what that step had made
+                    book(cause.segments[-1][0], party, "network", cause.end)
             case TimerSet():
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at)
@@ -190,9 +196,16 @@ def critical_path(trace: Trace, end: End) -> Path:
     return dict(path)
 
 
-def _count(entry: Round, group: Iterable[object], lost: set[tuple[int, str]]) -> None:
-    """Bytes, losses, and what was thrown away or refused; `lost` are (user, about) met so far."""
-    missed: list[tuple[str, int, str]] = []
+def _count(entry: Round, group: Iterable[object], counted: set[tuple[int, str]]) -> None:
+    """Bytes, losses, and what was thrown away or refused; `counted` are (user, about) dropped so far.
+
+    Who is lost and given up too, in whichever order, is missed in the earlier of the two phases.
+    """
+    missed: dict[tuple[int, str], str] = {}
+
+    def miss(user: int, about: str, phase: str) -> None:
+        missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
+
     for row in group:
         match row:
             case Sent(to=to, bytes=moved):
@@ -201,15 +214,16 @@ def _count(entry: Round, group: Iterable[object], lost: set[tuple[int, str]]) ->
                 else:
                     entry.bytes_down += moved
             case Lost(user=user, about=about, phase=phase):
-                lost.add((user, about))
-                entry.dropped[phase] += 1
+                miss(user, about, phase)
             case GaveUp(users=users, about=about, phase=phase):
-                missed += [(phase, user, about) for user in users]
-            case Ignored(why=why):
-                entry.ignored += 1
-                entry.discarded += why.startswith("stale")
-            case Refused(why=why):
-                entry.refused[why] += 1
-    for phase, user, about in missed:  # late, not lost
-        if (user, about) not in lost:
-            entry.dropped[phase] += 1
+                for user in users:
+                    miss(user, about, phase)
+            case Ignored(message=message, why=why):
+                entry.ignored[f"{message}: {why}"] += 1
+                entry.discarded += message == "update" and why.startswith("stale")
+            case Refused(message=message, why=why):
+                entry.refused[f"{message}: {why}"] += 1
+            case Judged(reliable=reliable, private=private):
+                entry.reliable, entry.private = reliable, private
+    entry.dropped.update(phase for name, phase in missed.items() if name not in counted)
+    counted.update(missed)

@@ -21,7 +21,7 @@ from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.trace import PHASES, SERVER, Trace
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,11 @@ def _round(r: metrics.Round, m: Measurement) -> dict[str, Any]:
         "clipped": m.clipped,
         "bytes_up": r.bytes_up,
         "bytes_down": r.bytes_down,
-        "ignored": r.ignored,
+        "ignored": dict(r.ignored),
         "discarded_stale": r.discarded,
         "refused": dict(r.refused),
+        "reliable": r.reliable,
+        "private": r.private,
         "accuracy": m.accuracy,
         "loss": m.loss,
     }

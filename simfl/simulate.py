@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from threadpoolctl import threadpool_limits
-
 from simfl.engine.clock import drive
 from simfl.engine.session import Session
 from simfl.engine.virtual import NS
 from simfl.engine.warm import warm
 from simfl.engine.world import Outcome
+from simfl.learning.threads import one_thread
 from simfl.result import Measurement, Result
 from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
@@ -58,10 +56,8 @@ async def simulate(
     study = build(loaded)
     clock_of = clocks(study)
     result = Result(loaded)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # two pools on the same cores are slower than one
     try:
-        with threadpool_limits(1):
+        with one_thread():
             for name in loaded.protocols:
                 session = study.session(name, clock_of(name))
                 if isinstance(loaded.clock, Measured):
@@ -71,7 +67,6 @@ async def simulate(
         result.interrupted = True
         raise
     finally:
-        torch.set_num_threads(threads)
         if out is not None and any(result.measured.values()):
             result.write(Path(out))
     return result

@@ -132,11 +132,13 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A party threw a late, doubled or out-of-phase message or timer away unread."""
+    """A party threw a late, doubled or out-of-phase message (or timer, or update) of `sender` away unread."""
 
     row: ClassVar[str] = "ignored"
     round: int
     party: int
+    sender: int
+    message: str
     about: str
     why: str
     cause: int
@@ -145,13 +147,28 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A party refused what an honest peer never asks, or found a peer's message to be forged."""
+    """A party refused what an honest peer never asks, or found a message malformed or forged: by `sender`."""
 
     row: ClassVar[str] = "refused"
     round: int
     party: int
+    sender: int
+    message: str
     about: str
     why: str
+    cause: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a round over a graph came to: |V1| .. |V4|, reliable (CCESA Theorem 1), private (Theorem 2)."""
+
+    row: ClassVar[str] = "verdict"
+    round: int
+    survivors: tuple[int, int, int, int]
+    reliable: bool
+    private: bool
     cause: int
     at: int
 
@@ -190,12 +207,25 @@ class End:
 
 
 Row = (
-    Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Aborted | Aggregated | End
+    Begin
+    | Step
+    | Sent
+    | TimerSet
+    | Lost
+    | Presence
+    | GaveUp
+    | Ignored
+    | Refused
+    | Judged
+    | Aborted
+    | Aggregated
+    | End
 )
 ROWS: dict[str, type[Any]] = {
     kind.row: kind
     for kind in (
-        Begin, Step, Sent, TimerSet, Lost, Presence, GaveUp, Ignored, Refused, Aborted, Aggregated, End,
+        Begin, Step, Sent, TimerSet, Lost, Presence, GaveUp, Ignored, Refused, Judged, Aborted,
+        Aggregated, End,
     )
 }  # fmt: skip
 _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in ROWS.values()}

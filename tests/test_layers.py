@@ -27,7 +27,18 @@ MAY_IMPORT = {
     "reports": ("errors", "trace", "metrics", "scenario.schema", "simulate"),
     "result": ("trace", "metrics", "engine.virtual", "scenario"),
     "simulate": ("errors", "trace", "engine", "scenario", "learning", "result"),
-    "cli": ("errors", "result", "simulate", "scenario", "reports", "profiles", "protocols", "learning"),
+    "studies": ("errors", "trace", "crypto", "streams", "engine", "protocols", "learning", "scenario"),
+    "cli": (
+        "errors",
+        "result",
+        "simulate",
+        "scenario",
+        "studies",
+        "reports",
+        "profiles",
+        "protocols",
+        "learning",
+    ),
 }
 """Part of simfl -> the parts, besides itself, that it may import; a module may have more than its package.
 
@@ -36,7 +47,7 @@ MAY_IMPORT = {
 
 HOMES = {
     "simpy": ("engine",),
-    "torch": ("learning", "simulate"),
+    "torch": ("learning",),
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
     "galois": (),
@@ -45,9 +56,12 @@ HOMES = {
     "matplotlib": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": ("scenario", "profiles"),
-    "asyncio": ("engine", "simulate", "cli"),
+    "asyncio": ("engine", "simulate", "studies", "cli"),
+    "joblib": ("studies",),
+    "networkx": ("protocols",),
+    "scipy": ("protocols",),
     "concurrent": ("engine",),
-    "threadpoolctl": ("simulate",),
+    "threadpoolctl": ("learning",),
 }
 """Library -> the parts of simfl that may import it."""
 

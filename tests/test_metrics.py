@@ -15,6 +15,7 @@ from simfl.trace import (
     End,
     GaveUp,
     Ignored,
+    Judged,
     Lost,
     Refused,
     Row,
@@ -90,7 +91,7 @@ def test_a_span_is_from_a_phases_first_start_to_its_last_end() -> None:
 def test_a_round_counts_what_happened_in_it() -> None:
     entry = only(SLOW_USER)
     assert (entry.start, entry.end, entry.reason, entry.selected) == (0, 130, None, 2)
-    assert (entry.bytes_up, entry.bytes_down, entry.dropped, entry.ignored) == (16, 16, Counter(), 0)
+    assert (entry.bytes_up, entry.bytes_down, entry.dropped, entry.ignored) == (16, 16, Counter(), Counter())
 
 
 def test_a_step_that_waited_for_its_lane_is_booked_to_what_held_the_lane() -> None:
@@ -182,15 +183,18 @@ def test_losses_refusals_and_what_was_thrown_away_are_counted() -> None:
         *SLOW_USER[:-1],
         Lost(0, 1, "", "recovery", "after sending upload", 14, 113),
         GaveUp(0, "offline", "", (2, 3), 14, 120),
-        Ignored(0, SERVER, "", "stale: 3 beyond 2", 14, 130),
-        Ignored(0, SERVER, "", "a second upload", 14, 130),
-        Refused(0, 1, "", "survivors: too few", 14, 130),
+        Ignored(0, SERVER, 0, "update", "", "stale: beyond 2", 14, 130),
+        Ignored(0, SERVER, 0, "upload", "", "a second one", 14, 130),
+        Refused(0, 1, SERVER, "survivors", "", "too few", 14, 130),
+        Judged(0, (3, 3, 2, 2), True, False, 14, 130),
         sent(0, SERVER, "upload", 9, 22, None, size=100, moved=40),
         SLOW_USER[-1],
     ]
     entry = only(trace)
     assert entry.dropped == {"recovery": 1, "offline": 2}
-    assert (entry.ignored, entry.discarded) == (2, 1)
+    assert entry.ignored == {"update: stale: beyond 2": 1, "upload: a second one": 1}
+    assert entry.discarded == 1
+    assert (entry.reliable, entry.private) == (True, False)
     assert entry.refused == {"survivors: too few": 1}
     assert entry.bytes_up == 16 + 40
 

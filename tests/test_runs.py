@@ -85,8 +85,13 @@ def test_the_edges_end_as_the_scenario_says() -> None:
         assert [r["selected"] for r in rounds] == [10] * 11 + [9]
         assert rounds[8]["survivors"] == 7
         assert rounds[10]["survivors"] == 9
-        if aborted:
+        graph = name in ("secagg", "secagg_plus", "ccesa")
+        assert [r["reliable"] for r in rounds] == ([k != 9 for k in range(12)] if graph else [None] * 12)
+        assert all(r["private"] is (True if graph else None) for r in rounds)
+        if name in ("secagg", "lightsecagg"):
             assert rounds[9]["reason"] == "upload: 5 users answered, 6 needed"
+        elif aborted:
+            assert rounds[9]["reason"] == "upload: 3 users left with shares of user 2, 4 needed"
 
 
 # --- golden -------------------------------------------------------------------------------------
@@ -105,7 +110,8 @@ TOP = {"schema", "scenario", "seed", "clock", "versions", "protocols"}
 PROTOCOL = {"rounds", "mean", "final_accuracy", "staleness"}
 ROUND = {
     "index", "status", "reason", "start_s", "end_s", "selected", "survivors", "dropped", "span_s",
-    "critical_s", "aggregate_exact", "bytes_up", "bytes_down", "accuracy", "loss",
+    "critical_s", "aggregate_exact", "bytes_up", "bytes_down", "accuracy", "loss", "ignored", "refused",
+    "reliable", "private",
 }  # fmt: skip
 
 
@@ -124,8 +130,8 @@ def summary(folder: Path) -> dict[str, Any]:
     return loaded
 
 
-def test_the_summary_has_the_keys_of_schema_1(summary: dict[str, Any]) -> None:
-    assert summary["schema"] == 1
+def test_the_summary_has_the_keys_of_schema_2(summary: dict[str, Any]) -> None:
+    assert summary["schema"] == 2
     assert set(summary) >= TOP
     assert list(summary["protocols"]) == SIX["protocols"]
     for protocol in summary["protocols"].values():

@@ -22,6 +22,7 @@ OF = {
     "str": TEXT,
     "bool": st.booleans(),
     "int | None": st.none() | NUMBER,
+    "tuple[int, int, int, int]": st.tuples(NUMBER, NUMBER, NUMBER, NUMBER),
     "tuple[int, ...]": st.lists(NUMBER).map(tuple),
     "tuple[tuple[str, int], ...]": st.lists(st.tuples(TEXT, NUMBER)).map(tuple),
     "tuple[tuple[int, str, int], ...]": st.lists(st.tuples(NUMBER, TEXT, NUMBER)).map(tuple),

@@ -54,7 +54,7 @@ def reconstruct(shares: A8, points: Sequence[int]) -> A8:
         )
     limbs: A32 = np.ascontiguousarray(shares).view("<u4").astype(np.uint32, copy=False)
     if (limbs >= P).any():
-        raise ValueError(f"a share's limb is {limbs.max()}, must be below p={P}")
+        raise Inconsistent(f"a share's limb is {limbs.max()}, must be below p={P}")
     at_zero = weighted_sum(limbs, lagrange_at_zero(points, P), P)[0]
     value = sum(int(limb) << (_LIMB_BITS * i) for i, limb in enumerate(at_zero))
     if at_zero.max() >= 2**_LIMB_BITS or value >= 2**256:

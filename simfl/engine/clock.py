@@ -35,8 +35,12 @@ async def drive(
     pause_at = time.monotonic() + SLICE_S
     while not session.done:
         if env.peek() == float("inf"):
-            session.stall("nothing left that could happen")
+            users = session.world.users
+            online = f"{users - session.presence.away} of {users} users online"
+            session.stall(f"nothing left that could happen, {online}")
         elif horizon is not None and env.peek() > horizon:
+            if env.now < horizon:
+                env.run(until=horizon)
             session.stall(f"the horizon of {horizon / NS:g} s is reached")
         else:
             env.step()

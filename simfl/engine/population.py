@@ -1,4 +1,4 @@
-"""Users: their devices, when they are online, and how they are lost. The same for every protocol.
+"""Users: their devices, and how they are lost. The same for every protocol.
 
 Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
 world, and a loss planned at a point that a protocol does not have happens at its next point.
@@ -6,7 +6,7 @@ world, and a loss planned at a point that a protocol does not have happens at it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,59 +39,11 @@ def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int)
     raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
 
 
-class Availability:
-    """When users are online: a state for each round, or times at which it changes."""
-
-    def __init__(self, spec: schema.Availability, users: int, streams: Streams) -> None:
-        self.spec = spec
-        self.users = users
-        self.streams = streams
-        self._p = np.ones(users)
-        if isinstance(spec, schema.Bernoulli):
-            choices = spec.p if isinstance(spec.p, tuple) else (spec.p,)
-            self._p = streams.rng("availability", "p").choice(choices, users)
-
-    def in_round(self, index: int) -> np.ndarray:
-        """Boolean [N]: who is online in a synchronous round, where availability is drawn by round."""
-        if isinstance(self.spec, schema.Bernoulli):
-            draws: np.ndarray = self.streams.rng("availability", "round", index).random(self.users)
-            return draws < self._p
-        return np.ones(self.users, bool)
-
-    def changes(self, user: int) -> Iterator[tuple[int, bool]]:
-        """(nanoseconds that a state lasts, whether online), without end; empty if always online."""
-        rng = self.streams.rng("availability", "user", user)
-        match self.spec:
-            case schema.Sessions(on_s=on_s, off_s=off_s):
-                mean_on, mean_off = (_mean(d) for d in (on_s, off_s))
-                online = bool(rng.random() < mean_on / (mean_on + mean_off))
-                while True:
-                    length = draw(on_s if online else off_s, rng, 1)[0]
-                    yield nanoseconds(length), online
-                    online = not online
-            case schema.Bernoulli(slot_s=slot_s) if slot_s is not None:
-                while True:
-                    yield nanoseconds(slot_s), bool(rng.random() < self._p[user])
-
-
-def _mean(distribution: schema.Distribution) -> float:
-    match distribution:
-        case schema.Fixed(value=value):
-            return value
-        case schema.Uniform(low=low, high=high):
-            return (low + high) / 2
-        case schema.LogNormal(median=median, sigma=sigma):
-            return float(median * np.exp(sigma**2 / 2))
-        case schema.Exponential(mean=mean):
-            return mean
-    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
-
-
 class Losses:
     """The losses within rounds that a scenario asks for, at the points that a protocol has."""
 
     def __init__(self, spec: schema.Dropout, users: int, streams: Streams, points: Sequence[str]) -> None:
-        self.spec = spec
+        self.spec = spec.as_rate if isinstance(spec, schema.WorstCase) else spec
         self.users = users
         self.streams = streams
         self.points = points
@@ -113,6 +65,9 @@ class Losses:
                 lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
                 plan = self._plan(at, when)
                 return dict.fromkeys(lost, plan) if plan else {}
+            case schema.PerStep():
+                coins = self.streams.rng("losses", "steps", index).random((self.users, len(schema.STEPS)))
+                return {u: plan for u in selected if (plan := self._at_a_step(coins[u]))}
             case schema.Script():
                 return {u: plan for u in selected if (plan := self._scripted(u, index))}
         return {}
@@ -123,8 +78,19 @@ class Losses:
             case schema.Rate(at=at, when=when):
                 coin = self.streams.rng("losses", user, cycle).random()
                 return self._plan(at, when) if coin < (self.rate(0) or 0.0) else None
+            case schema.PerStep():
+                rng = self.streams.rng("losses", "steps", user, cycle)
+                return self._at_a_step(rng.random(len(schema.STEPS)))
             case schema.Script():
                 return self._scripted(user, cycle)
+        return None
+
+    def _at_a_step(self, coins: Iterable[float]) -> Plan | None:
+        """Lost at the first step whose coin, uniform on [0, 1), is below q."""
+        assert isinstance(self.spec, schema.PerStep)
+        for at, coin in zip(schema.STEPS, coins, strict=True):
+            if coin < self.spec.q:
+                return self._plan(at, self.spec.when)
         return None
 
     def _scripted(self, user: int, index: int) -> Plan | None:

@@ -90,9 +90,14 @@ class Post:
         part = message.size_bytes // 2 if fate == "mid_send" else message.size_bytes
 
         def sent() -> None:
-            if task is not None and fate == "mid_send":
+            if task is None:
+                return
+            if fate == "mid_send":
                 session.lose(task, message.phase, f"amid sending {message.kind}", letter.moved(part))
-            elif task is not None and fate == "after_send":
+                return
+            if message.phase in FOLLOWING:
+                task.phase = FOLLOWING[message.phase]
+            if fate == "after_send":
                 phase = FOLLOWING.get(message.phase, message.phase)
                 session.lose(task, phase, f"after sending {message.kind}", step)
 

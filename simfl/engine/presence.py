@@ -35,7 +35,7 @@ class Presence:
         self._reasons: dict[int, set[str]] = {}
 
     def follow(self, user: int, changes: Iterable[tuple[int, bool]]) -> None:
-        """Let a user come and go: (nanoseconds that a state lasts, whether online), one after the other."""
+        """Let a user come and go: (nanoseconds that a state lasts, whether online); the last one stays."""
         self.env.process(self._follow(user, changes))
 
     def _follow(self, user: int, changes: Iterable[tuple[int, bool]]) -> Generator[simpy.Event, Any, None]:
@@ -47,15 +47,20 @@ class Presence:
         """Whether a user's device is online."""
         return not self._reasons.get(user)
 
+    @property
+    def away(self) -> int:
+        """How many users are offline."""
+        return sum(bool(reasons) for reasons in self._reasons.values())
+
     def leave(self, user: int, why: str) -> None:
         """A device goes offline."""
         was_online = self.online(user)
         self._reasons.setdefault(user, set()).add(why)
         if was_online:
             row = self.trace.add(rows.Presence(user, False, self.env.now))
+            self.left(user, why, row)  # first, as what is lost for good does not wait on a paused link
             for up in (True, False):
                 self.network.link(user, up).pause()
-            self.left(user, why, row)
 
     def come(self, user: int, why: str) -> None:
         """A device is online again, unless another reason keeps it away."""

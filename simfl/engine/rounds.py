@@ -24,6 +24,7 @@ class Rounds(Session):
     def main(self) -> Generator[simpy.Event, Any, None]:
         self.tasks: dict[tuple[int, int], Task] = {}
         self.history: list[frozenset[int]] = []
+        self.begun = -1
         self.follow_users()
         yield self.env.timeout(0)  # who is offline from the start has left by now
         while not self.done:
@@ -50,7 +51,7 @@ class Rounds(Session):
 
     def _begin(self, chosen: list[int]) -> None:
         index, kind, params = self.round, self.machines.kind, self.machines.params
-        cause = self.trace.add(rows.Begin(index, self.start, tuple(chosen)))
+        cause, self.begun = self.trace.add(rows.Begin(index, self.start, tuple(chosen))), index
         if not chosen:
             available = f"{len(self._available())} of {self.world.users} users available"
             self.abort_round(f"selection: {available}", cause)
@@ -58,6 +59,7 @@ class Rounds(Session):
         self.history.append(frozenset(chosen))
         entropy = self.machines.entropy
         server = kind.server(chosen, params, self.ops, entropy(SERVER, index))
+        server.quorum = self.world.quorum
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
@@ -80,6 +82,11 @@ class Rounds(Session):
 
         self.at_server(server, "start", None, cause, self.first_phase, run=run)
 
+    def stall(self, why: str) -> None:
+        if self.begun < self.round:  # it still waited for users
+            self.trace.add(rows.Begin(self.round, self.start, ()))
+        super().stall(why)
+
     # -- what a session asks
     def members(self, result: Result) -> list[tuple[Task, float]]:
         return [(self.tasks[m.user, self.round], m.factor) for m in result.members]
@@ -89,7 +96,12 @@ class Rounds(Session):
 
     def went_offline(self, user: int, why: str, row: int) -> None:
         for task in [t for t in self.tasks.values() if t.user == user]:
-            self.lose(task, task.phase, "went offline", row)
+            if task.round == self.round or self.working(task):  # not where it has done all it had to
+                self.lose(task, task.phase, "went offline", row)
+        self.network.link(user, up=False).cut()  # no mailbox: a round that it is lost from asks no more of it
+
+    def came_online(self, user: int, row: int) -> None:
+        self.notice(user)  # a new connection tells that the old one broke
 
     def task_of(self, user: int, index: int, about: str) -> Task | None:
         return self.tasks.get((user, index))

@@ -37,6 +37,7 @@ from simfl.protocols.base import (
     Result,
     Send,
     Timer,
+    Verdict,
 )
 from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
 from simfl.streams import Streams
@@ -212,12 +213,14 @@ class Session(ABC):
                     add(rows.GaveUp(index, phase, about, users, step, now))
                     self.on_discarded(about)
                     self.on_given_up(users, step)
-                case Ignore(why, about):
-                    add(rows.Ignored(index, party, about, why, step, now))
+                case Ignore(sender, message, why, about):
+                    add(rows.Ignored(index, party, sender, message, about, why, step, now))
                     if party == SERVER:
                         self.on_discarded(about)
-                case Refuse(why, about):
-                    add(rows.Refused(index, party, about, why, step, now))
+                case Refuse(sender, message, why, about):
+                    add(rows.Refused(index, party, sender, message, about, why, step, now))
+                case Verdict(survivors, reliable, private):
+                    add(rows.Judged(self.round, survivors, reliable, private, step, now))
 
     def _fire(self, machine: Any, timer: Timer, row: int, index: int) -> None:
         """A deadline passed: a step of the server, unless the machine waits for it no more."""

@@ -46,6 +46,7 @@ class World:
     overhead_ns: int
     overlap: bool
     deadlines_ns: dict[str, int]
+    quorum: dict[str, float]
     disconnect_ns: int | None
     in_round: Callable[[int], Any]
     changes: Callable[[int], Iterable[tuple[int, bool]]] | None

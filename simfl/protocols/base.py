@@ -11,8 +11,9 @@ Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -121,21 +122,34 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A message or timer was thrown away unread."""
+    """A party's message of this kind (or a timer, or an update) was thrown away unread."""
 
+    sender: int
+    message: str
     why: str
     about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A peer's message was refused, and why."""
+    """A peer's message, or its part in one, was not what an honest peer sends; `sender` is to blame."""
 
+    sender: int
+    message: str
     why: str
     about: str = ""
 
 
-Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Refuse
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a round over a graph came to: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
+
+    survivors: tuple[int, int, int, int]
+    reliable: bool
+    private: bool
+
+
+Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Refuse | Verdict
 Effects = list[Effect]
 
 
@@ -144,7 +158,8 @@ class Client(ABC):
     """A user in one synchronous round.
 
     `table` maps (state, message kind) to (method, next state). `submit` may come before the machine is
-    in state "ready": the update is held. A refused message ends the client's part in the round.
+    in state "ready": the update is held. A refused message ends the client's part in the round; a share
+    that does not authenticate is only discarded.
     """
 
     table: ClassVar[dict[tuple[str, str], tuple[str, str]]] = {}
@@ -162,13 +177,13 @@ class Client(ABC):
         """Take a message from the server."""
         method, following = self.table.get((self.state, message.kind), ("", ""))
         if not method:
-            return [Ignore(f"{message.kind} in state {self.state}")]
+            return [Ignore(sender, message.kind, f"out of phase: {self.state}")]
         self.ops.phase(message.phase)
         try:
             effects: Effects = getattr(self, method)(message)
         except PeerFault as fault:
             self.state = "refused"
-            return [Refuse(f"{message.kind}: {fault}")]
+            return [Refuse(fault.user, message.kind, fault.why)]
         self.state = following
         if following == "ready":
             effects = [*effects, Ready(), *self._upload_if_ready()]
@@ -183,7 +198,7 @@ class Client(ABC):
 
     def expire(self, timer: Timer) -> Effects:
         """Clients set no timers."""
-        return [Ignore(f"timer {timer.name}")]
+        return [Ignore(self.user, "timer", "stale")]
 
     def _upload_if_ready(self) -> Effects:
         if self.state != "ready" or self._update is None:
@@ -215,11 +230,12 @@ class Server(ABC):
     """The server in one synchronous round: it walks through its stages.
 
     A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
-    fewer than `needed` answers the round is aborted.
+    fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
+    papers' V1, V2, ...; `quorum` maps a stage to the fraction of those
+    expected whose answers start a second timer, its grace: at least `needed`, whatever the fraction.
     """
 
     stages: ClassVar[dict[str, Stage]]
-    first: ClassVar[str]
 
     def __init__(self, users: Iterable[int], ops: Ops) -> None:
         self.users = tuple(sorted(users))
@@ -228,6 +244,9 @@ class Server(ABC):
         self.expected: set[int] = set()
         self.got: dict[int, Any] = {}
         self.lost: set[int] = set()
+        self.answered: list[frozenset[int]] = []
+        self.quorum: Mapping[str, float] = {}
+        self._grace: int | None = None
 
     @abstractmethod
     def start(self) -> Effects:
@@ -237,6 +256,10 @@ class Server(ABC):
     def needed(self, stage: str) -> int:
         """How many must answer in this stage."""
 
+    @abstractmethod
+    def flaw(self, sender: int, message: Any) -> str:
+        """What is wrong with the shape of a message that the open stage waits for, or nothing."""
+
     def enough(self) -> bool:
         """Whether the open stage can close before its deadline."""
         return len(self.got) == len(self.expected)
@@ -245,26 +268,51 @@ class Server(ABC):
         """What is kept of an accepted message (a server may fold it at once)."""
         return message
 
+    def verdict(self, done: bool) -> Effects:
+        """What is to be said of a round that ends: with an aggregate (`done`), or without."""
+        return []
+
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a user's message if the open stage waits for it; ignore it otherwise."""
-        stage = self.stages[self.stage] if self.stage else None
-        if stage is None or message.kind != stage.message:
-            return [Ignore(f"{message.kind} of user {sender} in stage {self.stage or 'done'}")]
-        if sender in self.got or sender not in self.expected:
-            why = "a second" if sender in self.got else "an unexpected"
-            return [Ignore(f"{why} {message.kind} of user {sender}")]
+        """Take a user's message if the open stage waits for it; ignore or refuse it otherwise."""
+        why = self._untimely(sender, message.kind)
+        if why:
+            return [Ignore(sender, message.kind, why)]
+        assert self.stage is not None
+        stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
+        flaw = self.flaw(sender, message)
+        if flaw:  # as good as lost: what it sends cannot be used
+            return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
         self.got[sender] = self.taken(sender, message)
-        return self._close() if self.enough() else []
+        return self._close() if self.enough() else self._start_grace()
+
+    def _untimely(self, sender: int, kind: str) -> str:
+        """Why a message is not taken now, or nothing."""
+        order = [stage.message for stage in self.stages.values()]
+        now = list(self.stages).index(self.stage) if self.stage else len(order)
+        if kind not in order:
+            return "unknown"
+        if order.index(kind) != now:
+            return "late" if order.index(kind) < now else "early"
+        if sender in self.got:
+            return "a second one"
+        return "" if sender in self.expected else "unexpected"
+
+    def _start_grace(self) -> Effects:
+        if self._grace is None or len(self.got) < self._grace:
+            return []
+        assert self.stage is not None
+        self._grace = None
+        return [Timer(grace(self.stage), self.stages[self.stage].phase)]
 
     def awaits(self, timer: Timer) -> bool:
         """Whether a timer still means something; a driver need not deliver one that does not."""
-        return timer.name == self.stage
+        return self.stage is not None and timer.name in (self.stage, grace(self.stage))
 
     def expire(self, timer: Timer) -> Effects:
-        """A stage's deadline has passed."""
+        """A stage's deadline, or its grace, has passed."""
         if not self.awaits(timer):
-            return [Ignore(f"timer {timer.name} in stage {self.stage or 'done'}")]
+            return [Ignore(SERVER, "timer", "stale")]
         return self._close()
 
     def gone(self, user: int) -> Effects:
@@ -281,6 +329,11 @@ class Server(ABC):
         self.stage = stage
         self.expected = set(expected) - self.lost
         self.got = {}
+        fraction = self.quorum.get(stage)
+        if fraction is not None:
+            self._grace = max(self.needed(stage), math.ceil(fraction * len(self.expected)))
+        else:
+            self._grace = None
         return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
 
     def _close(self) -> Effects:
@@ -291,15 +344,21 @@ class Server(ABC):
         missing = tuple(sorted(self.expected - set(got)))
         effects: Effects = [GiveUp(missing, stage.phase)] if missing and not self.enough() else []
         self.stage = None
+        self.answered.append(frozenset(got))
         if len(got) < needed:
-            return [*effects, Abort(f"{name}: {len(got)} users answered, {needed} needed")]
+            return [*effects, *self.abort(f"{name}: {len(got)} users answered, {needed} needed")]
         answers = {user: got[user] for user in sorted(got)}
         return [*effects, *getattr(self, stage.then)(answers)]
 
     def abort(self, reason: str) -> Effects:
         """End the round without an aggregate."""
         self.stage = None
-        return [Abort(reason)]
+        return [*self.verdict(done=False), Abort(reason)]
+
+
+def grace(stage: str) -> str:
+    """The name of the timer that a quorum starts."""
+    return f"{stage} grace"
 
 
 # --- what every protocol is made from -----------------------------------------------------------
@@ -307,9 +366,10 @@ class Server(ABC):
 class Params:
     """The public parameters of a run, in the papers' letters.
 
-    d: length of the update; q: field size; levels: c_l; weighted: whether weights ride along as one
-    more coordinate (LightSecAgg Remark 3); t: shares that reconstruct; K, staleness_bound, staleness,
-    c_g: the buffer's (App. F); session: bytes that bind keys to this run.
+    d: length of the update (weights ride along as one more coordinate, LightSecAgg Remark 3); q: field
+    size; levels: c_l; t: shares that reconstruct, or with `majority` the fewest that may be asked of
+    anyone; k: degree of SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
+    staleness, c_g: the buffer's (App. F); session: bytes that bind keys to this run.
     """
 
     d: int
@@ -317,6 +377,9 @@ class Params:
     T: int = 0
     U: int = 1
     t: int = 1
+    majority: bool = False
+    k: int = 0
+    p: float = 1.0
     clip: float = 1.0
     levels: int = 2**16
     K: int = 1
@@ -330,11 +393,22 @@ class Params:
         """The users that can have evaluation points, in F_q and in Shamir's field."""
         return range(min(self.q, P) - 1)
 
+    def threshold(self, circle: int) -> int:
+        """t_i of a user with so many in its closed neighbourhood. A majority of it is the fewest that two
+        disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        return max(self.t, circle // 2 + 1) if self.majority else self.t
+
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
         """The update as a vector over F_q, weighted before masking (Remark 3)."""
         seed = ops.secret(entropy(f"quantise{update.about}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
+
+
+def misshapen(handle: Any, n: int, length: int, width: int) -> str:
+    """What is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
+    got = (handle.n, handle.length, handle.width)
+    return "" if got == (n, length, width) else f"malformed: {got} instead of {(n, length, width)}"
 
 
 def point(user: int) -> int:

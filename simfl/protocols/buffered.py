@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simfl.protocols.base import (
+    SERVER,
     Effects,
     Entropy,
     GiveUp,
@@ -22,7 +23,9 @@ from simfl.protocols.base import (
     Member,
     Message,
     Params,
+    Refuse,
     Timer,
+    misshapen,
 )
 from simfl.protocols.ops import Handle, Ops
 
@@ -97,7 +100,7 @@ class BufferedServer(ABC):
 
     def other(self, sender: int, message: Message) -> Effects:
         """A message that is not an upload."""
-        return [Ignore(f"{message.kind} of user {sender}", message.about)]
+        return [Ignore(sender, message.kind, "unknown", message.about)]
 
     @property
     def open(self) -> bool:
@@ -122,8 +125,11 @@ class BufferedServer(ABC):
         if not isinstance(message, Upload):
             return self.other(sender, message)
         if self.flights.get(sender) != (message.about, message.version):
-            return [Ignore("an upload that was given up or came before", message.about)]
+            return [Ignore(sender, "upload", "given up, or came before", message.about)]
         self.ops.phase("upload")
+        flaw = misshapen(message.vector, 1, self.params.d, 4)
+        if flaw:
+            return [Refuse(sender, "upload", flaw, message.about), *self._give_up(sender)]
         del self.flights[sender]
         self.buffer.append(Waiting(sender, message.about, message.version, message.vector))
         return self.next()
@@ -135,7 +141,7 @@ class BufferedServer(ABC):
     def expire(self, timer: Timer) -> Effects:
         """A user's update is overdue: give it up."""
         if not self.awaits(timer):
-            return [Ignore(f"timer {timer.name}", timer.about)]
+            return [Ignore(SERVER, "timer", "stale", timer.about)]
         return self._give_up(stamp(timer.about)[0])
 
     def gone(self, user: int) -> Effects:
@@ -152,8 +158,7 @@ class BufferedServer(ABC):
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
         effects: Effects = [
-            Ignore(f"stale: {self.version - w.version} beyond {self.params.staleness_bound}", w.about)
-            for w in stale
+            Ignore(w.user, "update", f"stale: beyond {self.params.staleness_bound}", w.about) for w in stale
         ]
         if len(self.buffer) < self.params.K or self.aggregating:
             return effects

@@ -5,7 +5,9 @@ server   upload --all, or the deadline--> done
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from simfl.protocols.base import (
     INT_BYTES,
@@ -19,8 +21,9 @@ from simfl.protocols.base import (
     Server,
     Stage,
     Update,
+    misshapen,
 )
-from simfl.protocols.ops import Handle
+from simfl.protocols.ops import F32, Handle, Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,22 @@ class FedAvgServer(Server):
 
     stages = {"upload": Stage("upload", "upload", "average")}
 
+    def __init__(self, users: Iterable[int], d: int, ops: Ops) -> None:
+        super().__init__(users, ops)
+        self.d = d
+
     def start(self) -> Effects:
         return self.collect("upload", self.users)
 
     def needed(self, stage: str) -> int:
         return 1
+
+    def flaw(self, sender: int, message: Any) -> str:
+        if not isinstance(message, PlainUpload):
+            return "not what its kind says"
+        if message.weight < 1:
+            return f"malformed: a weight of {message.weight}"
+        return misshapen(message.delta, 1, self.d, F32)
 
     def average(self, got: dict[int, PlainUpload]) -> Effects:
         self.ops.phase("recovery")

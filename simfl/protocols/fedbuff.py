@@ -18,7 +18,7 @@ class FedBuffClient:
 
     def receive(self, sender: int, message: Message) -> Effects:
         """A plain client is told nothing."""
-        return [Ignore(message.kind, message.about)]
+        return [Ignore(sender, message.kind, "unknown", message.about)]
 
     def submit(self, update: Update) -> Effects:
         """The local update is there."""

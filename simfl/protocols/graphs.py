@@ -1,13 +1,64 @@
-"""Who shares with whom. A graph maps each user to its sorted closed neighbourhood: itself included."""
+"""Who shares with whom. A graph maps each user to its sorted closed neighbourhood: itself included.
+
+The law: j is in the neighbourhood of i if and only if i is in that of j; the same users and seed give the
+same graph, in whatever order the users are named.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 Graph = Mapping[int, tuple[int, ...]]
 
 
 def complete(users: Sequence[int]) -> Graph:
-    """Everyone with everyone: SecAgg (Bonawitz 2017)."""
+    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one tuple object."""
     everyone = tuple(sorted(users))
     return dict.fromkeys(everyone, everyone)
+
+
+def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
+    """The k-regular Harary graph over a uniformly random ordering of the users: SecAgg+ (Bell 2020).
+
+    Everyone is joined with the k // 2 next and the k // 2 previous on a ring, and for odd k with the
+    opposite one. If k and the number of users n are both odd, one user has k + 1 neighbours. Complete if
+    k >= n - 1. seed: 32 bytes. ValueError if k < 2 otherwise.
+    """
+    if k >= max(0, len(users) - 1):
+        return complete(users)
+    if k < 2:
+        raise ValueError(f"k={k} must be at least 2: below that, one loss cuts a graph")
+    from networkx import hkn_harary_graph
+
+    order = _rng(seed).permutation(sorted(users)).tolist()
+    ring = hkn_harary_graph(k, len(order))
+    return _closed({order[v]: [order[w] for w in ring[v]] for v in ring})
+
+
+def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
+    """The random graph G(n, p), each pair joined with probability p of its own: CCESA (Choi 2020).
+
+    Complete if p = 1. seed: 32 bytes. ValueError unless 0 <= p <= 1.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"p={p} must be at least 0 and at most 1: it is a probability")
+    if p == 1:
+        return complete(users)
+    rng, order = _rng(seed), sorted(users)
+    others: dict[int, list[int]] = {user: [] for user in order}
+    for v, i in enumerate(order, 1):
+        joined = np.flatnonzero(rng.random(len(order) - v) < p) + v
+        for j in map(order.__getitem__, joined.tolist()):
+            others[i].append(j)
+            others[j].append(i)
+    return _closed(others)
+
+
+def _rng(seed: bytes) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(int.from_bytes(seed, "big")))
+
+
+def _closed(others: Mapping[int, Sequence[int]]) -> Graph:
+    return {i: tuple(sorted((i, *others[i]))) for i in sorted(others)}

@@ -9,11 +9,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from simfl.crypto import mds
 from simfl.crypto.keys import Forged, nonce
-from simfl.protocols.base import INT_BYTES, SERVER, Effects, Member, Message, Params, Result, Send, Server
-from simfl.protocols.ops import Handle, Ops, PeerFault
+from simfl.protocols.base import (
+    INT_BYTES,
+    SERVER,
+    Effect,
+    Effects,
+    Member,
+    Message,
+    Params,
+    Refuse,
+    Result,
+    Send,
+    Server,
+    misshapen,
+)
+from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault
+
+TAG_BYTES = 16
+"""What AES-GCM adds to an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +61,20 @@ class Advertise(Message):
 
 @dataclass(frozen=True, slots=True)
 class Roster(Message):
-    """The public keys of the users that the receiver is to share with; itself is among them."""
+    """The public keys of the users that the receiver is to share with; itself is among them.
+
+    t: how many of them are to reconstruct its secrets, t_i, where that is the receiver's own.
+    """
 
     kind = "roster"
     phase = "offline"
     users: tuple[int, ...]
     publics: Handle
+    t: int | None = None
 
     @property
     def size_bytes(self) -> int:
-        return INT_BYTES * len(self.users) + self.publics.size_bytes
+        return INT_BYTES * (len(self.users) + (self.t is not None)) + self.publics.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +134,20 @@ class MaskedUpload(Message):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Message):
-    """What a survivor reveals: sums of coded shares, or one Shamir share per user it shared with."""
+    """What a survivor reveals: a sum of coded shares, or one Shamir share per user it shared with.
+
+    missing: whose shares it had to discard.
+    """
 
     kind = "answer"
     phase = "recovery"
     point = "recovery"
     content: Handle
+    missing: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        return self.content.size_bytes
+        return self.content.size_bytes + INT_BYTES * len(self.missing)
 
 
 class Channels:
@@ -143,10 +168,7 @@ class Channels:
 
     def agree(self, users: Sequence[int], publics: Handle) -> None:
         """Derive the keys shared with these peers."""
-        try:
-            keys = self.ops.agree(self._secret, publics, self._info)
-        except Forged as fault:
-            raise PeerFault(users[fault.row], fault.why) from None
+        keys = agreed(self.ops, self._secret, users, publics, self._info)
         start = len(self._row)
         self._row |= {user: start + k for k, user in enumerate(users)}
         self._keys = keys if self._keys is None else self.ops.join([self._keys, keys])
@@ -158,6 +180,25 @@ class Channels:
         self._counters.add(counter)
         nonces = [nonce(self.user, counter)] * len(to)
         return self.ops.seal(self._of(to), items, nonces, [_aad(self.user, user) for user in to])
+
+    def open_all(
+        self, senders: Sequence[int], sealed: Handle, width: int
+    ) -> tuple[list[int], Handle | None, Effects]:
+        """Open what is authentic of the rows that `senders` sealed with counter 0.
+
+        Returns:
+            the senders whose rows were opened, these rows, and a refusal of each row that was discarded.
+        """
+        kept, effects = list(range(len(senders))), list[Effect]()
+        while kept:
+            whose = [senders[k] for k in kept]
+            rows = sealed if len(kept) == len(senders) else self.ops.pick(sealed, kept)
+            try:
+                return whose, self.open(whose, rows, [0] * len(kept), width), effects
+            except PeerFault as fault:
+                effects.append(Refuse(fault.user, "share", fault.why))
+                kept = [k for k in kept if senders[k] != fault.user]
+        return [], None, effects
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
@@ -191,6 +232,20 @@ class MaskedServer(Server):
     def start(self) -> Effects:
         return [*self.collect("advertise", self.users), *(Send(u, Invite()) for u in self.users)]
 
+    def flaw(self, sender: int, message: Any) -> str:
+        p = self.params
+        match message:
+            case Advertise(publics):
+                return misshapen(publics, self.keys, 32, U8)
+            case Shares(sealed):
+                circle = len(self.circle(sender))
+                return misshapen(sealed, circle - 1, self.share_bytes(circle) + TAG_BYTES, U8)
+            case MaskedUpload(masked):
+                return misshapen(masked, 1, p.d + 1, U32)
+            case Answer(content, missing):
+                return self.answer_flaw(sender, content, missing)
+        return "not what its kind says"
+
     def taken(self, sender: int, message: Any) -> Any:
         if not isinstance(message, MaskedUpload):
             return message
@@ -210,9 +265,20 @@ class MaskedServer(Server):
             effects.append(Send(user, made[circle]))
         return [*self.collect("recovery", got), *effects]
 
+    keys: ClassVar[int]
+    """Public keys that a user advertises."""
+
     @abstractmethod
     def circle(self, user: int) -> tuple[int, ...]:
         """The users, itself included, whom a user was told of: it must hear of no others."""
+
+    @abstractmethod
+    def share_bytes(self, circle: int) -> int:
+        """Length of one share, before it is sealed, in a circle of so many users."""
+
+    @abstractmethod
+    def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
+        """What is wrong with an answer, or nothing."""
 
     def unmasked(self, masks_off: Callable[[Handle], Handle]) -> Effects:
         """The result: the folded sum with its masks taken off, and the mean update."""
@@ -222,8 +288,21 @@ class MaskedServer(Server):
         return [Result(total, mean, tuple(map(Member, self.survivors)))]
 
 
+def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info: bytes) -> Handle:
+    """A key with each of these users; raises PeerFault for one whose public key yields none."""
+    try:
+        return ops.agree(secret, publics, info)
+    except Forged as fault:
+        raise PeerFault(users[fault.row], fault.why) from None
+
+
 def _aad(sender: int, receiver: int) -> bytes:
     return sender.to_bytes(4, "big") + receiver.to_bytes(4, "big")
+
+
+def coded_bytes(params: Params, length: int) -> int:
+    """Length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
+    return U32 * mds.share_length(length, params.U, params.T)
 
 
 def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
@@ -233,3 +312,33 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
     strangers = [user for user in users if user not in known]
     if strangers:
         raise PeerFault(SERVER, f"{what} names stranger {strangers[0]}")
+
+
+def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
+    """Refuse a roster that names strangers, doubles or not `user`, or has not `keys` keys of each."""
+    check_names(roster.users, params.points, "the roster")
+    if user is not None and user not in roster.users:
+        raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
+    _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
+
+
+def check_inbox(inbox: Inbox, peers: Iterable[int], least: int, share_bytes: int) -> None:
+    """Refuse an inbox that names strangers or doubles, or from whose shares `least` users cannot recover."""
+    check_names(inbox.senders, set(peers), "the inbox")
+    if len(inbox.senders) + 1 < least:
+        raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below {least} with me")
+    _refuse(misshapen(inbox.sealed, len(inbox.senders), share_bytes + TAG_BYTES, U8))
+
+
+def check_survivors(survivors: Survivors, circle: Iterable[int], user: int, least: int) -> set[int]:
+    """Refuse survivors that are strangers, doubled, fewer than `least`, or without the receiver."""
+    check_names(survivors.users, set(circle), "the survivors")
+    alive = set(survivors.users)
+    if user not in alive or len(alive) < least:
+        raise PeerFault(SERVER, f"{len(alive)} survivors, below {least} or without me")
+    return alive
+
+
+def _refuse(flaw: str) -> None:
+    if flaw:
+        raise PeerFault(SERVER, flaw)

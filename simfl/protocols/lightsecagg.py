@@ -14,10 +14,12 @@ from simfl.protocols.base import (
     Client,
     Effects,
     Entropy,
+    Ignore,
     Params,
     Send,
     Stage,
     Update,
+    misshapen,
     point,
 )
 from simfl.protocols.keying import (
@@ -31,9 +33,12 @@ from simfl.protocols.keying import (
     Roster,
     Shares,
     Survivors,
-    check_names,
+    check_inbox,
+    check_roster,
+    check_survivors,
+    coded_bytes,
 )
-from simfl.protocols.ops import U32, Ops, PeerFault
+from simfl.protocols.ops import U32, Handle, Ops, PeerFault
 
 
 class LightSecAggClient(Client):
@@ -45,6 +50,7 @@ class LightSecAggClient(Client):
         ("keyed", "roster"): ("share_mask", "shared"),
         ("shared", "inbox"): ("hold_shares", "ready"),
         ("uploaded", "survivors"): ("sum_shares", "answered"),
+        ("answered", "survivors"): ("refuse", "answered"),
     }
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
@@ -59,9 +65,9 @@ class LightSecAggClient(Client):
     def share_mask(self, roster: Roster) -> Effects:
         """Encode the mask z_i and seal one coded share for each user (eq. 5)."""
         ops, p = self.ops, self.params
-        check_names(roster.users, self.params.points, "the roster")
-        if self.user not in roster.users or len(roster.users) < p.U:
-            raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={p.U} or without me")
+        check_roster(roster, self.user, p, keys=1)
+        if len(roster.users) < p.U:
+            raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={p.U}")
         others = [k for k, user in enumerate(roster.users) if user != self.user]
         self.peers = tuple(roster.users[k] for k in others)
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
@@ -72,13 +78,13 @@ class LightSecAggClient(Client):
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(coded, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        check_names(inbox.senders, set(self.peers), "the inbox")
-        if len(inbox.senders) + 1 < self.params.U:
-            raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below U={self.params.U}")
-        opened = self.channels.open(inbox.senders, inbox.sealed, [0] * len(inbox.senders), U32)
-        self.held = self.ops.join([opened, self.own])
-        self.row = {user: k for k, user in enumerate((*inbox.senders, self.user))}
-        return []
+        p = self.params
+        check_inbox(inbox, self.peers, p.U, coded_bytes(p, p.d + 1))
+        kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U32)
+        self.circle = (*inbox.senders, self.user)
+        self.held = self.own if opened is None else self.ops.join([opened, self.own])
+        self.row = {user: k for k, user in enumerate((*kept, self.user))}
+        return refusals
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
@@ -86,11 +92,16 @@ class LightSecAggClient(Client):
 
     def sum_shares(self, survivors: Survivors) -> Effects:
         """Answer for the survivors' masks: once, since the state moves on, and never for too few."""
-        check_names(survivors.users, self.row, "the survivors")
-        if len(survivors.users) < self.params.U or self.user not in survivors.users:
-            raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below U={self.params.U}")
+        check_survivors(survivors, self.circle, self.user, self.params.U)
+        for user in survivors.users:
+            if user not in self.row:
+                return [Ignore(SERVER, "survivors", f"no share of user {user} to add")]
         rows = self.ops.pick(self.held, [self.row[user] for user in survivors.users])
         return [Send(SERVER, Answer(self.ops.total(rows)))]
+
+    def refuse(self, survivors: Survivors) -> Effects:
+        """It has answered: the difference of two sums would be coded shares of who is in one of them only."""
+        raise PeerFault(SERVER, "asks for a second set of survivors")
 
 
 class LightSecAggServer(MaskedServer):
@@ -102,12 +113,21 @@ class LightSecAggServer(MaskedServer):
         "upload": Stage("upload", "upload", "ask_survivors"),
         "recovery": Stage("answer", "recovery", "decode"),
     }
+    keys = 1
 
     def needed(self, stage: str) -> int:
         return self.params.U
 
     def circle(self, user: int) -> tuple[int, ...]:
         return self.roster
+
+    def share_bytes(self, circle: int) -> int:
+        return coded_bytes(self.params, self.params.d + 1)
+
+    def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
+        if missing:  # then it has no sum to answer with
+            return "malformed: a sum that misses shares"
+        return misshapen(content, 1, coded_bytes(self.params, self.params.d + 1) // U32, U32)
 
     def enough(self) -> bool:
         if self.stage == "recovery":  # one shot: any U answers decode

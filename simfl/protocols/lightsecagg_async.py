@@ -7,14 +7,15 @@ A mask is known by its stamp: the user, its cycle, and the version t_i that it w
 wait, the server names them with their integer weights (eq. 34); user j answers with the weighted sum of
 the coded shares that it holds of them; U answers decode to the weighted sum of the masks (eq. 35).
 
-A client answers for a mask once; refuses a set that is doubled, below K, or has a weight outside 1 .. c_g;
-and forgets shares beyond the staleness bound.
+A client answers for a mask once; refuses a set that names a user twice, is below K, or has a weight outside
+1 .. c_g; and forgets shares beyond the staleness bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from simfl.crypto.keys import nonce
 from simfl.crypto.quantize import round_weight
 from simfl.protocols.base import (
     SERVER,
@@ -30,11 +31,12 @@ from simfl.protocols.base import (
     Send,
     Timer,
     Update,
+    misshapen,
     point,
 )
 from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
-from simfl.protocols.keying import Advertise, Channels, Invite, Roster, check_names
-from simfl.protocols.ops import U32, Handle, Ops, PeerFault, seed_array
+from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
+from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
 from simfl.protocols.stamped import MaskShare, MaskShares, Recover, Start, SumOfShares, recovery
 
 
@@ -65,13 +67,13 @@ class LightSecAggAsyncClient:
         """Take a message from the server."""
         method = self.table.get(message.kind)
         if method is None or (self.channels is None) != (message.kind == "invite"):
-            return [Ignore(f"{message.kind} out of phase", message.about)]
+            return [Ignore(sender, message.kind, "out of phase", message.about)]
         self.ops.phase(message.phase)
         try:
             effects: Effects = getattr(self, method)(message)
             return effects
         except PeerFault as fault:
-            return [Refuse(f"{message.kind}: {fault}", message.about)]
+            return [Refuse(fault.user, message.kind, fault.why, message.about)]
 
     def advertise(self, message: Invite) -> Effects:
         secret = self.ops.secret(self.entropy("channel key"))
@@ -79,9 +81,9 @@ class LightSecAggAsyncClient:
         return [Send(SERVER, Advertise(self.ops.public(secret)))]
 
     def meet(self, roster: Roster) -> Effects:
-        """Derive the keys of users that enrolled; a roster may come again, for those who came later."""
+        """Derive the keys of users that enrolled; who comes later has a roster of its own."""
         assert self.channels is not None
-        check_names(roster.users, self.params.points, "the roster")
+        check_roster(roster, None, self.params, keys=1)
         new = [u for u in roster.users if u != self.user and not self.channels.knows(u)]
         if new:
             self.channels.agree(new, self.ops.pick(roster.publics, [roster.users.index(u) for u in new]))
@@ -125,7 +127,10 @@ class LightSecAggAsyncClient:
         assert self.channels is not None
         sender, cycle = _stamp(share.name)
         if not self.channels.knows(sender) or cycle <= self.latest.get(sender, -1):
-            return [Ignore("a second share of a mask, or a stranger's", share.name)]
+            return [Ignore(sender, "share", "a second one, or a stranger's", share.name)]
+        flaw = misshapen(share.sealed, 1, coded_bytes(self.params, self.params.d) + TAG_BYTES, U8)
+        if flaw:
+            raise PeerFault(sender, flaw)
         row = self.channels.open([sender], share.sealed, [cycle], U32)
         self.latest[sender] = cycle
         self.held[share.name] = (row, share.version)
@@ -135,13 +140,16 @@ class LightSecAggAsyncClient:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
         p, masks = self.params, request.masks
         if request.number <= self.asked:
-            return [Ignore("a request that came before", request.about)]
-        if len(set(masks)) < len(masks) or len(masks) < p.K or len(masks) != len(request.weights):
-            raise PeerFault(SERVER, f"a set of {len(masks)} masks: doubled, or below K={p.K}")
+            return [Ignore(SERVER, "recover", "came before", request.about)]
+        stamps = {name: _stamp(name) for name in masks}
+        users = {owner for owner, _ in stamps.values()}
+        if len(users) < len(masks) or len(masks) < p.K:
+            raise PeerFault(SERVER, f"{len(masks)} masks of {len(users)} users: doubled, or below K={p.K}")
+        if len(masks) != len(request.weights):
+            raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not all(1 <= weight <= p.c_g for weight in request.weights):
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for name in masks:
-            owner, cycle = _stamp(name)
+        for name, (owner, cycle) in stamps.items():
             if name not in self.held and cycle <= self.latest.get(owner, -1):
                 raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
         self.asked = request.number
@@ -149,7 +157,7 @@ class LightSecAggAsyncClient:
         self.held = {name: kept for name, kept in self.held.items() if kept[1] >= oldest}
         missing = [name for name in masks if name not in self.held]
         if missing:
-            return [Ignore(f"no share of mask {missing[0]}", request.about)]
+            return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
         rows = [self.held.pop(name)[0] for name in masks]
         content = self.ops.weighted_sum(rows, request.weights)
         return [Send(SERVER, SumOfShares(request.number, content))]
@@ -160,6 +168,7 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(users, params, ops, entropy)
+        self.invited = frozenset(self.users)
         self.publics: dict[int, Handle] = {}
         self.enrolled = False
         self.offline: set[int] = set()
@@ -183,13 +192,16 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def receive(self, sender: int, message: Message) -> Effects:
         if isinstance(message, Upload) and self.shared.get(sender) != message.about:
-            return [Ignore("an upload whose mask was not shared", message.about)]
+            return [Ignore(sender, "upload", "its mask was not shared", message.about)]
         return super().receive(sender, message)
 
     # -- enrolment: once for all, or one by one for who comes late
     def _enrol(self, user: int, message: Advertise) -> Effects:
-        if user in self.publics:
-            return [Ignore(f"a second advertise of user {user}")]
+        if user in self.publics or user not in self.invited:
+            return [Ignore(user, "advertise", "a second one, or a stranger's")]
+        flaw = misshapen(message.publics, 1, 32, U8)
+        if flaw:
+            return [Refuse(user, "advertise", flaw)]
         self.publics[user] = message.publics
         if self.enrolled:
             newcomer = Roster((user,), message.publics)
@@ -218,8 +230,14 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def _relay(self, sender: int, message: MaskShares) -> Effects:
         known = self.shared.get(sender) == message.about
-        if known or self.flights.get(sender, ("",))[0] != message.about:
-            return [Ignore("shares that nobody waits for", message.about)]
+        if known or self.flights.get(sender) != (message.about, message.version):
+            return [Ignore(sender, "shares", "nobody waits for them", message.about)]
+        share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
+        flaw = misshapen(message.sealed, len(message.to), share_bytes, U8)
+        to = set(message.to)
+        if flaw or len(to) < len(message.to) or not to <= set(self.publics) - {sender}:
+            why = flaw or "malformed: for strangers or twice"
+            return [Refuse(sender, "shares", why, message.about), *self._give_up(sender)]
         self.shared[sender] = message.about
         pick = self.ops.pick
         return [
@@ -246,7 +264,12 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def _answered(self, user: int, message: SumOfShares) -> Effects:
         if self.request is None or message.number != self.request.number or user in self.answers:
-            return [Ignore(f"a late or second answer of user {user}", message.about)]
+            return [Ignore(user, "answer", "late, or a second one", message.about)]
+        if user not in self.publics:
+            return [Ignore(user, "answer", "a stranger's", message.about)]
+        flaw = misshapen(message.content, 1, coded_bytes(self.params, self.params.d) // U32, U32)
+        if flaw:
+            return [Refuse(user, "answer", flaw, message.about)]
         self.answers[user] = message.content
         return self._decode() if len(self.answers) == self.params.U else []
 
@@ -270,13 +293,14 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def expire(self, timer: Timer) -> Effects:
         if not self.awaits(timer):
-            return [Ignore(f"timer {timer.name}", timer.about)]
+            return [Ignore(SERVER, "timer", "stale", timer.about)]
         if timer.name == "advertise":
             return self._close_enrolment()
         if timer.name == "recovery":
             self.request = None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            gone: Effects = [Ignore("its recovery was aborted", m.about) for m in self.members]
+            why = "its recovery was aborted"
+            gone: Effects = [Ignore(m.user, "update", why, m.about) for m in self.members]
             return self.finish([*gone, Abort(reason)], advance=False)
         return super().expire(timer)
 
@@ -294,8 +318,10 @@ class LightSecAggAsyncServer(BufferedServer):
 
 
 def _stamp(name: str) -> tuple[int, int]:
-    """(user, cycle) of a name that the server sent."""
+    """(user, cycle) of a name that the server sent; its shares are sealed under that nonce."""
     try:
-        return stamp(name)
+        user, cycle = stamp(name)
+        nonce(user, cycle)
+        return user, cycle
     except ValueError as error:
         raise PeerFault(SERVER, str(error)) from None

@@ -22,11 +22,16 @@ from simfl.protocols.base import (
     Send,
     Timer,
     Update,
+    Verdict,
 )
 
 Fate = Callable[[int, Any], str]
-"""(user, message) -> "deliver", "lose" (and the user with it), or "late" (after the next deadline that the
-server really waits for)."""
+"""(user, message) -> "deliver"; "late" (after the next deadline that the server really waits for); "lose"
+(and the user with it); "break" (the same, and the server is told); or "leave" (delivered, then the user is
+lost and the server told)."""
+
+GONE = None
+"""In place of a message: the transport reports that the sender's connection broke."""
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Outcome:
     ignored: list[tuple[int, Ignore]] = field(default_factory=list)
     refused: list[tuple[int, Refuse]] = field(default_factory=list)
     sent: list[tuple[int, int, Any]] = field(default_factory=list)
+    verdict: Verdict | None = None
 
 
 def run_round(
@@ -64,11 +70,13 @@ def run_round(
             match effect:
                 case Send(to, message) if party not in lost:
                     verdict = "deliver" if party == SERVER else fate(party, message)
-                    if verdict == "lose":
+                    if verdict in ("lose", "break", "leave"):
                         lost.add(party)
-                        continue
-                    out.sent.append((party, to, message))
-                    (late if verdict == "late" else wires).append((party, to, message))
+                    if verdict not in ("lose", "break"):
+                        out.sent.append((party, to, message))
+                        (late if verdict == "late" else wires).append((party, to, message))
+                    if verdict in ("break", "leave"):
+                        wires.append((party, SERVER, GONE))
                 case Timer():
                     timers.append(effect)
                 case Ready() if not early:
@@ -83,6 +91,8 @@ def run_round(
                     out.ignored.append((party, effect))
                 case Refuse():
                     out.refused.append((party, effect))
+                case Verdict():
+                    out.verdict = effect
 
     carry_out(SERVER, server.start())
     for user, client in clients.items():
@@ -91,7 +101,9 @@ def run_round(
     while wires or late or timers:
         if wires:
             sender, to, message = wires.popleft()
-            if to not in lost:
+            if message is GONE:
+                carry_out(SERVER, server.gone(sender))
+            elif to not in lost:
                 machine = server if to == SERVER else clients[to]
                 carry_out(to, machine.receive(sender, message))
         elif timers:

@@ -12,6 +12,7 @@ from simfl.protocols.ops import Ops
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
 PLAIN = ("training", "upload")
+STAGES = ("advertise", "shares", "upload", "recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ PROTOCOLS = {
         "no protection; the floor",
         "McMahan 2017",
         client=lambda user, p, ops, entropy: fedavg.FedAvgClient(user, ops, entropy),
-        server=lambda users, p, ops, entropy: fedavg.FedAvgServer(users, ops),
+        server=lambda users, p, ops, entropy: fedavg.FedAvgServer(users, p.d, ops),
         points=PLAIN,
         timers=("upload",),
         model_with=None,
@@ -55,7 +56,27 @@ PROTOCOLS = {
         client=secagg.SecAggClient,
         server=lambda users, p, ops, entropy: secagg.SecAggServer(graphs.complete(users), p, ops),
         points=KEYED,
-        timers=("advertise", "shares", "upload", "recovery"),
+        timers=STAGES,
+    ),
+    "secagg_plus": Kind(
+        "pairwise masks over a random k-regular graph",
+        "Bell 2020",
+        client=secagg.SecAggClient,
+        server=lambda users, p, ops, entropy: secagg.SecAggServer(
+            graphs.harary(users, p.k, entropy("graph")), p, ops
+        ),
+        points=KEYED,
+        timers=STAGES,
+    ),
+    "ccesa": Kind(
+        "pairwise masks over an Erdos-Renyi graph",
+        "CCESA (Choi 2020), Alg. 1",
+        client=secagg.SecAggClient,
+        server=lambda users, p, ops, entropy: secagg.SecAggServer(
+            graphs.erdos_renyi(users, p.p, entropy("graph")), p, ops
+        ),
+        points=KEYED,
+        timers=STAGES,
     ),
     "lightsecagg": Kind(
         "one-shot recovery of the aggregate mask",
@@ -63,7 +84,7 @@ PROTOCOLS = {
         client=lightsecagg.LightSecAggClient,
         server=lambda users, p, ops, entropy: lightsecagg.LightSecAggServer(users, p, ops),
         points=KEYED,
-        timers=("advertise", "shares", "upload", "recovery"),
+        timers=STAGES,
     ),
     "fedbuff": Kind(
         "buffered asynchronous, a trusted buffer",

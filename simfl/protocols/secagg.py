@@ -4,25 +4,34 @@
     server   advertise (V1) -> shares (V2) -> upload (V3) -> recovery (V4) -> done
 
 User i uploads y_i = x_i + PRG(b_i) + sum_{j > i} PRG(a_ij) - sum_{j < i} PRG(a_ij). Of each user in V2
-the server learns either b_i (it survived) or its mask key s_i (it was lost), never both. The graph of
-neighbours is a parameter: the complete one here.
+the server learns either b_i (it survived) or its mask key s_i (it was lost), never both.
+
+The graph says who shares with whom: complete (SecAgg), k-regular (SecAgg+, Bell 2020), Erdos-Renyi (CCESA,
+Alg. 1). A user's secrets are shared in its closed neighbourhood, t_i of which reconstruct. The server asks
+nobody what it would refuse: who is left with fewer than t_i neighbours is given up. The round is aborted
+once it cannot be reliable any more (CCESA Theorem 1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.protocols.base import (
     SERVER,
-    Abort,
     Client,
     Effects,
     Entropy,
+    GiveUp,
     Params,
     Send,
     Stage,
     Update,
+    Verdict,
+    misshapen,
     point,
 )
+from simfl.protocols.evolution import Evolution
 from simfl.protocols.graphs import Graph
 from simfl.protocols.keying import (
     Advertise,
@@ -35,7 +44,10 @@ from simfl.protocols.keying import (
     Roster,
     Shares,
     Survivors,
-    check_names,
+    agreed,
+    check_inbox,
+    check_roster,
+    check_survivors,
 )
 from simfl.protocols.ops import U8, Handle, Ops, PeerFault
 
@@ -52,6 +64,7 @@ class SecAggClient(Client):
         ("keyed", "roster"): ("share_keys", "shared"),
         ("shared", "inbox"): ("hold_shares", "ready"),
         ("uploaded", "survivors"): ("reveal", "answered"),
+        ("answered", "survivors"): ("refuse", "answered"),
     }
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
@@ -66,17 +79,18 @@ class SecAggClient(Client):
         return [Send(SERVER, Advertise(ops.join([ops.public(secret), ops.public(self.s)])))]
 
     def share_keys(self, roster: Roster) -> Effects:
-        ops, n = self.ops, len(roster.users)
-        check_names(roster.users, self.params.points, "the roster")
-        if self.user not in roster.users or n < self.params.t:
-            raise PeerFault(SERVER, f"a roster of {n} users, below t={self.params.t} or without me")
+        ops, n, t = self.ops, len(roster.users), roster.t or 0
+        check_roster(roster, self.user, self.params, keys=2)
+        if t < max(2, self.params.threshold(n)) or n < t:
+            raise PeerFault(SERVER, f"a roster of {n} users of whom t={t} reconstruct")
+        self.t = t
         others = [k for k, user in enumerate(roster.users) if user != self.user]
         self.peers = tuple(roster.users[k] for k in others)
         self.mask_publics = ops.pick(roster.publics, [n + k for k in others])
         self.b = ops.secret(self.entropy("private seed"))
         seed = ops.secret(self.entropy("share coefficients"))
         points = [point(user) for user in roster.users]
-        shares = ops.share(ops.join([self.b, self.s]), seed, points, self.params.t)
+        shares = ops.share(ops.join([self.b, self.s]), seed, points, t)
         self.own = ops.pick(shares, [roster.users.index(self.user)])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
@@ -84,31 +98,32 @@ class SecAggClient(Client):
     def hold_shares(self, inbox: Inbox) -> Effects:
         """V2 is known: keep the shares, agree on the pairwise seeds a_ij."""
         ops = self.ops
-        check_names(inbox.senders, set(self.peers), "the inbox")
-        if len(inbox.senders) + 1 < self.params.t:
-            raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below t={self.params.t}")
-        opened = self.channels.open(inbox.senders, inbox.sealed, [0] * len(inbox.senders), U8)
-        self.holders = (*inbox.senders, self.user)
-        self.held = ops.join([opened, self.own])
+        check_inbox(inbox, self.peers, self.t, 2 * SHARE_BYTES)
+        kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U8)
+        self.partners = inbox.senders
+        self.holders = (*kept, self.user)
+        self.held = self.own if opened is None else ops.join([opened, self.own])
         at = {user: k for k, user in enumerate(self.peers)}
         publics = ops.pick(self.mask_publics, [at[user] for user in inbox.senders])
-        self.seeds = ops.agree(self.s, publics, _mask_info(self.params))
-        return []
+        self.seeds = agreed(ops, self.s, inbox.senders, publics, _mask_info(self.params))
+        return refusals
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        signs = [1 if self.user < j else -1 for j in self.holders[:-1]]
+        signs = [1 if self.user < j else -1 for j in self.partners]
         masked = self.ops.mask(x, self.ops.join([self.seeds, self.b]), [*signs, 1])
         return [Send(SERVER, MaskedUpload(masked))]
 
     def reveal(self, survivors: Survivors) -> Effects:
         """One share per user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
-        check_names(survivors.users, set(self.holders), "the survivors")
-        alive = set(survivors.users)
-        if self.user not in alive or len(alive) < self.params.t:
-            raise PeerFault(SERVER, f"{len(alive)} survivors, below t={self.params.t} or without me")
+        alive = check_survivors(survivors, (*self.partners, self.user), self.user, self.t)
         which = [B if user in alive else S for user in self.holders]
-        return [Send(SERVER, Answer(self.ops.parts(self.held, which, SHARE_BYTES)))]
+        missing = tuple(user for user in self.partners if user not in self.holders)
+        return [Send(SERVER, Answer(self.ops.parts(self.held, which, SHARE_BYTES), missing))]
+
+    def refuse(self, survivors: Survivors) -> Effects:
+        """It has answered: two sets of survivors would reveal both shares of who is in one of them only."""
+        raise PeerFault(SERVER, "asks for a second set of survivors")
 
 
 class SecAggServer(MaskedServer):
@@ -117,13 +132,15 @@ class SecAggServer(MaskedServer):
     stages = {
         "advertise": Stage("advertise", "offline", "send_rosters"),
         "shares": Stage("shares", "offline", "send_inboxes"),
-        "upload": Stage("upload", "upload", "ask_survivors"),
+        "upload": Stage("upload", "upload", "ask_if_reliable"),
         "recovery": Stage("answer", "recovery", "unmask"),
     }
+    keys = 2
 
     def __init__(self, graph: Graph, params: Params, ops: Ops) -> None:
         super().__init__(graph, params, ops)
         self.graph = graph
+        self.t = {user: params.threshold(len(closed)) for user, closed in graph.items()}
 
     def needed(self, stage: str) -> int:
         return self.params.t
@@ -131,65 +148,111 @@ class SecAggServer(MaskedServer):
     def circle(self, user: int) -> tuple[int, ...]:
         return self.rosters[user]
 
+    def share_bytes(self, circle: int) -> int:
+        return 2 * SHARE_BYTES
+
+    def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
+        peers = self.peers[user]
+        if len(set(missing)) < len(missing) or not set(missing) <= set(peers) - {user}:
+            return "malformed: misses shares that it was never sent"
+        return misshapen(content, len(peers) - len(missing), SHARE_BYTES, U8)
+
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
+        """V1 is known: each user hears of its neighbours in it, if these are enough."""
         ops = self.ops
         self.mask_publics = {user: ops.pick(m.publics, [1]) for user, m in got.items()}
         self.rosters: dict[int, tuple[int, ...]] = {}
-        made: dict[tuple[int, ...], Roster] = {}  # the complete graph has one roster for all
-        effects: Effects = []
+        made: dict[int, Roster] = {}  # the complete graph has one neighbourhood, and one roster, for all
+        sends: list[Send] = []
         for user in got:
-            closed = self.graph[user]
-            if closed not in made:
+            closed, t = self.graph[user], self.t[user]
+            if id(closed) not in made:
                 users = tuple(j for j in closed if j in got)
                 rows = [got[j].publics for j in users]
                 keys = ops.join([ops.gather(rows, [half] * len(rows)) for half in (0, 1)])
-                made[closed] = Roster(users, keys)
-            self.rosters[user] = made[closed].users
-            effects.append(Send(user, made[closed]))
-        return [*self.collect("shares", got), *effects]
+                made[id(closed)] = Roster(users, keys, t)
+            self.rosters[user] = made[id(closed)].users
+            if len(self.rosters[user]) >= t:
+                sends.append(Send(user, made[id(closed)]))
+        return self._go_on("shares", got, sends)
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
+        """V2 is known: each user gets what its neighbours in it sealed for it, if these are enough."""
         ops = self.ops
         self.peers: dict[int, tuple[int, ...]] = {}
         row = {i: _rows(self.rosters[i], i) for i in got}
-        effects: Effects = []
+        sends: list[Send] = []
         for user in got:
             senders = tuple(i for i in self.rosters[user] if i in got and i != user)
             self.peers[user] = (*senders, user)
-            if senders:
+            if len(self.peers[user]) >= self.t[user]:
                 sealed = ops.gather([got[i].sealed for i in senders], [row[i][user] for i in senders])
-                effects.append(Send(user, Inbox(senders, sealed)))
-        return [*self.collect("upload", got), *effects]
+                sends.append(Send(user, Inbox(senders, sealed)))
+        return self._go_on("upload", got, sends)
+
+    def _go_on(self, stage: str, got: Iterable[int], messages: list[Send]) -> Effects:
+        """Open the next stage for those who are sent something, and give the others up."""
+        told = {message.to for message in messages}
+        alone = tuple(user for user in got if user not in told)
+        give_up: Effects = [GiveUp(alone, "offline")] if alone else []
+        return [*give_up, *self.collect(stage, told), *messages]
+
+    def ask_if_reliable(self, got: dict[int, None]) -> Effects:
+        """V3 is known; V4 is part of it: without t_i neighbours in V3, no secret of user i comes back."""
+        V1, V2, V3 = self.answered
+        best = Evolution(self.graph, self.t, V1, V2, V3, V4=V3)
+        lost = next((i for i in sorted(best.V3_plus) if not best.informative(i)), None)
+        if lost is not None:
+            have = len(V3.intersection(self.graph[lost]))
+            return self.abort(f"upload: {have} users left with shares of user {lost}, {self.t[lost]} needed")
+        return self.ask_survivors(got)
+
+    def verdict(self, done: bool) -> Effects:
+        """Theorems 1 and 2 of CCESA on the graphs G0 .. G4, as far as the round came. A round that was
+        aborted was not reliable (Definition 1), also if it was forged shares that made it so."""
+        V1, V2, V3, V4 = (*self.answered, *[frozenset[int]()] * (4 - len(self.answered)))
+        evolution = Evolution(self.graph, self.t, V1, V2, V3, V4)
+        sizes = (len(V1), len(V2), len(V3), len(V4))
+        return [Verdict(sizes, done and evolution.reliable, evolution.private)]
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
         """Reconstruct b_i of who survived and s_i of who was lost, and take their masks off (eq. 1)."""
-        ops, t, alive = self.ops, self.params.t, set(self.survivors)
-        at = {j: {i: k for k, i in enumerate(self.peers[j])} for j in got}
+        ops, alive = self.ops, set(self.survivors)
+        at = {j: _places(self.peers[j], m.missing) for j, m in got.items()}
         seeds: list[Handle] = []
         signs: list[int] = []
         for i, peers in self.peers.items():
-            holders = sorted(j for j in peers if j in got)[:t]
+            partners = [j for j in peers if j in alive]
+            if i not in alive and not partners:
+                continue  # no upload holds a mask of its
+            t = self.t[i]
+            holders = sorted(j for j in peers if j in got and i in at[j])[:t]
             if len(holders) < t:
-                return [Abort(f"recovery: {len(holders)} shares of user {i}, {t} needed")]
+                return self.abort(f"recovery: {len(holders)} shares of user {i}, {t} needed")
             rows = ops.gather([got[j].content for j in holders], [at[j][i] for j in holders])
             try:
                 secret = ops.reconstruct(rows, [point(j) for j in holders])
-            except Inconsistent:  # who lied cannot be told
-                return [Abort(f"recovery: the shares of user {i} do not belong to one secret")]
+            except Inconsistent:  # they do not fit together, or one is no share: who lied cannot be told
+                return self.abort(f"recovery: the shares of user {i} do not belong to one secret")
             if i in alive:
                 seeds.append(secret)
                 signs.append(-1)
             else:  # the survivors' uploads still hold their masks with i
-                partners = [j for j in peers if j in alive]
                 publics = ops.join([self.mask_publics[j] for j in partners])
                 seeds.append(ops.agree(secret, publics, _mask_info(self.params)))
                 signs += [1 if i < j else -1 for j in partners]
-        return self.unmasked(lambda total: ops.mask(total, ops.join(seeds), signs))
+        result = self.unmasked(lambda total: ops.mask(total, ops.join(seeds), signs))
+        return [*self.verdict(done=True), *result]
 
 
 def _rows(roster: tuple[int, ...], sender: int) -> dict[int, int]:
     """Which row of a sender's sealed shares is for whom."""
     return {user: k for k, user in enumerate(u for u in roster if u != sender)}
+
+
+def _places(peers: tuple[int, ...], missing: tuple[int, ...]) -> dict[int, int]:
+    """Which row of a user's answer is about whom."""
+    return {i: k for k, i in enumerate(i for i in peers if i not in missing)}
 
 
 def _mask_info(params: Params) -> bytes:

@@ -7,15 +7,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from simfl.simulate import Progress as Where
 from simfl.trace import PHASES
 
-SHOWN = 4
-"""Protocols beside each other in 80 columns; more go into further tables."""
+WIDTH, LABEL, LEAST = 80, 18, 9
+"""Columns of text that a table may take, those of its labels, and the fewest of a protocol's."""
 
 CLOCKS = {
     "measured": "measured: CPU time of the real work on this machine x each device's slowdown "
@@ -51,6 +58,15 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Whe
         yield watch
 
 
+@contextmanager
+def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar that counts to `total`, with the time that is left."""
+    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
 def show(console: Console, summary: dict[str, Any], profile: str) -> None:
     """The breakdown of a run, as tables."""
     protocols = summary["protocols"]
@@ -59,8 +75,8 @@ def show(console: Console, summary: dict[str, Any], profile: str) -> None:
     unit = "aggregation" if some and some["staleness"] is not None else "round"
     state = " (interrupted)" if summary["interrupted"] else ""
     title = f"{summary['scenario']}{state}: mean seconds of virtual time per {unit}"
-    for start in range(0, len(names), SHOWN):
-        console.print(_table(title, {name: protocols[name] for name in names[start : start + SHOWN]}))
+    for side_by_side in _fitting(names) or [[]]:
+        console.print(_table(title, {name: protocols[name] for name in side_by_side}))
     console.print(Text("Clock " + CLOCKS[summary["clock"]].format(profile=profile), style="dim"))
     for name in names:
         for r in protocols[name]["rounds"]:
@@ -68,12 +84,29 @@ def show(console: Console, summary: dict[str, Any], profile: str) -> None:
                 console.print(Text(f"{name}, {unit} {r['index']} aborted: {r['reason']}", style="yellow"))
 
 
+def _heading(name: str) -> str:
+    return name if len(name) <= LEAST else name.replace("_", "_\n")
+
+
+def _fitting(names: list[str]) -> list[list[str]]:
+    """The protocols, as many beside each other as fit."""
+    tables: list[list[str]] = []
+    left = 0
+    for name in names:
+        wide = 3 + max(LEAST, *map(len, _heading(name).splitlines()))
+        if wide > left:
+            tables.append([])
+            left = WIDTH - LABEL
+        tables[-1].append(name)
+        left -= wide
+    return tables
+
+
 def _table(title: str, protocols: dict[str, dict[str, Any]]) -> Table:
     table = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     for name in protocols:
-        short = name if len(name) <= 12 else name.replace("_", "_\n")
-        table.add_column(Text(short), justify="right", overflow="fold", min_width=9)
+        table.add_column(Text(_heading(name)), justify="right", overflow="fold", min_width=LEAST)
     rates = sorted({r["dropout_rate"] for p in protocols.values() for r in p["rounds"]}, key=lambda x: x or 0)
     for rate in rates:
         groups = [
@@ -91,17 +124,23 @@ def _table(title: str, protocols: dict[str, dict[str, Any]]) -> Table:
         table.add_section()
     listed = [p["rounds"] for p in protocols.values()]
     for phase in PHASES:
-        label = f"critical path: {phase}"
+        label = f"critical: {phase}"
         table.add_row(label, *(_seconds([r["critical_s"][phase] for r in _done(p)]) for p in listed))
     table.add_section()
     table.add_row("MB up", *(_megabytes([r["bytes_up"] for r in p]) for p in listed))
     table.add_row("MB down", *(_megabytes([r["bytes_down"] for r in p]) for p in listed))
     table.add_row("completed", *(f"{len(_done(p))} of {len(p)}" for p in listed))
-    table.add_row("aggregates exact", *(_exact(p) for p in listed))
+    table.add_row("aggregates exact", *(_true(p, "aggregate_exact") for p in listed))
     for what in ("clipped", "wrapped"):  # never without a word
         counts = [sum(r[what] or 0 for r in p) for p in listed]
         if any(counts):
-            table.add_row(f"coordinates {what}", *map(str, counts), style="red")
+            table.add_row(f"values {what}", *map(str, counts), style="red")
+    for what in ("reliable", "private"):  # of protocols over a graph of neighbours
+        if any(r[what] is not None for p in listed for r in p):
+            table.add_row(what, *(_true(p, what) for p in listed))
+    refused = [sum(sum(r["refused"].values()) for r in p) for p in listed]
+    if any(refused):
+        table.add_row("messages refused", *map(str, refused), style="red")
     table.add_row("users lost", *(str(sum(sum(r["dropped"].values()) for r in p)) for p in listed))
     stale = [sum(r["discarded_stale"] for r in p) for p in listed]
     if any(p["staleness"] is not None for p in protocols.values()):
@@ -130,8 +169,8 @@ def _megabytes(values: list[int]) -> str:
     return f"{sum(values) / len(values) / 1e6:.3f}" if values else "-"
 
 
-def _exact(rounds: list[dict[str, Any]]) -> str:
-    known = [r["aggregate_exact"] for r in rounds if r["aggregate_exact"] is not None]
+def _true(rounds: list[dict[str, Any]], what: str) -> str:
+    known = [r[what] for r in rounds if r[what] is not None]
     return f"{sum(known)} of {len(known)}" if known else "-"
 
 

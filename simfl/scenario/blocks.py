@@ -43,6 +43,15 @@ def shorthand(**main: str) -> BeforeValidator:
     return BeforeValidator(expand)
 
 
+def bare_number(kind: str, main: str) -> BeforeValidator:
+    """Accept a number for `{kind: <kind>, <main>: number}`."""
+
+    def expand(value: Any) -> Any:
+        return {"kind": kind, main: value} if isinstance(value, int | float) else value
+
+    return BeforeValidator(expand)
+
+
 class Fixed(Block):
     """The same value for every user."""
 
@@ -83,5 +92,5 @@ Distribution = Annotated[
     Fixed | Uniform | LogNormal | Exponential,
     Field(discriminator="kind"),
     shorthand(fixed="value", exponential="mean"),
-    BeforeValidator(lambda v: {"kind": "fixed", "value": v} if isinstance(v, int | float) else v),
+    bare_number("fixed", "value"),
 ]

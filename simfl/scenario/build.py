@@ -7,33 +7,34 @@ the field) is checked here, before anything runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from simfl import profiles
 from simfl import trace as rows
 from simfl.crypto import quantize
 from simfl.engine import durations
+from simfl.engine.availability import Availability
 from simfl.engine.buffers import Buffers
 from simfl.engine.network import Network
 from simfl.engine.pool import PooledOps
-from simfl.engine.population import Availability, Losses, draw
+from simfl.engine.population import Losses, draw
 from simfl.engine.rounds import Rounds
 from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, nanoseconds
 from simfl.engine.world import Machines, World
 from simfl.learning import data, partition, server_opt
 from simfl.learning.trainer import Trainer
-from simfl.protocols.base import Params
+from simfl.protocols.base import Params, grace
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
+from simfl.scenario.intervals import read_intervals
 from simfl.scenario.load import Problem, ScenarioError
+from simfl.scenario.sparsity import sparsity
 from simfl.selection.registry import SCHEMES
 from simfl.streams import Entropy, OsEntropy, Streams
 
@@ -101,25 +102,31 @@ def make_trainer(s: schema.Scenario, streams: Streams) -> Trainer:
 def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
     """What all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
-    asynchronous = s.buffer is not None
-    availability = Availability(s.population.availability, users, streams)
-    timed = isinstance(s.population.availability, schema.Sessions) or (
-        asynchronous and isinstance(s.population.availability, schema.Bernoulli)
-    )
+    availability = make_availability(s, streams)
 
     def network(env: Environment) -> Network:
         assert links.uplink_mbps is not None
         assert links.downlink_mbps is not None
         return Network(
             env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
-            server.uplink_mbps, server.downlink_mbps,
+            server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
         )  # fmt: skip
+
+    def jitter(user: int, up: bool) -> Iterator[float]:
+        assert links.jitter_s is not None
+        rng = streams.rng("jitter", user, "up" if up else "down")
+        while True:
+            yield float(draw(links.jitter_s, rng, 1)[0])
 
     def select(available: Sequence[int], history: Sequence[frozenset[int]], index: int) -> list[int] | None:
         k = s.selection.users if isinstance(s.selection, schema.SelectRandom) else None
         return SCHEMES[s.selection.kind](available, history, k, streams.rng("selection", index))
 
-    deadlines = {name: value for name, value in s.deadlines.model_dump().items() if value is not None}
+    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
+    quorums = {
+        name: deadline for name, deadline in s.deadlines.given.items() if isinstance(deadline, schema.Quorum)
+    }
+    deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
     buffer = s.buffer
     return World(
         users=users,
@@ -131,10 +138,11 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         network=network,
         overhead_ns=nanoseconds(s.network.overhead_s),
         overlap=s.overlap,
-        deadlines_ns={name: nanoseconds(value) for name, value in deadlines.items()},
+        deadlines_ns=deadlines,
+        quorum={name: quorum.fraction for name, quorum in quorums.items()},
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
-        in_round=availability.in_round if not asynchronous else lambda index: np.ones(users, bool),
-        changes=availability.changes if timed else None,
+        in_round=availability.in_round,
+        changes=availability.changes if availability.timed else None,
         samples=trainer.samples,
         select=select,
         server_lr=s.learning.server_lr,
@@ -145,11 +153,33 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
     )
 
 
+def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
+    """When users are online.
+
+    An asynchronous run waits for as long as users come and go, so one in which too few ever come is refused.
+    """
+    spec, users = s.population.availability, s.population.users
+    intervals = read_intervals(spec.file, users) if isinstance(spec, schema.Trace) else {}
+    availability = Availability(spec, users, streams, intervals)
+    if s.buffer is None:
+        return availability
+    for name, protocol in s.protocols.items():
+        needed = {"buffer.K": s.buffer.K}
+        if PROTOCOLS[protocol.protocol].offline:
+            needed["privacy.U"] = params(s, protocol, 0).U
+        for bound, least in needed.items():
+            if availability.ever_online < least:
+                there = f"{availability.ever_online} of {users} users are ever online"
+                message = f"{there}, but protocol {name} needs {bound}={least}"
+                raise error(s, "population.availability", message)
+    return availability
+
+
 def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     """A protocol's public parameters."""
     T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
     U = (s.privacy.U if s.privacy else None) or max(1, s.cohort - D)
-    t = spec.threshold(T) if isinstance(spec, schema.SecAgg) else 1
+    graph = sparsity(s, spec)
     weighting = getattr(spec, "staleness", None)
     staleness: Callable[[int], float] = server_opt.constant
     if isinstance(weighting, schema.Polynomial):
@@ -157,8 +187,9 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
     buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
     return Params(
-        d=d, q=s.field.q, T=T, U=U, t=t, clip=clip, levels=levels, staleness=staleness,
-        c_g=getattr(spec, "c_g", 1), session=s.name.encode(), **buffered,
+        d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority, k=graph.k, p=graph.p,
+        clip=clip, levels=levels, staleness=staleness, c_g=getattr(spec, "c_g", 1),
+        session=s.name.encode(), **buffered,
     )  # fmt: skip
 
 
@@ -213,7 +244,8 @@ def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., A
 
 def _check_overflow(s: schema.Scenario, trainer: Trainer) -> None:
     """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field."""
-    masked = [name for name, p in s.protocols.items() if p.protocol in ("secagg", "lightsecagg")]
+    kinds = [PROTOCOLS[spec.protocol] for spec in s.protocols.values()]
+    masked = any(kind.offline and not kind.asynchronous for kind in kinds)
     if not masked or s.quantization is None or s.quantization.on_overflow == "wrap":
         return
     heaviest = max(trainer.samples(user) for user in range(s.population.users))

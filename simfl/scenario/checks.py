@@ -79,21 +79,31 @@ def _in_rounds(s: Scenario) -> Found:
         yield "buffer", "only for asynchronous protocols"
 
 
+def _no_quorum(s: Scenario) -> Found:
+    for name, deadline in s.deadlines.given.items():
+        if isinstance(deadline, schema.Quorum):
+            yield f"deadlines.{name}", "a quorum is of a round; an asynchronous run takes fixed deadlines"
+
+
 def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
     name = next(name for name, kind in kinds.items() if kind.asynchronous)
+    yield from _no_quorum(s)
     if s.buffer is None:
         yield "buffer", f"missing; protocol {name} is asynchronous"
     elif s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
     if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, schema.NoLosses):
         yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
-    if isinstance(s.dropout, schema.Rate) and isinstance(s.dropout.rate, tuple):
-        yield "dropout.rate", "a list goes round by round: an asynchronous run takes one rate"
+    for kind, key in ((schema.Rate, "rate"), (schema.WorstCase, "fraction")):
+        if isinstance(s.dropout, kind) and isinstance(getattr(s.dropout, key), tuple):
+            yield f"dropout.{key}", f"a list goes round by round: an asynchronous run takes one {key}"
     available = s.population.availability
     if isinstance(available, schema.Bernoulli) and available.slot_s is None:
         yield "population.availability.slot_s", "missing; an asynchronous run has no rounds to draw p in"
     for name, spec in s.protocols.items():
         if isinstance(spec, schema.LightSecAggAsync) and s.buffer is not None:
+            if s.buffer.K < 2:
+                yield "buffer.K", f"K=1 must be at least 2: a sum over one update is that update ({name})"
             yield from _weights(name, spec, s.buffer)
             if s.quantization is not None and s.quantization.on_overflow == "error":
                 yield from _overflow(name, spec, s.buffer, s.quantization, s.field.q)
@@ -187,8 +197,15 @@ def _privacy(s: Scenario, masked: list[str]) -> Found:
     if D >= N or T >= N:
         return
     for name in masked:
-        spec = s.protocols[name]
-        yield from _secagg(s, name, spec) if isinstance(spec, schema.SecAgg) else _lightsecagg(s)
+        match s.protocols[name]:
+            case schema.SecAgg() as spec:
+                yield from _secagg(s, name, spec)
+            case schema.SecAggPlus() as spec:
+                yield from _secagg_plus(s, name, spec)
+            case schema.Ccesa() as spec:
+                yield from _ccesa(s, name, spec)
+            case _:
+                yield from _lightsecagg(s)
 
 
 def _lightsecagg(s: Scenario) -> Found:
@@ -217,3 +234,27 @@ def _secagg(s: Scenario, name: str, spec: schema.SecAgg) -> Found:
         yield f"protocols.{name}.t", f"{shown} must be at least 2: a sum over one user is that user's update"
     if t > N - D:
         yield f"protocols.{name}.t", f"{shown} must not be above N - D = {N} - {D} = {N - D}"
+
+
+def _secagg_plus(s: Scenario, name: str, spec: schema.SecAggPlus) -> Found:
+    """2 <= t <= k + 1 <= N; a complete graph must hold T and D for certain."""
+    assert s.privacy is not None
+    N, T, D = s.cohort, s.privacy.T, s.privacy.D
+    if spec.k is not None and not 2 <= spec.k < N:
+        yield f"protocols.{name}.k", f"k={spec.k} must be at least 2 and below N={N}"
+        return
+    most = N if spec.k is None else spec.k + 1
+    if spec.t is not None and not 2 <= spec.t <= most:
+        yield f"protocols.{name}.t", f"t={spec.t} must be at least 2 and at most k + 1 = {most}"
+    if spec.t is None and max(2, T + 1) > N - D:
+        yield "privacy.D", f"D={D} leaves N - D = {N - D} users, fewer than T + 1 = {T + 1} (protocol {name})"
+
+
+def _ccesa(s: Scenario, name: str, spec: schema.Ccesa) -> Found:
+    """p > 0, 2 <= t <= N."""
+    if spec.p == 0:
+        yield f"protocols.{name}.p", "p=0 must be above 0: nobody would have a neighbour"
+    if spec.t is not None and not 2 <= spec.t <= s.cohort:
+        yield f"protocols.{name}.t", f"t={spec.t} must be at least 2 and at most N={s.cohort}"
+    if s.cohort < 3:
+        yield f"protocols.{name}", f"N={s.cohort} must be at least 3 for a random graph"

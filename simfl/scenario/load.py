@@ -7,6 +7,7 @@ then pydantic validates, then `checks`, and what they find is put in words at it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ def load(
 ) -> Scenario:
     """The scenario of a YAML file (or of a mapping, or an earlier scenario), validated and cross-checked.
 
+    What `population.availability.file` names in a scenario's file is relative to that file's folder; in a
+    mapping or an override, to the working directory. It is made absolute.
+
     overrides: values by dotted path, such as `{"population.users": 50, "dropout.rate": 0.2}`; they are
     taken as they are (text from a command line goes through `parse_override` first) and applied in order.
     A path descends through shorthands, a list's entries are numbered from 0, and a key that only another
@@ -40,7 +44,8 @@ def load(
         ScenarioError: the file cannot be read, or anything in it is wrong.
     """
     try:
-        return _validated(_tree(source), {**(overrides or {}), **({} if seed is None else {"seed": seed})})
+        more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
+        return _validated(_tree(source), more, folder=_folder(source))
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
@@ -53,7 +58,21 @@ def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
     return read(Path(source), str(source))
 
 
-def _validated(tree: Node, overrides: Mapping[str, Any]) -> Scenario:
+def _folder(source: str | Path | Mapping[str, Any] | Scenario) -> Path:
+    """What relative paths are relative to."""
+    return Path(source).parent if isinstance(source, str | Path) else Path()
+
+
+def _anchor(tree: Node, folder: Path) -> None:
+    """Make the path of a trace absolute, so that the resolved scenario can be loaded from anywhere."""
+    node: Node | None = tree
+    for key in ("population", "availability", "file"):
+        node = node.child(key) if node else None
+    if node is not None and isinstance(node.value, str):
+        node.value = os.path.abspath((Path() if node.file == SET else folder) / node.value)
+
+
+def _validated(tree: Node, overrides: Mapping[str, Any], folder: Path) -> Scenario:
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
@@ -61,6 +80,7 @@ def _validated(tree: Node, overrides: Mapping[str, Any]) -> Scenario:
             override(tree, path, value)
         except Unfit as unfit:
             problems.append(Problem(SET, None, path, str(unfit)))
+    _anchor(tree, folder)
     try:
         scenario = Scenario.model_validate(plain(tree))
         found = checks.check(scenario)

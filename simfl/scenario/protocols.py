@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from simfl.scenario.blocks import Block, Count, Natural, Positive, shorthand
+from simfl.scenario.blocks import Block, Count, Fraction, Natural, Positive, shorthand
+
+_Number = TypeVar("_Number")
+Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
+"""A number, or what the protocol's own rule says: `auto`, or nothing."""
 
 
 class Constant(Block):
@@ -38,11 +42,45 @@ class SecAgg(Block):
     """
 
     protocol: Literal["secagg"] = "secagg"
-    t: Count | None = None
+    t: Derived[Count] = None
 
     def threshold(self, T: int) -> int:
         """t, given or not."""
         return max(2, T + 1) if self.t is None else self.t
+
+
+class SecAggPlus(Block):
+    """Pairwise masks over a random k-regular graph (Bell 2020); `t` shares reconstruct.
+
+    Unless given, k and t are the least for which a round is insecure with probability at most 2^-sigma
+    and cannot be recovered with at most 2^-eta, when T users collude and D are lost.
+    """
+
+    protocol: Literal["secagg_plus"] = "secagg_plus"
+    k: Derived[Count] = None
+    t: Derived[Count] = None
+    sigma: Positive = 40.0
+    eta: Positive = 30.0
+
+
+class Ccesa(Block):
+    """Pairwise masks over an Erdos-Renyi graph (CCESA, Choi 2020); `t` shares reconstruct.
+
+    Unless given, p is p* of eq. 5 at a total drop-out probability of `q_total` (D/N unless given), and t
+    that of Remark 4. `majority`: each user's t_i is more than half of its own neighbourhood instead.
+    """
+
+    protocol: Literal["ccesa"] = "ccesa"
+    p: Derived[Fraction] = None
+    t: Derived[Count] = None
+    q_total: Fraction | None = None
+    majority: bool = False
+
+    @model_validator(mode="after")
+    def one_rule(self) -> Ccesa:
+        if self.majority and self.t is not None:
+            raise ValueError(f"t={self.t} and majority: true exclude each other: give one of them")
+        return self
 
 
 class LightSecAgg(Block):
@@ -67,7 +105,8 @@ class LightSecAggAsync(Block):
 
 
 Protocol = Annotated[
-    FedAvg | SecAgg | LightSecAgg | FedBuff | LightSecAggAsync, Field(discriminator="protocol")
+    FedAvg | SecAgg | SecAggPlus | Ccesa | LightSecAgg | FedBuff | LightSecAggAsync,
+    Field(discriminator="protocol"),
 ]
 
 

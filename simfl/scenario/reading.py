@@ -49,15 +49,7 @@ def read(path: Path, file: str) -> Node:
     Raises:
         ScenarioError: it cannot be read, or holds no mapping.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise refusal(file, line, "not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal(file, None, f"cannot be read: {reason}") from None
-    tree = parse(text, file)
+    tree = parse(text_of(path, file), file)
     if tree.value is None:
         raise refusal(file, None, "the file is empty; a scenario is a mapping of keys to values")
     if not isinstance(tree.value, dict):
@@ -65,6 +57,22 @@ def read(path: Path, file: str) -> Node:
         raise refusal(file, tree.line, f"a scenario is a mapping of keys to values, not {what}")
     tree.value.setdefault("name", Node(path.stem, file))
     return tree
+
+
+def text_of(path: Path, file: str, key: str = "") -> str:
+    """What a file of text holds; `key` is the place in the scenario that names it.
+
+    Raises:
+        ScenarioError: it cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise refusal(file, line, "not UTF-8 text", key) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal(file, None, f"cannot be read: {reason}", key) from None
 
 
 def parse(text: str, file: str, path: str = "") -> Node:

@@ -6,13 +6,25 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from simfl.scenario.blocks import Block, Count, Fraction, Natural, NonNegative, Positive, shorthand
+from simfl.scenario.blocks import (
+    Block,
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    bare_number,
+    shorthand,
+)
 
 Point = Literal["advertise", "shares", "training", "upload", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
 
 POINTS: tuple[Point, ...] = get_args(Point)
 """Where a user can be lost, in the order of a round; every message a user sends belongs to one."""
+
+STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
+"""Steps 0 to 3 of CCESA."""
 
 
 class SelectAll(Block):
@@ -44,16 +56,46 @@ class Buffer(Block):
     return_s: Positive | None = None
 
 
+class FixedDeadline(Block):
+    """The server waits so many seconds at most."""
+
+    kind: Literal["fixed"] = "fixed"
+    after_s: Positive
+
+
+class Quorum(Block):
+    """Once a fraction of those expected have answered (at least as many as the protocol needs) the server
+    waits `grace_s` seconds more; it waits `after_s` at most."""
+
+    kind: Literal["quorum"] = "quorum"
+    fraction: Fraction
+    grace_s: NonNegative
+    after_s: Positive
+
+
+Deadline = Annotated[
+    FixedDeadline | Quorum,
+    Field(discriminator="kind"),
+    shorthand(fixed="after_s"),
+    bare_number("fixed", "after_s"),
+]
+
+
 class Deadlines(Block):
-    """Seconds that the server waits in each collecting state; those that a protocol uses must be given.
+    """How long the server waits in each collecting state; those that a protocol uses must be given.
 
     In an asynchronous run `upload` is the time from picking a user to giving its update up.
     """
 
-    advertise: Positive | None = None
-    shares: Positive | None = None
-    upload: Positive | None = None
-    recovery: Positive | None = None
+    advertise: Deadline | None = None
+    shares: Deadline | None = None
+    upload: Deadline | None = None
+    recovery: Deadline | None = None
+
+    @property
+    def given(self) -> dict[str, FixedDeadline | Quorum]:
+        """Those that are given, by the state's name."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 # --- losses -------------------------------------------------------------------------------------
@@ -79,16 +121,40 @@ class NoLosses(Block):
     kind: Literal["none"] = "none"
 
 
-class Rate(Block):
-    """A fraction of the selected users is lost at one point.
+Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+"""One for every round, or a list that is walked through round by round."""
 
-    The default is the papers' worst case: after sharing and before the server has the upload, so that
-    the lost users' masks must be recovered. A list is walked through round by round.
-    """
+
+class Rate(Block):
+    """A fraction of the selected users is lost at one point."""
 
     kind: Literal["rate"] = "rate"
-    rate: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    rate: Fractions
     at: Point = "upload"
+    when: When = "before_send"
+
+
+class WorstCase(Block):
+    """The papers' worst case: a fraction of the selected users is lost after sharing and before the server
+    has the upload, so that their masks must be recovered."""
+
+    kind: Literal["worst_case"] = "worst_case"
+    fraction: Fractions
+
+    @property
+    def as_rate(self) -> Rate:
+        """What it is short for."""
+        return Rate(rate=self.fraction, at="upload", when="before_send")
+
+
+class PerStep(Block):
+    """Each selected user is lost at each of the four `STEPS` with probability q (CCESA section 4.3).
+
+    So 1 - (1 - q)^4 of them are lost in all, where the protocol has all four steps.
+    """
+
+    kind: Literal["per_step"] = "per_step"
+    q: Fraction
     when: When = "before_send"
 
 
@@ -116,7 +182,7 @@ class Script(Block):
 
 
 Dropout = Annotated[
-    NoLosses | Rate | Script,
+    NoLosses | Rate | WorstCase | PerStep | Script,
     Field(discriminator="kind"),
-    shorthand(rate="rate", script="losses"),
+    shorthand(rate="rate", worst_case="fraction", per_step="q", script="losses"),
 ]

@@ -25,6 +25,7 @@ from simfl.scenario.learning import Dirichlet as Dirichlet
 from simfl.scenario.learning import Iid as Iid
 from simfl.scenario.learning import Learning as Learning
 from simfl.scenario.learning import Partition as Partition
+from simfl.scenario.protocols import Ccesa as Ccesa
 from simfl.scenario.protocols import Constant as Constant
 from simfl.scenario.protocols import FedAvg as FedAvg
 from simfl.scenario.protocols import FedBuff as FedBuff
@@ -37,29 +38,37 @@ from simfl.scenario.protocols import Protocol as Protocol
 from simfl.scenario.protocols import Protocols as Protocols
 from simfl.scenario.protocols import Quantization as Quantization
 from simfl.scenario.protocols import SecAgg as SecAgg
+from simfl.scenario.protocols import SecAggPlus as SecAggPlus
 from simfl.scenario.protocols import Staleness as Staleness
 from simfl.scenario.rounds import POINTS as POINTS
+from simfl.scenario.rounds import STEPS as STEPS
 from simfl.scenario.rounds import Buffer as Buffer
 from simfl.scenario.rounds import ByDisconnect as ByDisconnect
 from simfl.scenario.rounds import ByTimeout as ByTimeout
+from simfl.scenario.rounds import Deadline as Deadline
 from simfl.scenario.rounds import Deadlines as Deadlines
 from simfl.scenario.rounds import Detect as Detect
 from simfl.scenario.rounds import Dropout as Dropout
+from simfl.scenario.rounds import FixedDeadline as FixedDeadline
 from simfl.scenario.rounds import Loss as Loss
 from simfl.scenario.rounds import NoLosses as NoLosses
+from simfl.scenario.rounds import PerStep as PerStep
 from simfl.scenario.rounds import Point as Point
+from simfl.scenario.rounds import Quorum as Quorum
 from simfl.scenario.rounds import Rate as Rate
 from simfl.scenario.rounds import Script as Script
 from simfl.scenario.rounds import SelectAll as SelectAll
 from simfl.scenario.rounds import Selection as Selection
 from simfl.scenario.rounds import SelectRandom as SelectRandom
 from simfl.scenario.rounds import When as When
+from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
 from simfl.scenario.world import Always as Always
 from simfl.scenario.world import Availability as Availability
 from simfl.scenario.world import Bernoulli as Bernoulli
 from simfl.scenario.world import Clock as Clock
 from simfl.scenario.world import Devices as Devices
+from simfl.scenario.world import Diurnal as Diurnal
 from simfl.scenario.world import Measured as Measured
 from simfl.scenario.world import Modelled as Modelled
 from simfl.scenario.world import Network as Network
@@ -68,6 +77,7 @@ from simfl.scenario.world import Recorded as Recorded
 from simfl.scenario.world import Server as Server
 from simfl.scenario.world import ServerLink as ServerLink
 from simfl.scenario.world import Sessions as Sessions
+from simfl.scenario.world import Trace as Trace
 from simfl.scenario.world import UserLink as UserLink
 
 

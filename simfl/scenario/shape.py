@@ -28,7 +28,10 @@ class Shape:
     def __init__(self, annotation: Any) -> None:
         self.before: list[Any] = []
         self.tag: str | None = None
-        while get_origin(annotation) is Annotated:
+        while get_origin(annotation) is Annotated or _optional(annotation):
+            if inner := _optional(annotation):
+                annotation = inner
+                continue
             annotation, *extras = get_args(annotation)
             self.before += [extra.func for extra in extras if isinstance(extra, BeforeValidator)]
             tags = [extra.discriminator for extra in extras if isinstance(extra, FieldInfo)]
@@ -61,6 +64,14 @@ class Shape:
     def words(self) -> list[str]:
         """The words that are allowed, where only certain ones are."""
         return [str(word) for m in self.members if get_origin(m) is Literal for word in get_args(m)]
+
+
+def _optional(annotation: Any) -> Any:
+    """What may be left out, if that is an annotated type of its own."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return None
+    inner = [member for member in get_args(annotation) if member is not NoneType]
+    return inner[0] if len(inner) == 1 and get_origin(inner[0]) is Annotated else None
 
 
 def expand(annotation: Any, node: Node) -> Node:

@@ -68,7 +68,47 @@ class Sessions(Block):
     off_s: Distribution
 
 
-Availability = Annotated[Always | Bernoulli | Sessions, Field(discriminator="kind"), shorthand(bernoulli="p")]
+class Diurnal(Block):
+    """The probability of being online follows the time of day, and is drawn upon anew in each slot (seconds).
+
+    It is `high` at `peak_s` and falls along a cosine to `low` half a `period_s` later. Each user's day is
+    moved by one draw from Normal(0, spread_s): its time zone.
+    """
+
+    kind: Literal["diurnal"] = "diurnal"
+    low: Fraction
+    high: Fraction
+    peak_s: NonNegative
+    spread_s: NonNegative
+    slot_s: Positive
+    period_s: Positive = 86400.0
+
+    @model_validator(mode="after")
+    def is_a_curve(self) -> Diurnal:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
+        if self.slot_s > self.period_s / 2:
+            half = f"half of period_s={self.period_s:g}"
+            raise ValueError(f"slot_s={self.slot_s:g} must not be above {half}: it would not show the curve")
+        return self
+
+
+class Trace(Block):
+    """When users are online, from a CSV file with the header `user,from_s,to_s`: an interval a line, seconds.
+
+    Users that are not in the file are never online, and after its last interval a user is offline for ever.
+    A relative path is of the scenario file's folder; where there is no such file, of the working directory.
+    """
+
+    kind: Literal["trace"] = "trace"
+    file: str
+
+
+Availability = Annotated[
+    Always | Bernoulli | Sessions | Diurnal | Trace,
+    Field(discriminator="kind"),
+    shorthand(bernoulli="p", trace="file"),
+]
 
 
 class Population(Block):
@@ -81,12 +121,17 @@ class Population(Block):
 
 # --- network and server -------------------------------------------------------------------------
 class UserLink(Block):
-    """A user's link. A preset gives both rates; the latency (one way, seconds) is always stated."""
+    """A user's link. A preset gives both rates; the latency (one way, seconds) is always stated.
+
+    `jitter_s` is drawn for each message and added to its latency; a message that is overtaken by an
+    earlier one's draw waits for it, as in a TCP stream.
+    """
 
     preset: Literal["4g", "lan320", "5g"] | None = None
     uplink_mbps: Positive | None = None
     downlink_mbps: Positive | None = None
     latency_s: NonNegative
+    jitter_s: Distribution | None = None
 
     @model_validator(mode="before")
     @classmethod

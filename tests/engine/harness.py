@@ -66,6 +66,16 @@ def sessions(on_s: float, off_s: float) -> dict[str, Any]:
 SESSIONS = sessions(2.0, 0.2)
 
 
+def online(folder: Path, times_s: Mapping[int, list[tuple[float, float]]], users: int) -> dict[str, Any]:
+    """A trace of when users are online (from, to); those who are not named are so all the time."""
+    lines = ["user,from_s,to_s"]
+    for user in range(users):
+        lines += [f"{user},{start},{end}" for start, end in times_s.get(user, [(0.0, 1e6)])]
+    path = folder / "online.csv"
+    path.write_text("\n".join(lines))
+    return {"population.availability": {"trace": str(path)}}
+
+
 def run(overrides: Mapping[str, Any] | None = None, base: Mapping[str, Any] = SYNC, **more: Any) -> Result:
     """A small world with values by dotted key; `more` goes to `simfl.run`."""
     return simfl.run(base, overrides, **more)

@@ -93,7 +93,8 @@ def test_a_rounds_bytes_by_hand() -> None:
     for name in ("secagg", "lightsecagg"):
         advertised = keys if name == "secagg" else 32
         up = advertised + (N - 1) * shares[name] + mask + answer[name]
-        down = 4 + N * (4 + advertised) + (N - 1) * (4 + shares[name]) + model + 4 * N
+        t_i = 4 if name == "secagg" else 0
+        down = 4 + N * (4 + advertised) + t_i + (N - 1) * (4 + shares[name]) + model + 4 * N
         (entry,) = result.summary["protocols"][name]["rounds"]
         assert (entry["bytes_up"], entry["bytes_down"]) == (N * up, N * down)
     (entry,) = result.summary["protocols"]["fedavg"]["rounds"]

@@ -1,8 +1,7 @@
-"""Users: devices, presence and planned losses, each drawn from its own stream."""
+"""Users: devices and planned losses, each drawn from its own stream."""
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.engine.population import Availability, Losses, Plan, draw
+from simfl.engine.population import Losses, Plan, draw
 from simfl.protocols.registry import KEYED, PLAIN
 from simfl.scenario import schema
 from simfl.streams import Streams
@@ -33,28 +32,6 @@ def test_draws_have_the_distributions_mean(distribution: schema.Distribution, me
     assert (values > 0).all()
 
 
-def test_a_users_presence_does_not_depend_on_how_many_there_are() -> None:
-    spec = schema.Sessions(on_s=schema.Exponential(mean=2.0), off_s=schema.Exponential(mean=1.0))
-    few, many = (Availability(spec, users, Streams(1)) for users in (3, 30))
-    for user in range(3):
-        assert list(islice(few.changes(user), 9)) == list(islice(many.changes(user), 9))
-
-
-def test_sessions_alternate_and_start_in_the_stationary_state() -> None:
-    spec = schema.Sessions(on_s=schema.Exponential(mean=3.0), off_s=schema.Fixed(value=1.0))
-    everyone = Availability(spec, 2000, Streams(2))
-    starts = [list(islice(everyone.changes(user), 4)) for user in range(2000)]
-    assert all(a[1] != b[1] for changes in starts for a, b in pairwise(changes))
-    assert np.mean([changes[0][1] for changes in starts]) == pytest.approx(0.75, abs=0.03)
-
-
-def test_bernoulli_availability_is_drawn_by_round_with_each_users_own_probability() -> None:
-    everyone = Availability(schema.Bernoulli(p=(0.2, 0.9)), 50, Streams(3))
-    share = np.mean([everyone.in_round(index) for index in range(400)], axis=0)
-    assert all(abs(p - 0.2) < 0.1 or abs(p - 0.9) < 0.1 for p in share)
-    assert (everyone.in_round(7) == everyone.in_round(7)).all()
-
-
 @given(st.floats(0, 1), st.integers(0, 5), st.sets(st.integers(0, 19), min_size=1))
 def test_a_rate_loses_that_share_of_the_selected(rate: float, index: int, selected: set[int]) -> None:
     losses = Losses(schema.Rate(rate=rate), 20, Streams(4), KEYED)
@@ -63,11 +40,99 @@ def test_a_rate_loses_that_share_of_the_selected(rate: float, index: int, select
     assert len(lost) == round(rate * len(selected))
 
 
+@given(st.floats(0, 1), st.integers(0, 5), st.sets(st.integers(0, 19), min_size=1))
+def test_the_worst_case_is_a_rate_between_sharing_and_the_upload(
+    fraction: float, index: int, selected: set[int]
+) -> None:
+    short = schema.WorstCase(fraction=(fraction, 0.5))
+    long = schema.Rate(rate=(fraction, 0.5), at="upload", when="before_send")
+    one, other = (Losses(spec, 20, Streams(4), KEYED) for spec in (short, long))
+    assert one.in_round(index, sorted(selected)) == other.in_round(index, sorted(selected))
+    assert set(one.in_round(1, range(20)).values()) == {Plan("upload", "before_send")}
+    assert one.rate(index) == other.rate(index) == (fraction, 0.5)[index % 2]
+    assert [one.in_cycle(user, index) for user in range(20)] == [
+        other.in_cycle(user, index) for user in range(20)
+    ]
+
+
+def test_the_summary_states_the_rate_of_a_worst_case() -> None:
+    rounds = run({**SIX, "rounds": 3, "dropout": {"worst_case": [0.34, 0.0]}}).summary["protocols"]
+    for protocol in rounds.values():
+        assert [entry["dropout_rate"] for entry in protocol["rounds"]] == [0.34, 0.0, 0.34]
+        assert [entry["survivors"] for entry in protocol["rounds"]] == [4, 6, 4]
+        assert [entry["dropped"]["upload"] for entry in protocol["rounds"]] == [2, 0, 2]
+
+
 def test_a_list_of_rates_is_walked_through_round_by_round() -> None:
     losses = Losses(schema.Rate(rate=(0.1, 0.5)), 20, Streams(4), KEYED)
     assert [len(losses.in_round(index, range(20))) for index in range(4)] == [2, 10, 2, 10]
 
 
+# --- at each step -------------------------------------------------------------------------------
+MANY = 5000
+
+
+@pytest.mark.parametrize("q", [0.05, 0.3])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_per_step_the_steps_are_coins_and_the_first_that_falls_counts(q: float, asynchronous: bool) -> None:
+    """P(lost at step k) = q (1 - q)^k (CCESA section 4.3).
+
+    Five standard deviations: each of the ten counts is outside for one seed in 1.7 million.
+    """
+    losses = Losses(schema.PerStep(q=q), MANY, Streams(6), KEYED)
+    if asynchronous:
+        cycles = ((user, losses.in_cycle(user, 3)) for user in range(MANY))
+        plans = {user: plan for user, plan in cycles if plan}
+    else:
+        plans = losses.in_round(3, range(MANY))
+    at = [plan.point for plan in plans.values()]
+    expected = {
+        step: q * (1 - q) ** k for k, step in enumerate(("advertise", "shares", "upload", "recovery"))
+    }
+    assert set(at) == set(expected)
+    for step, p in expected.items():
+        assert abs(at.count(step) - MANY * p) < 5 * np.sqrt(MANY * p * (1 - p))
+    in_all = 1 - (1 - q) ** 4
+    assert abs(len(at) - MANY * in_all) < 5 * np.sqrt(MANY * in_all * (1 - in_all))
+
+
+def test_per_step_each_round_and_each_cycle_has_coins_of_its_own() -> None:
+    losses = Losses(schema.PerStep(q=0.5), 50, Streams(6), KEYED)
+    rounds = [frozenset(losses.in_round(index, range(50)).items()) for index in range(5)]
+    cycles = [tuple(losses.in_cycle(user, cycle) for user in range(50)) for cycle in range(5)]
+    assert len(set(rounds)) == len(set(cycles)) == 5
+
+
+def test_per_step_nobody_or_everybody_is_lost_at_the_ends() -> None:
+    never, always = (Losses(schema.PerStep(q=q), 9, Streams(6), KEYED) for q in (0.0, 1.0))
+    assert not never.in_round(0, range(9))
+    assert always.in_round(0, range(9)) == dict.fromkeys(range(9), Plan("advertise", "before_send"))
+
+
+@pytest.mark.parametrize("when", ["before_send", "mid_send", "after_send"])
+def test_per_step_a_step_that_a_protocol_lacks_happens_at_its_next_point(when: Any) -> None:
+    spec = schema.PerStep(q=0.3, when=when)
+    keyed, plain = (
+        Losses(spec, 200, Streams(7), points).in_round(0, range(200)) for points in (KEYED, PLAIN)
+    )
+    later = {"advertise": "training", "shares": "training", "upload": "upload", "recovery": None}
+    expected = {user: later[plan.point] for user, plan in keyed.items()}
+    assert plain == {user: Plan(point, when) for user, point in expected.items() if point}
+    assert {plan.when for plan in keyed.values()} == {when}
+
+
+def test_a_run_with_losses_at_each_step_counts_them_where_they_are_missed() -> None:
+    changes = {**SIX, "population.users": 12, "privacy": {"T": 1, "D": 6}, "rounds": 6}
+    result = run({**changes, "dropout": {"per_step": 0.1}})
+    for name, phases in (("secagg", ("offline", "upload", "recovery")), ("fedavg", ("training", "upload"))):
+        rounds = result.summary["protocols"][name]["rounds"]
+        dropped = {phase: sum(r["dropped"][phase] for r in rounds) for phase in rounds[0]["dropped"]}
+        assert {phase for phase, count in dropped.items() if count} == set(phases)
+        assert all(r["aggregate_exact"] for r in rounds)
+        assert {r["dropout_rate"] for r in rounds} == {None}  # what is lost is drawn, and not a share
+
+
+# --- where a protocol has no such point ---------------------------------------------------------
 @pytest.mark.parametrize(
     ("at", "plain"),
     [("advertise", "training"), ("shares", "training"), ("upload", "upload"), ("recovery", None)],

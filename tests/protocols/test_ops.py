@@ -4,8 +4,8 @@ import pytest
 
 from simfl.crypto import keys, prg
 from simfl.crypto.field import Q
+from tests.protocols.buffers import Buffers
 from tests.protocols.harness import (
-    Buffers,
     CountingEager,
     CountingShadow,
     Ledger,

@@ -8,57 +8,86 @@ import pytest
 from simfl.crypto import keys
 from simfl.crypto.field import Q
 from simfl.crypto.shamir import SHARE_BYTES
-from simfl.protocols.base import SERVER, Ignore
-from simfl.protocols.keying import Invite, Survivors
+from simfl.protocols.base import SERVER, Ignore, Params, Refuse, Send, Timer
+from simfl.protocols.keying import Invite, Roster, Survivors
 from simfl.protocols.ops import EagerOps, Handle, ShadowOps
-from tests.protocols.harness import Between, Buffers, check_round, lose_at, world
+from simfl.protocols.secagg import SecAggClient
+from simfl.streams import Entropy
+from tests.protocols.buffers import Buffers
+from tests.protocols.harness import (
+    Between,
+    Unread,
+    check_round,
+    instead,
+    lose_at,
+    misshapen,
+    world,
+)
 
 SMALL = {"lightsecagg": {"U": 3, "T": 1}, "secagg": {"t": 3}}
 both = pytest.mark.parametrize("protocol", SMALL)
 
 
-def altered(protocol, kind, change, user=0, n=4, ops=None):
+def altered(protocol, kind, change, user=0, n=4, ops=None, **more):
     """A round in which one user gets a changed message of one kind."""
-    w = world(protocol, n, ops=ops, **SMALL[protocol])
+    w = world(protocol, n, ops=ops, **{**SMALL[protocol], **more})
     alter = Between(w.clients[user], lambda s, m: change(w.ops, m) if m.kind == kind else m)
     w.clients[user] = alter
     return w, w.run()
 
 
+def roster(ops, m, users, **more):
+    """The roster with these users; strangers have the first one's keys."""
+    n, at = len(m.users), [m.users.index(u) if u in m.users else 0 for u in users]
+    rows = [half * n + k for half in range(m.publics.n // n) for k in at]
+    return replace(m, users=users, publics=ops.pick(m.publics, rows), **more)
+
+
+def inbox(ops, m, senders):
+    """The inbox with these senders; strangers have the first one's shares."""
+    at = [m.senders.index(u) if u in m.senders else 0 for u in senders]
+    return replace(m, senders=senders, sealed=ops.pick(m.sealed, at))
+
+
+def never_uploads(w, out, user=0):
+    """A client that refused takes no further part, and the others are enough."""
+    assert not [m for sender, _, m in out.sent if sender == user and m.kind in ("upload", "answer")]
+    assert w.clients[user].state == "refused"
+    return check_round(w, out, {user: "upload"}, 3, honest=False)
+
+
+# --- survivors -----------------------------------------------------------------------------------
 LISTS = {
-    "too few": (0, 1),
-    "doubled": (0, 1, 2, 2),
-    "doubled up to the threshold": (0, 1, 1),
-    "without the receiver": (1, 2, 3),
-    "strangers up to the threshold": (0, 1, 9),
-    "nobody": (),
+    "too few": ((0, 1), "2 survivors, below 3 or without me"),
+    "doubled": ((0, 1, 2, 2), "the survivors names a user twice"),
+    "doubled up to the threshold": ((0, 1, 1), "the survivors names a user twice"),
+    "without the receiver": ((1, 2, 3), "3 survivors, below 3 or without me"),
+    "strangers up to the threshold": ((0, 1, 9), "the survivors names stranger 9"),
+    "a stranger beyond the threshold": ((0, 1, 2, 3, 9), "the survivors names stranger 9"),
+    "nobody": ((), "0 survivors, below 3 or without me"),
 }
 
 
 @both
-@pytest.mark.parametrize("users", LISTS.values(), ids=LISTS)
-def test_a_client_answers_for_no_dishonest_list_of_survivors(protocol, users):
+@pytest.mark.parametrize(("users", "why"), LISTS.values(), ids=LISTS)
+def test_a_client_answers_for_no_dishonest_list_of_survivors(protocol, users, why):
     w, out = altered(protocol, "survivors", lambda ops, m: Survivors(users))
-    assert [(user, refuse.why.split(":")[:2]) for user, refuse in out.refused] == [
-        (0, ["survivors", " server"])
-    ]
+    assert out.refused == [(0, Refuse(SERVER, "survivors", why))]
     assert not [m for sender, _, m in out.sent if sender == 0 and m.kind == "answer"]
-    assert w.clients[0].receive(SERVER, Survivors((0, 1, 2))) == [Ignore("survivors in state refused")]
-    assert out.result.total.content is not None  # the others were enough
+    afterwards = w.clients[0].receive(SERVER, Survivors((0, 1, 2)))
+    assert afterwards == [Ignore(SERVER, "survivors", "out of phase: refused")]
+    assert check_round(w, out, {}, 3, honest=False)  # the others were enough
 
 
 @both
-def test_a_client_refuses_survivors_that_it_has_no_share_of(protocol):
-    _, out = altered(protocol, "survivors", lambda ops, m: Survivors((0, 1, 2, 3, 9)))
-    assert "stranger 9" in out.refused[0][1].why
-
-
-@both
-def test_a_client_never_answers_twice(protocol):
+@pytest.mark.parametrize("users", [(0, 1, 2, 3), (0, 1, 2), (0,)], ids=["the same", "another", "too few"])
+def test_a_client_that_has_answered_refuses_a_second_set(protocol, users):
     w = world(protocol, 4, **SMALL[protocol])
     w.run()
-    for users in [(0, 1, 2, 3), (0, 1, 2)]:
-        assert w.clients[0].receive(SERVER, Survivors(users)) == [Ignore("survivors in state answered")]
+    second = w.clients[0].receive(SERVER, Survivors(users))
+    assert second == [Refuse(SERVER, "survivors", "asks for a second set of survivors")]
+    third = w.clients[0].receive(SERVER, Survivors(users))
+    assert third == [Ignore(SERVER, "survivors", "out of phase: refused")]
 
 
 @both
@@ -67,38 +96,156 @@ def test_a_client_reveals_nothing_before_it_has_uploaded(protocol):
     w.updates.clear()
     with pytest.raises(KeyError):  # all are ready, and nobody has an update
         w.run()
-    assert w.clients[0].receive(SERVER, Survivors((0, 1, 2, 3))) == [Ignore("survivors in state ready")]
+    effects = w.clients[0].receive(SERVER, Survivors((0, 1, 2, 3)))
+    assert effects == [Ignore(SERVER, "survivors", "out of phase: ready")]
 
 
+# --- out of phase --------------------------------------------------------------------------------
 @both
-def test_an_invitation_out_of_phase_draws_no_second_key(protocol):
-    w = world(protocol, 4, **SMALL[protocol])
+def test_what_the_server_says_out_of_phase_is_thrown_away_unread(protocol):
+    w, said = world(protocol, 4, **SMALL[protocol]), []
+    w.clients[0] = Between(w.clients[0], lambda s, m: said.append(m) or m)
     w.run()
-    assert w.clients[0].receive(SERVER, Invite()) == [Ignore("invite in state answered")]
+    assert [m.kind for m in said] == ["invite", "roster", "inbox", "survivors"]
+    client = world(protocol, 4, **SMALL[protocol]).clients[0]
+
+    def takes_only(kind):
+        for other in {"invite", "roster", "inbox", "survivors", "nonsense"} - {kind}:
+            why = f"out of phase: {client.state}"
+            assert client.receive(SERVER, Unread(kind=other)) == [Ignore(SERVER, other, why)]
+
+    for message in said:
+        if message.kind == "survivors":
+            takes_only(None)
+            client.submit(w.updates[0])
+        takes_only(message.kind)
+        client.receive(SERVER, message)
+    takes_only("survivors")
+    assert client.state == "answered"
 
 
 @both
-@pytest.mark.parametrize(
-    ("users", "why"),
-    [((0, 1, 2, 2), "twice"), ((0, 1), "below"), ((1, 2, 3), "without me"), ((0, 1, 2, 2**32), "stranger")],
-)
+def test_a_client_has_no_timers(protocol):
+    w = world(protocol, 4, **SMALL[protocol])
+    assert w.clients[2].expire(Timer("upload", "upload")) == [Ignore(2, "timer", "stale")]
+
+
+@both
+def test_a_plain_client_is_told_nothing(protocol):
+    client = world("fedavg", 2).clients[0]
+    assert client.receive(SERVER, Invite()) == [Ignore(SERVER, "invite", "out of phase: ready")]
+
+
+# --- rosters -------------------------------------------------------------------------------------
+ROSTERS = {
+    "doubled": ((0, 1, 2, 2), "the roster names a user twice"),
+    "without me": ((1, 2, 3), "a roster of 3 users without me"),
+    "a stranger": ((0, 1, 2, 2**32), f"the roster names stranger {2**32}"),
+    "a negative stranger": ((0, 1, 2, -1), "the roster names stranger -1"),
+}
+
+
+@both
+@pytest.mark.parametrize(("users", "why"), ROSTERS.values(), ids=ROSTERS)
 def test_a_dishonest_roster_is_refused(protocol, users, why):
-    _, out = altered(protocol, "roster", lambda ops, m: replace(m, users=users))
-    assert [user for user, _ in out.refused] == [0]
-    assert why in out.refused[0][1].why
+    w, out = altered(protocol, "roster", lambda ops, m: roster(ops, m, users))
+    assert out.refused == [(0, Refuse(SERVER, "roster", why))]
+    assert never_uploads(w, out)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "why"),
+    [
+        ("lightsecagg", "a roster of 2 users, below U=3"),
+        ("secagg", "a roster of 2 users of whom t=3 reconstruct"),
+    ],
+)
+def test_a_roster_too_small_to_recover_from_is_refused(protocol, why):
+    w, out = altered(protocol, "roster", lambda ops, m: roster(ops, m, (0, 1)))
+    assert out.refused == [(0, Refuse(SERVER, "roster", why))]
+    assert never_uploads(w, out)
+
+
+@pytest.mark.parametrize(
+    ("params", "t"),
+    [({}, 2), ({}, 1), ({}, None), ({}, 5), ({"t": 2, "majority": True}, 2)],
+    ids=["below t", "one share is the secret", "none", "above n", "below a majority"],
+)
+def test_a_secagg_client_shares_under_no_threshold_but_the_public_rule(params, t):
+    """The rule gives t_i = 3 in all these worlds: for t and for the majority of 4."""
+    w, out = altered("secagg", "roster", lambda ops, m: replace(m, t=t), **params)
+    why = f"a roster of 4 users of whom t={t or 0} reconstruct"
+    assert out.refused == [(0, Refuse(SERVER, "roster", why))]
+    assert never_uploads(w, out)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("inbox", "an inbox of 2 users, below 4 with me"), ("survivors", "3 survivors, below 4 or without me")],
+)
+def test_a_threshold_above_the_public_rule_is_what_the_server_is_held_to(kind, why):
+    w = world("secagg", 5, t=3)
+    few = {"inbox": lambda m: inbox(w.ops, m, (1, 2)), "survivors": lambda m: Survivors((0, 1, 2))}
+
+    def change(sender, m):
+        if m.kind == "roster":
+            return replace(m, t=4)
+        return few[kind](m) if m.kind == kind else m
+
+    w.clients[0] = Between(w.clients[0], change)
+    assert w.run().refused == [(0, Refuse(SERVER, kind, why))]
+
+
+def test_the_public_rule_is_t_or_with_majority_more_than_half_of_a_neighbourhood_if_that_is_more():
+    rules = [Params(d=1, q=Q, t=4), Params(d=1, q=Q, t=4, majority=True)]
+    assert [[rule.threshold(circle) for circle in (2, 7, 8, 9)] for rule in rules] == [[4] * 4, [4, 4, 5, 5]]
+
+
+def test_a_secagg_client_never_gives_its_secrets_away_whole():
+    """Even where the public parameters would let one share be enough."""
+    ops = EagerOps(Q)
+    client = SecAggClient(0, Params(d=5, q=Q, t=1), ops, Entropy(bytes(32), 0))
+    (send,) = client.receive(SERVER, Invite())
+    assert isinstance(send, Send)
+    publics = ops.pick(send.message.publics, [0, 0, 1, 1])
+    (refusal,) = client.receive(SERVER, Roster((0, 1), publics, 1))
+    assert refusal == Refuse(SERVER, "roster", "a roster of 2 users of whom t=1 reconstruct")
+
+
+# --- inboxes -------------------------------------------------------------------------------------
+INBOXES = {
+    "doubled": ((1, 2, 2), "the inbox names a user twice"),
+    "a stranger": ((1, 2, 9), "the inbox names stranger 9"),
+    "from me": ((1, 2, 0), "the inbox names stranger 0"),
+    "too few": ((1,), "an inbox of 1 users, below 3 with me"),
+    "nobody": ((), "an inbox of 0 users, below 3 with me"),
+}
 
 
 @both
-@pytest.mark.parametrize(
-    ("senders", "why"),
-    [((1, 2, 2), "twice"), ((1, 2, 9), "stranger 9"), ((1, 2, 0), "stranger 0"), ((1,), "below")],
-)
+@pytest.mark.parametrize(("senders", "why"), INBOXES.values(), ids=INBOXES)
 def test_a_dishonest_inbox_is_refused(protocol, senders, why):
-    _, out = altered(protocol, "inbox", lambda ops, m: replace(m, senders=senders))
-    assert [user for user, _ in out.refused] == [0]
-    assert why in out.refused[0][1].why
+    w, out = altered(protocol, "inbox", lambda ops, m: inbox(ops, m, senders))
+    assert out.refused == [(0, Refuse(SERVER, "inbox", why))]
+    assert never_uploads(w, out)
 
 
+@both
+@pytest.mark.parametrize("shape", range(4))
+@pytest.mark.parametrize(("kind", "field"), [("roster", "publics"), ("inbox", "sealed")])
+def test_a_malformed_message_of_the_server_is_refused(protocol, kind, field, shape):
+    shapes = []
+
+    def change(ops, m):
+        shapes[:] = getattr(m, field), misshapen(getattr(m, field))[shape]
+        return replace(m, **{field: shapes[1]})
+
+    w, out = altered(protocol, kind, change)
+    assert out.refused == [(0, Refuse(SERVER, kind, instead(*shapes)))]
+    assert never_uploads(w, out)
+
+
+# --- what does not authenticate ------------------------------------------------------------------
 def swapped(rows):
     return rows[[1, 0, *range(2, len(rows))]]
 
@@ -111,23 +258,34 @@ def by_content(change):
 
 
 FORGERIES = {
-    "flag and content": (lambda ops, m: replace(m, sealed=ops.tamper(m.sealed, 1)), 2),
-    "content alone": (by_content(lambda ops, sealed: ops.tamper(sealed, 1).content), 2),
-    "the shares of two senders swapped": (by_content(lambda ops, sealed: swapped(sealed.content)), 1),
+    "flag and content": (lambda ops, m: replace(m, sealed=ops.tamper(m.sealed, 1)), [2]),
+    "content alone": (by_content(lambda ops, sealed: ops.tamper(sealed, 1).content), [2]),
+    "two flags": (lambda ops, m: replace(m, sealed=ops.tamper(ops.tamper(m.sealed, 2), 0)), [1, 3]),
+    "the shares of two senders swapped": (by_content(lambda ops, sealed: swapped(sealed.content)), [1, 2]),
+    "every row": (by_content(lambda ops, sealed: sealed.content ^ 1), [1, 2, 3]),
 }
 
 
 @both
-@pytest.mark.parametrize(("change", "culprit"), FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_ciphertext_is_refused_by_its_senders_name_and_yields_no_value(protocol, change, culprit):
+@pytest.mark.parametrize(("change", "culprits"), FORGERIES.values(), ids=FORGERIES)
+def test_a_share_that_does_not_authenticate_is_discarded_alone_and_yields_no_value(
+    protocol, change, culprits
+):
     w, out = altered(protocol, "inbox", change)
-    assert [user for user, _ in out.refused] == [0]
-    assert f"user {culprit}: " in out.refused[0][1].why
-    assert "not authenticate" in out.refused[0][1].why
-    assert not hasattr(w.clients[0], "held")
-    assert not [m for sender, _, m in out.sent if sender == 0 and m.kind in ("upload", "answer")]
-    out.refused.clear()
-    assert check_round(w, out, {0: "upload"}, 3)
+    assert out.refused == [(0, Refuse(user, "share", "does not authenticate")) for user in culprits]
+    client = w.clients[0]
+    kept = [user for user in (1, 2, 3, 0) if user not in culprits]
+    assert client.held.n == len(kept)
+    assert list(client.holders if protocol == "secagg" else client.row) == kept
+    answers = [m for sender, _, m in out.sent if sender == 0 and m.kind == "answer"]
+    if protocol == "secagg":  # it masks with them as ever, and says whose shares it lacks
+        assert [m.missing for m in answers] == [tuple(culprits)]
+        assert answers[0].content.n == len(kept)
+    else:  # the sum that it is asked for has no share of theirs to add
+        assert not answers
+        why = f"no share of user {culprits[0]} to add"
+        assert (0, Ignore(SERVER, "survivors", why)) in out.ignored
+    assert check_round(w, out, {}, 3, honest=False)
 
 
 @both
@@ -141,34 +299,28 @@ def test_tampering_on_the_relay_reaches_the_receivers_of_that_row_alone(protocol
         w.server = Between(w.server, change)
         out = w.run()
         # row 2 of user 1 is for the third of 0, 2, 3, 4
-        assert [(user, r.why) for user, r in out.refused] == [(3, "inbox: user 1: does not authenticate")]
-        assert [m.user for m in out.result.members] == [0, 1, 2, 4]
+        assert out.refused == [(3, Refuse(1, "share", "does not authenticate"))]
+        assert [m.user for m in out.result.members] == [0, 1, 2, 3, 4]
 
 
-@both
-def test_with_too_many_forgeries_there_is_no_result(protocol):
-    w = world(protocol, 4, **SMALL[protocol])
-    w.server = Between(
-        w.server,
-        lambda s, m: (
-            replace(m, sealed=w.ops.tamper(w.ops.tamper(m.sealed, 0), 1)) if m.kind == "shares" else m
-        ),
-    )
-    out = w.run()
-    assert out.result is None
-    assert out.reason.startswith("upload: ")
+def without_key(m, row):
+    content = m.publics.content.copy()
+    content[row] = 0
+    return replace(m, publics=Handle(m.publics.n, 32, 1, content))
 
 
-def test_a_low_order_public_key_is_refused_by_its_owners_name():
-    def change(ops, m):
-        content = m.publics.content.copy()
-        content[2] = 0
-        return replace(m, publics=Handle(m.publics.n, 32, 1, content))
+@pytest.mark.parametrize(
+    ("protocol", "row", "kind"),
+    [("lightsecagg", 2, "roster"), ("secagg", 2, "roster"), ("secagg", 4 + 2, "inbox")],
+    ids=["lightsecagg: channel", "secagg: channel", "secagg: mask"],
+)
+def test_a_low_order_public_key_is_refused_by_its_owners_name(protocol, row, kind):
+    w, out = altered(protocol, "roster", lambda ops, m: without_key(m, row))
+    assert out.refused == [(0, Refuse(2, kind, "low-order public key"))]
+    assert never_uploads(w, out)
 
-    _, out = altered("lightsecagg", "roster", change)
-    assert [(u, r.why) for u, r in out.refused] == [(0, "roster: user 2: low-order public key")]
 
-
+# --- what is revealed, and once ------------------------------------------------------------------
 def test_each_row_of_a_secagg_answer_is_one_half_and_the_right_one():
     w = world("secagg", 5, t=3)
     out = w.run(fate=lose_at({3: "upload"}))

@@ -31,6 +31,9 @@ def round_(index: int, rate: float | None = None, reason: str | None = None, **m
         "discarded_stale": 2,
         "clipped": 0,
         "wrapped": None,
+        "reliable": None,
+        "private": None,
+        "refused": {},
         **more,
     }
 
@@ -63,7 +66,7 @@ def test_phases_are_rows_and_protocols_columns() -> None:
     page = text(summary(fedavg=[round_(0), round_(1)], secagg=[round_(0)]))
     assert row(page, "upload") == ["3.000", "3.000"]
     assert row(page, "total") == ["7.000", "7.000"]
-    assert row(page, "critical path: offline") == ["0.500", "0.500"]
+    assert row(page, "critical: offline") == ["0.500", "0.500"]
     assert row(page, "survivors") == ["9", "9"]
     assert row(page, "aggregates exact") == ["2 of 2", "1 of 1"]
     assert row(page, "users lost") == ["2", "1"]
@@ -78,10 +81,32 @@ def test_an_inexact_aggregate_shows() -> None:
 
 
 def test_clipped_and_wrapped_coordinates_are_shown_where_there_are_any() -> None:
-    assert "coordinates" not in text(summary(secagg=[round_(0)]))
+    assert "values " not in text(summary(secagg=[round_(0)]))
     page = text(summary(fedavg=[round_(0)], secagg=[round_(0, clipped=3, wrapped=5), round_(1, wrapped=2)]))
-    assert row(page, "coordinates clipped") == ["0", "3"]
-    assert row(page, "coordinates wrapped") == ["0", "7"]
+    assert row(page, "values clipped") == ["0", "3"]
+    assert row(page, "values wrapped") == ["0", "7"]
+
+
+def test_a_verdict_is_shown_of_protocols_over_a_graph_of_neighbours() -> None:
+    page = text(summary(lightsecagg=[round_(0)]))
+    assert "reliable" not in page
+    assert "private" not in page
+    judged = [round_(0, reliable=True, private=True), round_(1, reliable=False, private=True)]
+    page = text(summary(lightsecagg=[round_(0)], ccesa=[*judged, round_(2)]))
+    assert row(page, "reliable") == ["-", "1 of 2"]
+    assert row(page, "private") == ["-", "2 of 2"]
+    page = text(summary(ccesa=[round_(0, reliable=False, private=False)]))
+    assert row(page, "reliable") == row(page, "private") == ["0 of 1"]
+
+
+def test_refused_messages_are_counted_where_there_are_any() -> None:
+    assert "refused" not in text(summary(secagg=[round_(0)]))
+    refused = [
+        round_(0, refused={"share: does not authenticate": 3, "survivors: asks for a second set": 1}),
+        round_(1, refused={"upload: malformed": 2}),
+    ]
+    page = text(summary(fedavg=[round_(0)], secagg=refused))
+    assert row(page, "messages refused") == ["0", "6"]
 
 
 def test_aborted_rounds_are_counted_apart_and_named() -> None:

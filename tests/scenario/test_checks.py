@@ -86,6 +86,10 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "buffer.return_s: missing; dropout rate needs to know when lost users return"]),
     ({"dropout.rate": [0.1, 0.2]}, ["dropout.rate: a list goes round by round: an asynchronous run takes one "
      "rate"]),
+    ({"dropout": {"worst_case": [0.1, 0.2]}}, [
+        "dropout.fraction: a list goes round by round: an asynchronous run takes one fraction"]),
+    ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
+        "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
     ({"population.availability": {"bernoulli": [0.5, 0.9]}}, [
         "population.availability.slot_s: missing; an asynchronous run has no rounds to draw p in"]),
     ({"selection.users": 90}, [

@@ -93,6 +93,8 @@ def test_protocols_are_chosen_by_name_or_by_protocol(tmp_path: Path) -> None:
         (ASYNC, {}),
         (SYNC, {"dropout.rate": [0.1, 1e-7], "learning.partition.beta": 1e22, "selection.users": 90}),
         (SYNC, {"dropout": {"script": [{"user": 1, "at": "upload", "when": "delay", "delay_s": 1e-9}]}}),
+        (SYNC, {"dropout": {"per_step": 0.1}, "population.availability": "trace:a b.csv"}),
+        (SYNC, {"dropout": {"worst_case": [0.1, 0.2]}}),
         (SYNC, {"name": "on", "clock": "recorded:017"}),
         (SYNC, {"name": "1e-3", "profile": "12:30"}),
         (SYNC, {"name": "", "profile": "a: #é\u2028\n\tx \x07"}),

@@ -51,6 +51,19 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout: {rate: x}", "15: dropout.rate: must be a number, not 'x'"),
         ("dropout: none", "dropout: {rate: 1.5}", "15: dropout.rate: must be at most 1, not 1.5"),
         ("dropout: none", "dropout: {rate: []}", "15: dropout.rate: must have at least 1 entry"),
+        ("dropout: none", "dropout: {worst_case: 1.5}", "15: dropout.fraction: must be at most 1, not 1.5"),
+        ("dropout: none", "dropout: {per_step: -1}", "15: dropout.q: must be at least 0, not -1"),
+        ("dropout: none", "dropout: {per_stp: 0.1}", "15: dropout: unknown kind 'per_stp'; known: none, "
+         "rate, worst_case, per_step, script; did you mean 'per_step'?"),
+        ("slowdown: 5}", "slowdown: 5}, availability: {trace: 5}", "4: population.availability.file: must be "
+         "text, not 5: put it in quotes"),
+        ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.5, high: 0.2, peak_s: 0, "
+         "spread_s: 0, slot_s: 60}", "4: population.availability: low=0.5 must not be above high=0.2"),
+        ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.1, high: 0.2, peak_s: 0, "
+         "spread_s: 0, slot_s: 43201}", "4: population.availability: slot_s=43201 must not be above half of "
+         "period_s=86400: it would not show the curve"),
+        ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.1, high: 0.2, peak_s: 0, "
+         "slot_s: 60}", "4: population.availability.spread_s: missing: a number is needed"),
         ("dropout: none", "dropout:\n  rate:\n  - 0.1\n  - 2", "18: dropout.rate.1: must be at most 1, "
          "not 2"),
         ("dropout: none", "dropout: rate", "15: dropout.rate: missing: a number or a list is needed"),
@@ -63,12 +76,13 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout: {script: [{user: 3, at: upload, when: late}]}", "15: "
          "dropout.losses.0.when: must be one of before_send, mid_send, after_send, delay, not 'late'"),
         ("  secagg: {t: 55}", "  secag: {t: 55}", "18: protocols.secag: unknown protocol 'secag'; known: "
-         "fedavg, secagg, lightsecagg, fedbuff, lightsecagg_async; did you mean 'secagg'?"),
+         "fedavg, secagg, secagg_plus, ccesa, lightsecagg, fedbuff, lightsecagg_async; did you mean "
+         "'secagg'?"),
         ("secagg: {t: 55}", "secagg: {tt: 55}", "18: protocols.secagg.tt: unknown key 'tt'; did you mean "
          "'t'?"),
         ("  T: 50", "  t: 50", "12: privacy.t: unknown key 't'; did you mean 'T'?"),
-        ("secagg: {t: 55}", "secagg: 55", "18: protocols.secagg: must be one of fedavg, secagg, lightsecagg, "
-         "fedbuff, lightsecagg_async or a mapping, not 55"),
+        ("secagg: {t: 55}", "secagg: 55", "18: protocols.secagg: must be one of fedavg, secagg, secagg_plus, "
+         "ccesa, lightsecagg, fedbuff, lightsecagg_async or a mapping, not 55"),
         ("{clip: 8}", "{clip: 8, on_overflow: wrapp}", "14: quantization.on_overflow: must be one of error, "
          "wrap, not 'wrapp'; did you mean 'wrap'?"),
     ],

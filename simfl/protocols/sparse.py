@@ -1,0 +1,226 @@
+"""How sparse a graph of neighbours may be: CCESA's rules and bounds, and the design of SecAgg+'s graph.
+
+**CCESA** (Choi 2020). G(n, p): of n users each pair is joined with probability p; each user is lost with
+probability q at each of four steps, q_total = 1 - (1 - q)^4 in all; t shares reconstruct. Nobody colludes.
+
+**SecAgg+** (Bell 2020, semi-honest). A k-regular Harary graph on a random ring of n users, of whom at most T
+collude with the server and at most D are lost: any sets, but chosen without knowing the ring. t of the k + 1
+shares in a closed neighbourhood reconstruct. A round goes well if
+
+    E1  nobody has t or more colluding neighbours: no user's second secret comes out;
+    E2  the graph without colluding and lost users is connected: no partial sum comes out;
+    E3  of each closed neighbourhood at least t users are left: every secret that is asked for comes back.
+
+Without E1 or E2 a round may be *insecure*, without E3 *incorrect*. Seen from one user, its neighbours are a
+random k-subset of the other n - 1, so the number of those marked is hypergeometric. With H(K) for k draws
+from n - 1 users of whom K are marked, and the union bound over users,
+
+    P[not E1] <= n P[H(T) >= t]
+    P[not E3] <= (n - D) P[1 + k - H(D) < t] + D P[k - H(D - 1) < t]     (who is left holds its own share)
+
+For E2 let m users be gone. The s = n - m others split the ring into s gaps, each s-tuple of gaps with sum m
+being equally likely. Neighbours on the ring across a gap shorter than h = floor(k / 2) are joined, so one
+longer gap does no harm: the others still hang together the other way round. The graph falls apart only if
+two gaps have at least h users each. Two given gaps do with probability C(n-1-2h, s-1) / C(n-1, s-1), and
+there are s (s - 1) / 2 pairs:
+
+    P[not E2] <= s (s - 1) / 2 * prod_(j < 2h) (m - j) / (n - 1 - j),     0 if m < k
+
+as a Harary graph is k-connected (Harary 1962). This grows with m as long as h s > m + 1, and falls after
+that: few users seldom fall apart. So m = T + D counts, or where it peaks if that is less. The edges that an
+odd k adds across the ring, and the one user with k + 1 neighbours where n and k are odd, are counted only
+where they do harm (E1). At k = n - 1 every bound is 0 or at least 1: the complete graph needs T < t <= n - D,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+# --- CCESA ----------------------------------------------------------------------------------------
+def step_rate(q_total: float) -> float:
+    """q, the probability to be lost at one step: 1 - (1 - q_total)^(1/4) (section 4.3.2)."""
+    return 1 - float((1 - _probability("q_total", q_total)) ** 0.25)
+
+
+def p_star(n: int, q_total: float) -> float:
+    """p* of eq. 5, natural logarithms: above it G(n, p) is asymptotically private (first term) and reliable
+    (second term) almost surely.
+
+    It may exceed 1, which no graph reaches. It is inf where a term says nothing: where no more than one
+    user is sure to be left (the first ceil is at most 1), and for q_total >= 1/2 (the second denominator is
+    not positive). ValueError if n < 2.
+    """
+    _check_users(n)
+    left = 1 - _probability("q_total", q_total)
+    m: int = math.ceil(n * left**0.75 - math.sqrt(n * math.log(n)))
+    if m <= 1 or q_total >= 0.5:
+        return math.inf
+    reliable = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / ((n - 1) * (2 * left - 1))
+    return max(math.log(m) / m, reliable)
+
+
+def threshold(n: int, p: float) -> int:
+    """t of Remark 4, the least that asymptotically withstands the unmasking attack; at least 2, so that no
+    single neighbour holds a secret. ValueError if n < 2."""
+    _check_users(n)
+    spread = math.sqrt((n - 1) * math.log(n - 1))
+    return max(2, math.ceil(((n - 1) * _probability("p", p) + spread + 1) / 2))
+
+
+def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
+    """Theorem 5: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1.
+
+    1 where (t-1)/(n-1) >= p (1-q)^4: there Chernoff's bound says nothing. ValueError if n < 2 or t < 1.
+    """
+    from scipy.special import rel_entr
+
+    _check_users(n)
+    _check_threshold(t)
+    a, b = (t - 1) / (n - 1), _probability("p", p) * (1 - _probability("q_total", q_total))
+    if a >= b:
+        return 1.0
+    return _exp(math.log(n) - (n - 1) * float(rel_entr(a, b) + rel_entr(1 - a, 1 - b)))
+
+
+def not_private_bound(n: int, p: float, q_total: float) -> float:
+    """Theorem 6: the sum over m of P[Bin(n, (1-q)^3) = m] and of sum_(k <= m/2) C(m, k) (1-p)^(k(m-k)), a
+    bound on the probability that G3 is disconnected; at most 1.
+
+    Summed in logarithms: relative error about 1e-10, however small; what is below the least positive float
+    is told as that. O(n^2). ValueError if n < 1.
+    """
+    from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+
+    if n < 1:
+        raise ValueError(f"n={n} must be at least 1")
+    stays = (1 - _probability("q_total", q_total)) ** 0.75
+    sizes = np.arange(n + 1)
+    factorial = gammaln(sizes + 1.0)
+    survive = factorial[n] - factorial - factorial[::-1] + xlogy(sizes, stays) + xlog1py(n - sizes, -stays)
+    apart = np.full(n + 1, -np.inf)
+    for m in range(2, n + 1):
+        k = np.arange(1, m // 2 + 1)
+        cuts = factorial[m] - factorial[k] - factorial[m - k]
+        apart[m] = np.logaddexp.reduce(cuts + xlog1py(k * (m - k), -_probability("p", p)))
+    return _exp(float(logsumexp(survive + apart)))
+
+
+def unmasking_bound(n: int, p: float, t: int) -> float:
+    """Proposition 1: n P[Bin(n-1, p) >= 2t - 1], at most 1. Bounds the probability that someone has 2t users
+    in its closed neighbourhood, of whom t could be asked for each of its secrets. ValueError if t < 1."""
+    from scipy.stats import binom
+
+    _check_threshold(t)
+    return min(1.0, n * float(binom.sf(2 * t - 2, n - 1, _probability("p", p))))
+
+
+# --- SecAgg+ --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How often a round goes wrong at most. insecure: a secret or a partial sum may come out (not E1 or
+    not E2); incorrect: the sum may not come out (not E3)."""
+
+    insecure: float
+    incorrect: float
+
+
+def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
+    """The bounds of the module's text on a round of SecAgg+, each at most 1; k above n - 1 means n - 1.
+
+    Below about 1e-300 they are told as 0. ValueError unless k >= 2 (or k >= n - 1), t >= 1, 0 <= T, D <= n.
+    """
+    _check_threshold(t)
+    _check_counts(n, T, D)
+    insecure, incorrect = _failures(n, min(k, n - 1), T, D)
+    return Failure(float(insecure[min(t, k + 2)]), float(incorrect[min(t, k + 2)]))
+
+
+def design(
+    n: int, T: int, D: int, sigma: float = 40, eta: float = 30, *, k: int | None = None, t: int | None = None
+) -> tuple[int, int]:
+    """(k, t) with insecure <= 2^-sigma and incorrect <= 2^-eta: the smallest k from 2 on for which there is
+    a t from 2 on, then the t that minimises max(2^sigma insecure, 2^eta incorrect), the smallest of equals.
+
+    Where no sparse graph will do, the complete one: k = n - 1, t = max(2, T + 1), which never fails if
+    T + 1 <= n - D. A k or t that is given stays; with a k that is too small, t comes nearest to the goal.
+    ValueError unless 0 <= T, D <= n.
+    """
+    _check_counts(n, T, D)
+    for degree in range(2, n - 1) if k is None else [min(k, n - 1)]:
+        with np.errstate(divide="ignore"):
+            insecure, incorrect = np.log2(_failures(n, degree, T, D))
+        excess = np.maximum(insecure + sigma, incorrect + eta)
+        best = min(t, degree + 2) if t is not None else 2 + int(np.argmin(excess[2:]))
+        if excess[best] <= 0 or k is not None:
+            return degree, t or best
+    return n - 1, t or max(2, T + 1)
+
+
+def _failures(n: int, k: int, T: int, D: int) -> Floats:
+    """Bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
+    if k < min(2, n - 1):
+        raise ValueError(f"k={k} must be at least 2")
+    t = np.arange(k + 3)
+    most = k + (n * k) % 2
+    insecure = n * _tail(n, T, most)[t] + _disconnected(n, k, min(n, T + D))
+    left, lost = _tail(n, D, k), _tail(n, D - 1, k)
+    incorrect = (n - D) * left[np.maximum(k + 2 - t, 0)] + D * lost[np.maximum(k + 1 - t, 0)]
+    return np.minimum(1.0, np.stack([insecure, incorrect]))
+
+
+def _tail(n: int, K: int, k: int) -> Floats:
+    """P[H >= x] for x = 0 .. k + 2: of k users drawn from n - 1, H are among K."""
+    from scipy.stats import hypergeom
+
+    K = min(max(K, 0), n - 1)
+    pmf: Floats = np.exp(hypergeom.logpmf(np.arange(k + 3), max(n - 1, 1), K, k))
+    return np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])
+
+
+def _disconnected(n: int, k: int, gone: int) -> float:
+    """The bound on P[not E2] when at most so many of n users are gone; above 1 it says nothing."""
+    h = k // 2
+    peak = math.ceil((h * n - 1) / (h + 1))
+    m = min(gone, max(peak, k))
+    s = n - m
+    if m < k or s < 2:
+        return 0.0
+    lg = math.lgamma
+    # prod_(j < 2h) (m - j) / (n - 1 - j) = m! (n - 1 - 2h)! / ((m - 2h)! (n - 1)!)
+    return s * (s - 1) / 2 * math.exp(lg(m + 1) + lg(n - 2 * h) - lg(m - 2 * h + 1) - lg(n))
+
+
+# --- checks ---------------------------------------------------------------------------------------
+def _exp(log: float) -> float:
+    """e^log as an upper bound on a probability: at most 1, and 0 only where it is."""
+    return min(1.0, max(math.exp(min(log, 0.0)), math.ulp(0.0))) if log > -math.inf else 0.0
+
+
+def _probability(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name}={value} must be at least 0 and at most 1: it is a probability")
+    return value
+
+
+def _check_users(n: int) -> None:
+    if n < 2:
+        raise ValueError(f"n={n} must be at least 2")
+
+
+def _check_counts(n: int, T: int, D: int) -> None:
+    for name, count in (("T", T), ("D", D)):
+        if not 0 <= count <= n:
+            raise ValueError(f"{name}={count} must be at least 0 and at most n={n}")
+
+
+def _check_threshold(t: int) -> None:
+    if t < 1:
+        raise ValueError(f"t={t} must be at least 1")

@@ -1,0 +1,221 @@
+"""The explorer of buffered asynchronous runs: every pattern is a short run on the engine.
+
+What a buffer meets needs time (staleness is who came in between), so there is no loopback here: users are
+lost or late in their first cycle, are away while their masks are recovered, come back, and bring updates
+that are as stale as the bound allows, or staler.
+
+The laws: each aggregate is the exact weighted sum of K updates of different users, none given up before
+and none staler than the bound, where staleness is counted anew from the trace; a recovery is aborted only
+if fewer than U users were there to answer before its deadline; the server holds coded shares of a mask in
+one sum only, but for T; nobody refuses; and the run comes to its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from simfl import trace as rows
+from simfl.engine.world import Outcome as Closed
+from simfl.protocols.base import SERVER
+from simfl.protocols.loopback import Outcome
+from simfl.protocols.stamped import Recover, SumOfShares
+from simfl.scenario.build import Study, build, clocks
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.studies.patterns import Detect, Fate, Pattern, script
+from simfl.studies.replay import drive_here, watched
+
+DEADLINE_S = 0.12
+ROUNDS = 6
+ANSWER_NS = 30_000_000
+"""Within which whoever a request reaches has answered: two latencies and its work."""
+FATES = (
+    Fate("shares", "before_send"),
+    Fate("training", "mid_send"),
+    Fate("upload", "before_send"),
+    Fate("upload", "after_send"),
+    Fate("upload", "delay", 0.025),
+    Fate("upload", "delay", 0.05),
+    Fate("upload", "delay", 0.07),
+    Fate("upload", "delay", 0.095),
+)
+"""The delays are for about one to four versions: where losses are told, for less and for more than the bound
+allows; else the last ones are beyond the deadline."""
+
+
+def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str, Any]) -> Scenario:
+    """A few aggregations over a buffer of two; all but one user must answer to recover.
+
+    Raises:
+        ScenarioError: an override does not fit.
+    """
+    base = {
+        "name": f"explore_{protocol}",
+        "seed": seed,
+        "clock": "modelled",
+        "rounds": ROUNDS,
+        "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
+        "network": {
+            "users": {"preset": "4g", "latency_s": 0.01},
+            "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
+            "overhead_s": 0.0002,
+        },
+        "detect": "timeout",
+        "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
+        "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
+        "privacy": {"T": 1, "D": 1, "U": users - 1},
+        "quantization": {"levels": 65536, "clip": 4.0},
+        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
+        "protocols": {protocol: {"staleness": {"polynomial": 1.0}}},
+    }
+    return load(base, overrides)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
+
+    protocol: str
+    scenario: Scenario
+    trace: rows.Trace
+    exact: list[bool | None]
+    out: Outcome
+
+
+@dataclass(frozen=True)
+class BufferCohort:
+    """One asynchronous protocol of a scenario, ready for run after run."""
+
+    scenario: Scenario
+    protocol: str
+
+    @property
+    def users(self) -> int:
+        """N."""
+        return self.scenario.population.users
+
+    def fates(self, detect: Detect) -> tuple[Fate, ...]:
+        """What can become of a user in its first cycle."""
+        return FATES
+
+    @cached_property
+    def _study(self) -> dict[Detect, Study]:
+        return {detect: build(self.replayable((), detect)) for detect in ("timeout", "told")}
+
+    def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
+        """The scenario in which `simfl run` meets this pattern.
+
+        Where the server is told of losses, users return before a recovery's deadline and may be as late as
+        they like; where it is not, they return after it, and are given up while their updates could count.
+        """
+        told = detect == "told"
+        changes = {
+            "dropout": script(pattern),
+            "detect": {"kind": "disconnect", "delay_s": 0.0} if told else "timeout",
+            "buffer.return_s": DEADLINE_S / 2 if told else 2 * DEADLINE_S,
+            "deadlines.upload": 10 * DEADLINE_S if told else DEADLINE_S / 2,
+        }
+        return load(self.scenario, changes)
+
+    def run(self, pattern: Pattern, detect: Detect) -> Watched:
+        """One run on the engine, watched."""
+        scenario = self.replayable(pattern, detect)
+        study = replace(self._study[detect], scenario=scenario)
+        session = study.session(self.protocol, clocks(study)(self.protocol))
+        kind, out = session.machines.kind, Outcome()
+
+        def server(*arguments: Any) -> Any:
+            return watched(kind.server(*arguments), SERVER, out)
+
+        session.machines = replace(session.machines, kind=replace(kind, server=server))
+        exact: list[bool | None] = []
+
+        async def publish(outcome: Closed) -> None:
+            audit = await session.ops.get(outcome.audit) if outcome.audit else None
+            exact.append(None if audit is None else not audit[0][:2].any())
+
+        drive_here(session, publish)
+        return Watched(self.protocol, scenario, session.trace, exact, out)
+
+
+def broken(seen: Watched) -> Iterator[str]:
+    """The laws that do not hold, each in one sentence."""
+    if len(seen.exact) != seen.scenario.rounds:
+        yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
+    for index, exact in enumerate(seen.exact):
+        if exact is False:
+            yield f"aggregate {index} is not the weighted sum of its members"
+    yield from _members(seen)
+    yield from _aborts(seen)
+    yield from _one_sum_a_mask(seen)
+    for row in seen.trace:
+        if isinstance(row, rows.Refused):
+            yield f"party {row.party} refused {row.message} of {row.sender}: {row.why}"
+
+
+def _members(seen: Watched) -> Iterator[str]:
+    buffer = seen.scenario.buffer
+    assert buffer is not None
+    version, began, given_up = 0, dict[str, int](), set[str]()
+    for row in seen.trace:
+        match row:
+            case rows.Step(call="begin", about=name):
+                began[name] = version
+            case rows.GaveUp(about=name):
+                given_up.add(name)
+            case rows.Aggregated(members=members):
+                if len({user for user, _, _ in members}) != buffer.K:
+                    yield f"aggregate {version} has members {members}, not K={buffer.K} different users"
+                for _, name, staleness in members:
+                    if name in given_up:
+                        yield f"update {name} was given up, and is in aggregate {version}"
+                    if staleness != version - began[name]:
+                        yield f"update {name} is {version - began[name]} versions old, not {staleness}"
+                    if version - began[name] > buffer.staleness_bound:
+                        yield f"update {name} is staler than the bound of {buffer.staleness_bound}"
+                version += 1
+
+
+def _aborts(seen: Watched) -> Iterator[str]:
+    """A recovery that is aborted had its whole deadline, fewer than U answers, and fewer than U users whom
+    the request reached in time to answer, and who stayed."""
+    privacy, now, due, answers, there = seen.scenario.privacy, "", 0, set[int](), set[int]()
+    assert privacy is not None
+    assert privacy.U is not None
+    for row in seen.trace:
+        match row:
+            case rows.TimerSet(name="recovery", about=about, fires=fires):
+                now, due, answers, there = about, fires, set(), set()
+            case rows.Sent(kind="recover", to=user, about=about, arrived=arrived):
+                if about == now and arrived is not None and arrived + ANSWER_NS <= due:
+                    there.add(user)
+            case rows.Sent(kind="answer", sender=user, about=about, arrived=arrived):
+                if about == now and arrived is not None:
+                    answers.add(user)
+            case rows.Lost(user=user) | rows.Presence(user=user, online=False):
+                there.discard(user)
+            case rows.Aborted(reason=reason, at=at):
+                if at < due or max(len(answers), len(there)) >= privacy.U:
+                    yield f"{len(there)} users were there, {len(answers)} answered, and yet: {reason}"
+
+
+def _one_sum_a_mask(seen: Watched) -> Iterator[str]:
+    told: dict[tuple[int, int], Recover] = {}
+    sums: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+    for sender, to, message in seen.out.sent:
+        if isinstance(message, Recover):
+            told[to, message.number] = message
+        elif isinstance(message, SumOfShares):
+            request = told[sender, message.number]
+            for mask in request.masks:
+                sums[mask][request.masks, request.weights] += 1
+    privacy = seen.scenario.privacy
+    for mask, counted in sums.items():
+        most = max(counted.values())
+        others = counted.total() - most
+        if privacy is not None and others > privacy.T:
+            yield f"the server holds {others} coded shares of mask {mask} beside those of its aggregate"

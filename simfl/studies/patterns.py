@@ -1,0 +1,79 @@
+"""Loss patterns of a small cohort: what becomes of each user, at every boundary between two steps.
+
+A pattern gives each user a fate or none. How the server learns of a loss makes two families:
+
+    timeout   lost before it sends at a point, or late there: sent once the server has given it up
+    told      lost before or after it sends at a point; the transport reports it at once
+
+Lost after sending at one point and lost before sending at the next are the same thing to a server that
+only has its deadlines. Lost amid sending is, to every machine, lost before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, Literal
+
+Detect = Literal["timeout", "told"]
+When = Literal["before_send", "mid_send", "after_send", "delay"]
+
+DETECTS: tuple[Detect, ...] = ("timeout", "told")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fate:
+    """What becomes of a user at a point of the round (of an asynchronous run: of its first cycle)."""
+
+    point: str
+    when: When
+    delay_s: float | None = None
+
+
+Pattern = tuple[Fate | None, ...]
+"""The fate of each user, or None."""
+
+
+def fates(points: Sequence[str], detect: Detect, delay_s: float) -> tuple[Fate, ...]:
+    """Every fate that a user of a synchronous round can meet at these points."""
+    lost = [Fate(point, "before_send") for point in points]
+    late = [Fate(point, "delay", delay_s) for point in points]
+    left = [Fate(point, "after_send") for point in points]
+    return tuple([*lost, *late] if detect == "timeout" else [*lost, *left])
+
+
+def count(users: int, choices: int, unlucky: int) -> int:
+    """How many patterns `every` yields."""
+    return int(math.comb(users, unlucky) * choices**unlucky)
+
+
+def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
+    """All patterns in which so many users meet a fate."""
+    for who in combinations(range(users), unlucky):
+        for what in product(choices, repeat=unlucky):
+            pattern: list[Fate | None] = [None] * users
+            for user, fate in zip(who, what, strict=True):
+                pattern[user] = fate
+            yield tuple(pattern)
+
+
+def script(pattern: Pattern) -> dict[str, Any]:
+    """A pattern as a scenario's `dropout`."""
+    losses = [
+        {"user": user, "round": 0, "at": fate.point, "when": fate.when}
+        | ({} if fate.delay_s is None else {"delay_s": fate.delay_s})
+        for user, fate in enumerate(pattern)
+        if fate is not None
+    ]
+    return {"kind": "script", "losses": losses}
+
+
+def describe(pattern: Pattern) -> str:
+    """A pattern in words."""
+    words = {
+        "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after", "delay": "late at",
+    }  # fmt: skip
+    parts = [f"user {user} {words[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
+    return ", ".join(parts) or "nobody lost"

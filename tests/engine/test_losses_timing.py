@@ -1,0 +1,324 @@
+"""What a scripted loss around the upload costs, by hand to the nanosecond, and where the breakdown books it.
+
+Three equal users, user 0 is the lost one. A byte takes 1000 ns up (8 Mbit/s) and 500 ns down; 10 ms away; a
+message received costs 1 ms; users' work is ten times that of `plain.yaml`, the server's is plain. d = 650,
+T = 1, U = 2, t = 2; no overlap. Times count from the start of the round; a deadline counts from the step that
+sets its timer: that is the one that opens the stage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from simfl import metrics
+from simfl.scenario.build import build
+from simfl.scenario.load import load
+from simfl.trace import SERVER, Aborted, Aggregated, End, Ignored, Lost, Sent, Step, TimerSet, Trace
+from tests.engine.harness import SYNC, SYNC_PROTOCOLS, of, run, script
+
+US, MS = 1000, 1_000_000
+UP, DOWN, AWAY, OVERHEAD, SLOW = 1 * US, US // 2, 10 * MS, 1 * MS, 10
+D = 650
+M = D + 1  # with the sum of weights; also a coded share, as U - T = 1
+UPLOAD_DEADLINE, RECOVERY_DEADLINE = 5000 * MS, 2000 * MS
+DELAY = 3000 * MS
+"""From a loss to its notice; by then the others' uploads are there."""
+
+
+def down(size_bytes: int) -> int:
+    """From the server's sending to the end of a receiving step that has no work."""
+    return size_bytes * DOWN + AWAY + OVERHEAD
+
+
+def up(size_bytes: int) -> int:
+    """From a user's sending to the message's arrival."""
+    return size_bytes * UP + AWAY
+
+
+@cache
+def trained() -> int:
+    """A user's local training."""
+    trainer = build(load(SYNC)).trainer
+    return SLOW * (trainer.macs(0) * 1 + trainer.steps(0) * 100_000)
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A protocol by hand.
+
+    opens: the server opens the upload stage; sends: the users' uploads start to leave; size: their bytes;
+    fold: what the server does with a second and third upload as it comes; recovered(alive, answers): from the
+    server's knowing who survived to the end of the round, when so many answers are waited for.
+    """
+
+    opens: int
+    sends: int
+    size: int
+    fold: int
+    recovered: Callable[[int, int], int]
+
+    @property
+    def arrives(self) -> int:
+        return self.sends + up(self.size)
+
+    def closes(self, users: int) -> int:
+        """The server has dealt with the uploads of so many users that came together."""
+        return self.arrives + users * OVERHEAD + (users - 1) * self.fold
+
+
+def fedavg() -> Hand:
+    # the model of 4 * 650 + 8 = 2608 B, training; an upload is 4 * 650 + 4 = 2604 B. Sum, mean, update.
+    def recovered(alive: int, answers: int) -> int:
+        return alive * D * 4 + D * 4 + D * 6
+
+    return Hand(0, down(2608) + trained(), 2604, 0, recovered)
+
+
+def secagg() -> Hand:
+    keys = SLOW * 2 * 30_000
+    share = SLOW * (
+        2 * 40_000 + 9 * 2 * 3 * 2 * 7 + 9 * 2 * 2 + 2 * 1500 + 2 * 72
+    )  # agree, Shamir, PRG, seal
+    hold = SLOW * (2 * 1500 + 176 + 2 * 40_000)  # open, agree on pairwise seeds
+    mask = SLOW * (12 * D + 3 * M * (2 + 3))  # quantise; two pairwise masks and its own
+    opens = (
+        down(4)  # the invitation
+        + keys
+        + up(64)
+        + 3 * OVERHEAD
+        + down(4 * 4 + 3 * 64)  # the roster, and t
+        + share
+        + up(2 * 88)  # two sealed pairs of shares, 2 * 36 + 16 B each
+        + 3 * OVERHEAD
+    )
+    inbox = down(2 * 4 + 2 * 88) + hold  # it keeps the device's lane when the model arrives behind it
+    assert inbox > down(2 * 4 + 2 * 88 + 2608) - OVERHEAD
+
+    def recovered(alive: int, answers: int) -> int:
+        lost = 3 - alive
+        asked = down(4 * alive) + up(3 * 36) + answers * OVERHEAD if answers else 0
+        secrets = 3 * (9 * 2 * 7 + 2**2 * 30) + lost * alive * 40_000  # each from t = 2 shares
+        seeds = alive + lost * alive
+        return asked + secrets + seeds * M * (2 + 3) + 12 * D + 6 * D
+
+    return Hand(opens, opens + inbox + OVERHEAD + trained() + mask, 4 * M, 3 * M, recovered)
+
+
+def lightsecagg() -> Hand:
+    keys = SLOW * 30_000
+    sealed = 2 * (4 * M + 16)
+    share = SLOW * (2 * 40_000 + 2 * M + 3 * 2 * M * 1 + 1 * M * 2 + 2 * 1500 + 2 * 4 * M)
+    mask = SLOW * (12 * D + 3 * M)
+    opens = down(4) + keys + up(32) + 3 * OVERHEAD + down(4 * 3 + 3 * 32) + share + up(sealed) + 3 * OVERHEAD
+    model = down(2 * 4 + sealed + 2608)  # it comes right behind the inbox, and holding that is done before
+
+    def recovered(alive: int, answers: int) -> int:
+        asked = down(4 * alive) + SLOW * 3 * alive * M + up(4 * M) + answers * OVERHEAD
+        decode = (2 - 1) * 2 * M * 1 + 2**2 * 100 + 3 * M  # and subtract
+        return asked + decode + 12 * D + 6 * D
+
+    return Hand(opens, opens + model + trained() + mask, 4 * M, 3 * M, recovered)
+
+
+HANDS = {"fedavg": fedavg, "secagg": secagg, "lightsecagg": lightsecagg}
+ANSWERS = {"fedavg": 0, "secagg": 3, "lightsecagg": 2}
+"""How many of three answers the server waits for: all, or any U."""
+
+by_protocol = pytest.mark.parametrize("name", SYNC_PROTOCOLS)
+
+
+def traced(name: str, when: str, detect: Any = "timeout", delay_s: float = 1.0, **more: Any) -> Trace:
+    """The trace of a round in which user 0 is lost so at its upload."""
+    lost = {"dropout": script((0, 0, "upload", when), delay_s=delay_s)} if when else {}
+    changes = {"protocols": [name], "overlap": False, "detect": detect, **lost}
+    (trace,) = run({**changes, **more}).traces.values()
+    return trace
+
+
+def ended(trace: Trace, index: int = 0) -> int:
+    """When a round ended."""
+    (end,) = of(trace, End, round=index)
+    return int(end.at)
+
+
+def waits(trace: Trace) -> dict[tuple[str, int], int]:
+    """(phase, party) -> nanoseconds of the critical path spent waiting; the whole path adds up."""
+    entry = metrics.rounds(trace)[0]
+    assert sum(entry.critical.values()) == entry.end - entry.start
+    return {(phase, party): ns for (phase, party, kind), ns in entry.critical.items() if kind == "wait"}
+
+
+def by_phase(trace: Trace) -> dict[str, int]:
+    """The critical path's share of each phase."""
+    shares: Counter[str] = Counter()
+    for (phase, _, _), ns in metrics.rounds(trace)[0].critical.items():
+        shares[phase] += ns
+    return dict(shares)
+
+
+# --- nobody lost: what the hand calculations start from -----------------------------------------
+@by_protocol
+def test_an_undisturbed_round(name: str) -> None:
+    hand, trace = HANDS[name](), traced(name, "")
+    (timer,) = of(trace, TimerSet, name="upload")
+    assert (timer.at, timer.fires) == (hand.opens, hand.opens + UPLOAD_DEADLINE)
+    assert {m.sent for m in of(trace, Sent, kind="upload")} == {hand.sends}
+    assert {m.arrived for m in of(trace, Sent, kind="upload")} == {hand.arrives}
+    assert ended(trace) == hand.closes(3) + hand.recovered(3, ANSWERS[name])
+    assert not waits(trace)
+
+
+# --- noticed by the deadline --------------------------------------------------------------------
+@by_protocol
+@pytest.mark.parametrize("when", ["before_send", "mid_send"])
+def test_by_timeout_a_lost_upload_costs_the_wait_until_the_deadline(name: str, when: str) -> None:
+    hand, trace = HANDS[name](), traced(name, when)
+    (lost,) = of(trace, Lost)
+    half = hand.size // 2 * UP if when == "mid_send" else 0
+    assert (lost.phase, lost.at) == ("upload", hand.sends + half)
+    # the two others were dealt with long before; from the deadline on there are two survivors
+    deadline = hand.opens + UPLOAD_DEADLINE
+    assert hand.closes(2) < deadline
+    recovery = hand.recovered(2, min(2, ANSWERS[name]))
+    assert ended(trace) == deadline + recovery
+    # the timer was set as the offline phase ended, so the path jumps from the deadline back to that
+    assert waits(trace) == {("upload", SERVER): UPLOAD_DEADLINE}
+    phases = {"offline": hand.opens, "upload": UPLOAD_DEADLINE, "recovery": recovery}
+    assert by_phase(trace) == {phase: ns for phase, ns in phases.items() if ns}
+
+
+# --- noticed by the transport -------------------------------------------------------------------
+@by_protocol
+@pytest.mark.parametrize("when", ["before_send", "mid_send"])
+def test_by_disconnect_a_lost_upload_costs_the_delay_after_the_break(name: str, when: str) -> None:
+    hand, trace = HANDS[name](), traced(name, when, {"disconnect": DELAY / 1e9})
+    half = hand.size // 2 * UP if when == "mid_send" else 0
+    (lost,) = of(trace, Lost)
+    assert lost.at == hand.sends + half
+    noticed = hand.sends + half + DELAY
+    assert hand.closes(2) < noticed < hand.opens + UPLOAD_DEADLINE
+    recovery = hand.recovered(2, min(2, ANSWERS[name]))
+    assert ended(trace) == noticed + recovery
+    assert waits(trace) == {("upload", 0): DELAY}
+    path = metrics.rounds(trace)[0].critical
+    assert path.get(("upload", 0, "network"), 0) == half
+    assert path["training", 0, "compute"] == trained() + OVERHEAD
+    assert by_phase(trace)["recovery"] == recovery
+
+
+@by_protocol
+@pytest.mark.parametrize("when", ["before_send", "mid_send"])
+def test_a_break_that_is_noticed_at_once_costs_nothing(name: str, when: str) -> None:
+    hand, trace = HANDS[name](), traced(name, when, {"disconnect": 0.0})
+    assert ended(trace) == hand.closes(2) + hand.recovered(2, min(2, ANSWERS[name]))
+    assert not waits(trace)
+
+
+# --- lost after the upload ----------------------------------------------------------------------
+def test_after_its_upload_a_lost_user_costs_fedavg_nothing() -> None:
+    hand = fedavg()
+    for detect in ("timeout", {"disconnect": 3.0}, {"disconnect": 0.0}):
+        trace = traced("fedavg", "after_send", detect)
+        (lost,), (result,) = of(trace, Lost), of(trace, Aggregated)
+        assert (lost.phase, lost.at) == ("recovery", hand.sends + hand.size * UP)
+        assert [user for user, _, _ in result.members] == [0, 1, 2]
+        assert ended(trace) == hand.closes(3) + hand.recovered(3, 0)
+        assert not waits(trace)
+
+
+def test_after_its_upload_a_lost_user_costs_lightsecagg_nothing_as_any_U_answer() -> None:
+    hand = lightsecagg()
+    for detect in ("timeout", {"disconnect": 3.0}, {"disconnect": 0.0}):
+        trace = traced("lightsecagg", "after_send", detect)
+        assert ended(trace) == hand.closes(3) + hand.recovered(3, 2)
+        assert not waits(trace)
+
+
+def test_after_its_upload_a_lost_user_costs_secagg_the_wait_for_its_answer() -> None:
+    hand = secagg()
+    # The stage of recovery opens as the third upload is dealt with; the answers of the two others are there
+    # long before its deadline, and their overhead with them.
+    by_timeout = traced("secagg", "after_send")
+    assert ended(by_timeout) == hand.closes(3) + RECOVERY_DEADLINE + hand.recovered(3, 0)
+    assert waits(by_timeout) == {("recovery", SERVER): RECOVERY_DEADLINE}
+    assert by_phase(by_timeout)["recovery"] == RECOVERY_DEADLINE + hand.recovered(3, 0)
+
+    by_disconnect = traced("secagg", "after_send", {"disconnect": DELAY / 1e9 / 2})
+    gone = hand.sends + hand.size * UP + DELAY // 2  # its last bit has left
+    assert hand.closes(3) < gone < hand.closes(3) + RECOVERY_DEADLINE
+    assert ended(by_disconnect) == gone + hand.recovered(3, 0)
+    assert waits(by_disconnect) == {("recovery", 0): DELAY // 2}
+    assert metrics.rounds(by_disconnect)[0].critical["upload", 0, "network"] == hand.size * UP
+
+    at_once = traced("secagg", "after_send", {"disconnect": 0.0})  # not before its upload, 10 ms behind
+    (notice,) = of(at_once, Step, call="gone")
+    assert notice.ready == hand.arrives
+    assert ended(at_once) == hand.closes(3) + hand.recovered(3, 2)
+    assert not waits(at_once)
+
+
+def test_where_all_U_answers_are_needed_lightsecagg_waits_and_gives_the_round_up() -> None:
+    hand = lightsecagg()
+    trace = traced("lightsecagg", "after_send", privacy={"T": 1, "D": 0, "U": 3})
+    (abort,), (timer,) = of(trace, Aborted), of(trace, TimerSet, name="recovery")
+    assert abort.reason == "recovery: 2 users answered, 3 needed"
+    assert ended(trace) == timer.fires == timer.at + RECOVERY_DEADLINE
+    assert waits(trace) == {("recovery", SERVER): RECOVERY_DEADLINE}
+    assert timer.at < hand.closes(3)  # with U - T = 2 a share is half as long
+
+
+# --- late, not lost -----------------------------------------------------------------------------
+@by_protocol
+@pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}])
+def test_an_upload_after_the_deadline_costs_the_wait_and_is_ignored(name: str, detect: Any) -> None:
+    """It leaves 5 ms after the deadline, so it is there after 17.6 ms, when recovery has just begun."""
+    hand = HANDS[name]()
+    deadline = hand.opens + UPLOAD_DEADLINE
+    late = deadline + 5 * MS
+    trace = traced(name, "delay", detect, (late - hand.sends) / 1e9, rounds=2)
+    (upload,) = of(trace, Sent, round=0, sender=0, kind="upload")
+    assert (upload.sent, upload.arrived) == (late, late + up(hand.size))
+    assert upload.bytes == upload.size == hand.size
+    assert ended(trace) == deadline + hand.recovered(2, min(2, ANSWERS[name]))
+    assert waits(trace) == {("upload", SERVER): UPLOAD_DEADLINE}
+    (ignored,) = of(trace, Ignored, party=SERVER)
+    assert (ignored.round, ignored.sender, ignored.at) == (0, 0, upload.arrived + OVERHEAD)
+    assert not of(trace, Lost)
+
+
+@by_protocol
+def test_an_upload_delayed_within_the_deadline_costs_its_delay(name: str) -> None:
+    hand, trace = HANDS[name](), traced(name, "delay", delay_s=2.0)
+    # the two others were dealt with meanwhile
+    closes = hand.arrives + 2000 * MS + OVERHEAD + hand.fold
+    assert ended(trace) == closes + hand.recovered(3, ANSWERS[name])
+    assert waits(trace) == {("upload", 0): 2000 * MS}
+
+
+# --- bytes --------------------------------------------------------------------------------------
+@by_protocol
+def test_what_had_left_before_the_break_is_counted(name: str) -> None:
+    hand = HANDS[name]()
+    bytes_up = {
+        when: metrics.rounds(traced(name, when, {"disconnect": 0.0}))[0].bytes_up
+        for when in ("before_send", "mid_send", "after_send")
+    }
+    assert bytes_up["mid_send"] - bytes_up["before_send"] == hand.size // 2
+    (broken,) = of(traced(name, "mid_send"), Sent, arrived=None, sender=0)
+    assert (broken.kind, broken.bytes, broken.size) == ("upload", hand.size // 2, hand.size)
+    assert bytes_up["after_send"] - bytes_up["before_send"] == hand.size
+
+
+@by_protocol
+def test_a_late_upload_is_counted_whole_in_its_own_round(name: str) -> None:
+    hand = HANDS[name]()
+    delay_s = (hand.opens + UPLOAD_DEADLINE + 5 * MS - hand.sends) / 1e9
+    late = metrics.rounds(traced(name, "delay", delay_s=delay_s, rounds=2))[0].bytes_up
+    never = metrics.rounds(traced(name, "before_send"))[0].bytes_up
+    assert late - never == hand.size

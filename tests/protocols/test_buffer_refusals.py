@@ -1,0 +1,289 @@
+"""What asynchronous clients refuse: what an honest server never asks, and what does not authenticate."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simfl.protocols.base import SERVER, Ignore, Refuse
+from simfl.protocols.keying import Invite, Roster
+from simfl.protocols.ops import Handle
+from simfl.protocols.stamped import Recover, Start
+from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
+from tests.protocols.harness import Unread, instead, misshapen
+
+shapes = pytest.mark.parametrize("shape", range(4))
+
+
+def names(effects):
+    return [type(e).__name__ for e in effects]
+
+
+def alone(n=5):
+    """A user that was invited, before it has heard of anybody."""
+    run = Buffers("lightsecagg_async", n, K=2, U=3, T=1, staleness_bound=2)
+    run.deliver(SERVER, 2)
+    return run, run.clients[2]
+
+
+# --- enrolment ---------------------------------------------------------------------------
+def test_a_client_takes_nothing_before_its_invitation_and_no_second_one():
+    run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1)
+    client = run.clients[2]
+    for kind in ("roster", "begin", "share", "recover", "nonsense"):
+        unread = Unread(kind=kind, about="1.0")
+        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, "out of phase", "1.0")]
+    assert names(client.receive(SERVER, Invite())) == ["Send"]
+    for kind in ("invite", "nonsense"):
+        unread = Unread(kind=kind, about="")
+        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, "out of phase")]
+
+
+def test_a_plain_client_is_told_nothing():
+    client = Buffers("fedbuff", 2).clients[0]
+    effects = client.receive(SERVER, Unread(kind="recover", about="r0"))
+    assert effects == [Ignore(SERVER, "recover", "unknown", "r0")]
+
+
+@pytest.mark.parametrize(
+    ("users", "why"), [((0, 1, 2, 1), "names a user twice"), ((0, 1, 2, 2**31), f"names stranger {2**31}")]
+)
+def test_a_dishonest_roster_is_refused(users, why):
+    _, client = alone()
+    publics = enrolled().clients[2].ops.join([enrolled().server.publics[0]] * len(users))
+    effects = client.receive(SERVER, Roster(users, publics))
+    assert effects == [Refuse(SERVER, "roster", f"the roster {why}")]
+    assert not client.peers
+
+
+@shapes
+def test_a_malformed_roster_is_refused(shape):
+    _, client = alone()
+    publics = Handle(3, 32, 1)
+    bad = misshapen(publics)[shape]
+    effects = client.receive(SERVER, Roster((0, 1, 2), bad))
+    assert effects == [Refuse(SERVER, "roster", instead(publics, bad))]
+    assert not client.peers
+
+
+def test_a_low_order_public_key_is_refused_by_its_owners_name():
+    run, client = alone()
+    good = enrolled().server.publics
+    publics = run.ops.join([good[0], Handle(1, 32, 1, np.zeros((1, 32), np.uint8)), good[2]])
+    effects = client.receive(SERVER, Roster((0, 1, 2), publics))
+    assert effects == [Refuse(1, "roster", "low-order public key")]
+    assert not client.peers
+    assert not client.channels.knows(0)
+
+
+def test_a_second_roster_changes_no_key():
+    run = enrolled()
+    client = run.clients[2]
+    before = client.channels._keys
+    assert client.receive(SERVER, Roster((0,), run.server.publics[1])) == []
+    assert client.channels._keys is before
+    assert client.peers == [0, 1, 3, 4]
+
+
+# --- cycles ------------------------------------------------------------------------------
+STARTS = {
+    "another user's": ("3.0", "3.0 is not a new cycle of mine"),
+    "the same again": ("2.0", "2.0 is not a new cycle of mine"),
+    "no name": ("x", "'x' is not the name of an update"),
+    "no number": ("2.", "'2.' is not the name of an update"),
+    "a second name": ("2.01", "'2.01' is not the name of an update"),
+    "beyond all nonces": (f"2.{2**64}", f"counter={2**64} must be in [0, 2^64)"),
+}
+
+
+@pytest.mark.parametrize(("name", "why"), STARTS.values(), ids=STARTS)
+def test_a_client_begins_only_cycles_of_its_own_that_are_new(name, why):
+    run = enrolled()
+    run.begin(2)
+    settle(run)
+    client = run.clients[2]
+    before = client.mask
+    assert client.receive(SERVER, Start(name, 0)) == [Refuse(SERVER, "begin", why, name)]
+    assert client.mask is before
+
+
+def test_a_client_makes_no_mask_that_too_few_could_recover():
+    run, client = alone()
+    publics = enrolled().server.publics
+    client.receive(SERVER, Roster((1, 2), run.ops.join([publics[1], publics[2]])))
+    refusal = Refuse(SERVER, "begin", "a cycle with 2 users enrolled, below U=3", "2.0")
+    assert client.receive(SERVER, Start("2.0", 0)) == [refusal]
+    client.receive(SERVER, Roster((3,), publics[3]))
+    assert names(client.receive(SERVER, Start("2.0", 0))) == ["Send", "Ready"]
+
+
+def test_a_mask_is_used_once_and_for_its_own_update():
+    run = enrolled()
+    run.begin(0)
+    settle(run)
+    name = run.trained[0]
+    run.submit(0)
+    for other in (name, "0.7"):
+        run.trained[0] = other
+        run.deltas[other], run.versions[other] = run.deltas[name], 0
+        with pytest.raises(ValueError, match=f"user 0: no mask for update {other}"):
+            run.submit(0)
+    run.begin(3)
+    settle(run)
+    run.trained[3] = "3.9"
+    run.deltas["3.9"], run.versions["3.9"] = run.deltas[name], 0
+    with pytest.raises(ValueError, match=r"user 3: no mask for update 3\.9"):
+        run.submit(3)
+
+
+# --- shares ------------------------------------------------------------------------------
+def share_for(run, receiver=2, sender=0):
+    """A share of a mask of `sender`, on its way to `receiver`."""
+    run.begin(sender)
+    settle(run, stop=lambda m: m.kind == "share")
+    return run.links[SERVER, receiver].pop()
+
+
+def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
+    run = enrolled()
+    share = share_for(run)
+    client = run.clients[2]
+    assert client.receive(SERVER, share) == []
+    settle(run)
+    held = dict(client.held)
+    again = replace(share, sealed=Unread())
+    twice = [Ignore(0, "share", "a second one, or a stranger's", "0.0")]
+    assert client.receive(SERVER, again) == twice
+    assert client.held == held
+    run.submit(0)
+    cycle(run, 1)
+    settle(run)
+    assert client.receive(SERVER, again) == twice
+    assert "0.0" not in client.held
+
+
+def test_a_share_of_a_stranger_or_of_an_older_cycle_is_thrown_away_unread():
+    run = enrolled()
+    share = replace(share_for(run), sealed=Unread())
+    client = run.clients[2]
+    client.latest[0] = 5
+    for name in ("0.4", "0.5", "9.0", "2.0", f"{2**31}.0"):
+        effects = client.receive(SERVER, replace(share, name=name))
+        user = int(name.split(".")[0])
+        assert effects == [Ignore(user, "share", "a second one, or a stranger's", name)]
+    assert not client.held
+
+
+@shapes
+def test_a_malformed_share_is_refused(shape):
+    run = enrolled()
+    share = share_for(run)
+    bad = misshapen(share.sealed)[shape]
+    client = run.clients[2]
+    effects = client.receive(SERVER, replace(share, sealed=bad))
+    assert effects == [Refuse(0, "share", instead(share.sealed, bad), "0.0")]
+    assert client.receive(SERVER, share) == []  # the right one still counts
+    assert list(client.held) == ["0.0"]
+
+
+@pytest.mark.parametrize("name", ["x", "00.0", "0.0.0", f"0.{2**64}"])
+def test_a_share_has_one_name(name):
+    run = enrolled()
+    client, share = run.clients[2], share_for(run)
+    (refusal,) = client.receive(SERVER, replace(share, name=name))
+    assert (names([refusal]), refusal.sender, refusal.message) == (["Refuse"], SERVER, "share")
+    assert not client.held
+
+
+def test_a_forged_share_is_refused_by_its_senders_name_and_yields_no_value():
+    run = enrolled()
+    share = share_for(run)
+    client = run.clients[2]
+    flagged = run.ops.tamper(share.sealed, 0)
+    by_content = Handle(1, flagged.length, 1, flagged.content)
+    for sealed in (flagged, by_content):
+        effects = client.receive(SERVER, replace(share, sealed=sealed))
+        assert effects == [Refuse(0, "share", "does not authenticate", "0.0")]
+    for name, user in (("1.0", 1), ("0.1", 0)):  # another sender's, or of another cycle
+        effects = client.receive(SERVER, replace(share, name=name))
+        assert effects == [Refuse(user, "share", "does not authenticate", name)]
+    assert not client.held
+    assert not client.latest
+
+
+# --- recoveries --------------------------------------------------------------------------
+def altered(change, **params):
+    """What user 2 says to a changed request, and its machine."""
+    run = enrolled(**params)
+    request = asked(run)
+    client = run.clients[2]
+    return run, client, client.receive(SERVER, replace(request, **change))
+
+
+REQUESTS = {
+    "doubled": ({"masks": ("0.0", "0.0")}, "2 masks of 1 users: doubled, or below K=2"),
+    "doubled beyond K": (
+        {"masks": ("0.0", "1.0", "0.0"), "weights": (1, 1, 1)},
+        "3 masks of 2 users: doubled, or below K=2",
+    ),
+    "two masks of one user": ({"masks": ("0.0", "0.1")}, "2 masks of 1 users: doubled, or below K=2"),
+    "below K": ({"masks": ("0.0",), "weights": (1,)}, "1 masks of 1 users: doubled, or below K=2"),
+    "empty": ({"masks": (), "weights": ()}, "0 masks of 0 users: doubled, or below K=2"),
+    "a weight too few": ({"weights": (1,)}, "1 weights for 2 masks"),
+    "a weight too many": ({"weights": (1, 2, 3)}, "3 weights for 2 masks"),
+    "weight 0": ({"weights": (0, 1)}, "a weight outside 1 .. c_g=64"),
+    "weight above c_g": ({"weights": (1, 65)}, "a weight outside 1 .. c_g=64"),
+    "negative weight": ({"weights": (1, -1)}, "a weight outside 1 .. c_g=64"),
+    "no name": ({"masks": ("0.0", "x")}, "'x' is not the name of an update"),
+    "a second name": ({"masks": ("0.0", "01.0")}, "'01.0' is not the name of an update"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), REQUESTS.values(), ids=REQUESTS)
+def test_a_client_refuses_a_dishonest_request(change, why):
+    run, client, effects = altered(change)
+    assert effects == [Refuse(SERVER, "recover", why, "r0")]
+    assert set(client.held) == {"0.0", "1.0"}
+    assert client.asked == -1
+    settle(run)  # the honest one is answered
+    assert len(run.results) == 1
+
+
+@pytest.mark.parametrize("masks", [("0.0", "4.7"), ("0.0", "9.0")], ids=["not shared", "a stranger's"])
+def test_a_client_answers_only_with_shares_that_it_has(masks):
+    _, client, effects = altered({"masks": masks})
+    assert effects == [Ignore(SERVER, "recover", f"no share of mask {masks[1]}", "r0")]
+    assert set(client.held) == {"0.0", "1.0"}
+
+
+@pytest.mark.parametrize("masks", [("0.0", "1.0"), ("1.0", "3.0"), ("3.0", "0.0")])
+def test_a_client_answers_for_a_mask_once(masks):
+    run = enrolled()
+    run.begin(3)
+    settle(run)
+    request = asked(run)
+    client = run.clients[2]
+    assert names(client.receive(SERVER, request)) == ["Send"]
+    first = next(name for name in masks if name != "3.0")
+    why = f"mask {first} was answered for before, or is too old"
+    assert client.receive(SERVER, Recover(1, 0, masks, (1, 2))) == [Refuse(SERVER, "recover", why, "r1")]
+    assert "3.0" in client.held
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_client_answers_a_recovery_once(number):
+    run = enrolled()
+    run.begin(3)
+    run.begin(4)
+    settle(run)
+    client = run.clients[2]
+    assert names(client.receive(SERVER, asked(run))) == ["Send"]
+    effects = client.receive(SERVER, Recover(number, 0, ("3.0", "4.0"), (1, 1)))
+    assert effects == [Ignore(SERVER, "recover", "came before", f"r{number}")]
+    assert set(client.held) == {"3.0", "4.0"}
+
+
+def test_an_honest_request_within_the_weights_is_answered():
+    _, client, effects = altered({"weights": (1, 64)})
+    assert names(effects) == ["Send"]
+    assert not client.held

@@ -1,0 +1,112 @@
+"""SecAgg, SecAgg+ and CCESA are one machine: over the complete graph, the very same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from simfl.protocols.base import GiveUp, Verdict
+from simfl.protocols.ops import Handle
+from tests.protocols.harness import audited, lose_at, plain_sum, world
+
+COMPLETE = {"secagg_plus": {"k": 7}, "ccesa": {"p": 1.0}}
+FATES = [
+    {},
+    {2: "upload", 5: "upload"},
+    {0: "advertise", 3: "shares", 6: "recovery"},
+    dict.fromkeys(range(5), "upload"),
+]
+
+
+def digest(message: Any) -> str:
+    """Everything that a message carries, content included."""
+    seen = hashlib.sha256(type(message).__name__.encode())
+    for field in fields(message):
+        value = getattr(message, field.name)
+        seen.update(value.content.tobytes() if isinstance(value, Handle) else repr(value).encode())
+    return seen.hexdigest()
+
+
+@pytest.mark.parametrize("points", FATES, ids=str)
+@pytest.mark.parametrize("protocol", COMPLETE)
+def test_over_the_complete_graph_all_three_send_the_very_same_bytes(
+    protocol: str, points: dict[int, str]
+) -> None:
+    rounds = []
+    for name in ("secagg", protocol):
+        w = world(name, 8, t=4, **COMPLETE.get(name, {}))
+        rounds.append(w.run(fate=lose_at(points)))
+    one, other = rounds
+    assert all(is_dataclass(m) for _, _, m in one.sent)
+    assert [(s, to, digest(m)) for s, to, m in one.sent] == [(s, to, digest(m)) for s, to, m in other.sent]
+    assert (one.reason, one.gave_up, one.verdict) == (other.reason, other.gave_up, other.verdict)
+    assert (one.result is None) == (other.result is None) == (len(points) == 5)
+    if one.result is not None and other.result is not None:
+        assert one.result.total.content.tobytes() == other.result.total.content.tobytes()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("protocol", "how"), [("secagg_plus", {"k": 6, "t": 3}), ("ccesa", {"p": 0.7, "t": 3})]
+)
+def test_a_sparse_round_is_exact_and_tells_users_of_their_neighbours_only(
+    protocol: str, how: dict[str, Any], seed: int
+) -> None:
+    w = world(protocol, 12, seed=seed, **how)
+    out = w.run(fate=lose_at({3: "upload", 7: "upload"}))
+    graph = w.server.graph  # type: ignore[attr-defined]
+    assert sum(map(len, graph.values())) < 12 * 12
+    for sender, to, message in out.sent:
+        if sender < 0 and hasattr(message, "users"):
+            assert set(message.users) <= set(graph[to])
+    assert out.result is not None
+    members = [m.user for m in out.result.members]
+    assert members == [u for u in range(12) if u not in (3, 7)]
+    assert out.result.total.content[0].tolist() == plain_sum(w, members)
+    assert audited(w, out.result)[:2] == [0, 0]
+    assert out.verdict == Verdict((12, 12, 10, 10), reliable=True, private=True)
+
+
+def with_circles(n: int, p: float, *sizes: int) -> Any:
+    """A CCESA round whose neighbourhoods are of just these sizes."""
+    worlds = (world("ccesa", n, seed=seed, p=p, t=2) for seed in range(400))
+    return next(w for w in worlds if sorted(map(len, w.server.graph.values())) == list(sizes))
+
+
+def test_a_user_without_neighbours_is_given_up_before_it_can_give_itself_away() -> None:
+    w = with_circles(4, 0.5, 1, 3, 3, 3)
+    alone = next(user for user, closed in w.server.graph.items() if len(closed) == 1)
+    out = w.run()
+    assert GiveUp((alone,), "offline") in out.gave_up
+    assert not [m for sender, _, m in out.sent if sender == alone and m.kind == "upload"]
+    assert not out.refused
+    assert out.verdict == Verdict((4, 3, 3, 3), reliable=True, private=True)
+
+
+def test_a_graph_in_two_parts_is_reliable_and_not_private() -> None:
+    out = with_circles(4, 0.3, 2, 2, 2, 2).run()
+    assert out.verdict == Verdict((4, 4, 4, 4), reliable=True, private=False)
+    assert out.result is not None
+
+
+def test_a_round_that_is_unreliable_is_aborted() -> None:
+    w = world("secagg_plus", 8, k=2, t=3)
+    hub = next(iter(w.server.graph))
+    lost = [u for u in w.server.graph[hub] if u != hub]
+    out = w.run(fate=lose_at(dict.fromkeys(lost, "recovery")))
+    assert out.result is None
+    assert out.verdict is not None
+    assert out.verdict.reliable is False
+    assert "3 needed" in str(out.reason)
+
+
+def test_majority_thresholds_are_each_users_own() -> None:
+    w = world("ccesa", 10, seed=1, p=0.6, t=2, majority=True)
+    out = w.run()
+    told = {to: m.t for sender, to, m in out.sent if m.kind == "roster"}
+    assert told == {user: len(closed) // 2 + 1 for user, closed in w.server.graph.items()}
+    assert len(set(told.values())) > 1
+    assert out.result is not None

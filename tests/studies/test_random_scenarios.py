@@ -1,0 +1,128 @@
+"""Whatever scenario is drawn, each of its rounds ends exact, or aborted with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import simfl
+from simfl.scenario.rounds import POINTS
+
+SECONDS = st.floats(0.05, 2.0).map(lambda x: round(x, 3))
+WHEN = st.sampled_from(["before_send", "mid_send", "after_send"])
+
+
+@st.composite
+def dropouts(draw: Any, N: int, rounds: int) -> Any:
+    """Any way to lose users."""
+    kind = draw(st.sampled_from(["none", "script", "script", "script", "rate", "per_step", "worst_case"]))
+    share = draw(st.floats(0.0, 0.6))
+    if kind == "rate":
+        return {"kind": "rate", "rate": share, "at": draw(st.sampled_from(POINTS)), "when": draw(WHEN)}
+    if kind in ("per_step", "worst_case"):
+        return {kind: share / 2}
+    if kind == "none":
+        return "none"
+    losses = []
+    for user, index in sorted(draw(st.sets(st.tuples(st.integers(0, N - 1), st.integers(0, rounds - 1))))):
+        loss: dict[str, Any] = {"user": user, "round": index, "at": draw(st.sampled_from(POINTS))}
+        delay = draw(st.booleans())
+        losses.append(loss | ({"when": "delay", "delay_s": draw(SECONDS)} if delay else {"when": draw(WHEN)}))
+    return {"kind": "script", "losses": losses}
+
+
+@st.composite
+def deadlines(draw: Any) -> Any:
+    """Fixed or by quorum, some so short that honest users miss them."""
+    made: dict[str, Any] = {}
+    for name in ("advertise", "shares", "upload", "recovery"):
+        after_s = draw(SECONDS)
+        made[name] = after_s
+        if draw(st.integers(0, 3)) == 0:
+            fraction = draw(st.sampled_from([0.0, 0.5, 0.8, 1.0]))
+            made[name] = {"kind": "quorum", "fraction": fraction, "grace_s": 0.1, "after_s": after_s}
+    return made
+
+
+@st.composite
+def scenarios(draw: Any) -> dict[str, Any]:
+    """Random N, T, U, graph, losses, delays and weights."""
+    N, rounds = draw(st.integers(3, 8)), draw(st.integers(1, 2))
+    U = draw(st.integers(2, N))
+    T = draw(st.integers(0, U - 1))
+    t = draw(st.integers(2, N))
+    specs: dict[str, dict[str, Any]] = {
+        "fedavg": {},
+        "secagg": {"t": min(max(2, T + 1, t), U)},
+        "secagg_plus": {"k": draw(st.integers(2, N - 1))},
+        "ccesa": {"p": draw(st.floats(0.05, 1.0)), "t": min(t, N)},
+        "lightsecagg": {},
+    }
+    specs["secagg_plus"]["t"] = draw(st.integers(2, specs["secagg_plus"]["k"] + 1))
+    if draw(st.booleans()):
+        specs["ccesa"] = {"p": specs["ccesa"]["p"], "majority": True}
+    protocol = draw(st.sampled_from(list(specs)))
+    detect = draw(st.sampled_from(["timeout", {"disconnect": 0.0}, {"disconnect": 0.3}]))
+    availability = draw(st.sampled_from(["always", "always", {"bernoulli": 0.8}]))
+    jitter = draw(st.sampled_from([{}, {"jitter_s": {"exponential": 0.05}}]))
+    return {
+        "seed": draw(st.integers(0, 2**32)),
+        "clock": "modelled",
+        "rounds": rounds,
+        "overlap": draw(st.booleans()),
+        "population": {
+            "users": N,
+            "devices": {
+                "slowdown": {"kind": "uniform", "low": 1.0, "high": 4.0},
+                "cores": draw(st.integers(1, 2)),
+            },
+            "availability": availability,
+        },
+        "network": {
+            "users": {"preset": "4g", "latency_s": 0.02, **jitter},
+            "server": {"uplink_mbps": 100.0, "downlink_mbps": 100.0},
+            "overhead_s": 0.0002,
+        },
+        "detect": detect,
+        "deadlines": draw(deadlines()),
+        "dropout": draw(dropouts(N, rounds)),
+        "privacy": {"T": T, "D": N - U, "U": U},
+        "quantization": {"levels": 65536, "clip": 4.0},
+        "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 0.5}, "evaluate_every": 9},
+        "protocols": {protocol: specs[protocol]},
+    }  # fmt: skip
+
+
+def holds(scenario: dict[str, Any]) -> None:
+    (protocol,) = simfl.run(scenario).summary["protocols"].values()
+    assert len(protocol["rounds"]) == scenario["rounds"]
+    for r in protocol["rounds"]:
+        assert not r["refused"]
+        if r["status"] == "completed":
+            assert r["aggregate_exact"] is True
+            assert r["wrapped"] == 0
+            assert 1 <= r["survivors"] <= r["selected"] <= scenario["population"]["users"]
+            assert r["reliable"] in (True, None)
+        else:
+            assert r["reason"]
+            assert not r["reason"].startswith("stopped")
+            assert r["reliable"] in (False, None)
+
+
+quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
+
+
+@settings(max_examples=300, phases=(Phase.generate, Phase.shrink), **quick)  # type: ignore[arg-type]
+@given(scenarios())
+def test_300_random_scenarios(scenario: dict[str, Any]) -> None:
+    holds(scenario)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000, phases=(Phase.generate, Phase.shrink), **quick)  # type: ignore[arg-type]
+@given(scenarios())
+def test_10_000_random_scenarios(scenario: dict[str, Any]) -> None:
+    holds(scenario)
