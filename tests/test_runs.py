@@ -20,7 +20,13 @@ from tests.golden.update import GOLDEN, HERE
 
 SMALLER: dict[str, dict[str, Any]] = {
     "dropout_edges": {},
-    "sync_breakdown": {"clock": "modelled", "learning.model": "logistic", "learning.epochs": 1},
+    "sync_breakdown": {
+        "clock": "modelled",
+        "population.users": 40,
+        "privacy": {"T": 4, "D": 4, "U": 32},
+        "learning.model": "logistic",
+        "learning.epochs": 1,
+    },
     "async_buffer": {
         "clock": "modelled",
         "rounds": 8,

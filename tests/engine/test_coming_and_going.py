@@ -1,11 +1,10 @@
-"""Users who go offline in the middle of a transfer, come back late, or never come again.
+"""Users who go offline in the middle of a transfer, and users who come back late.
 
 Three equal users as in `plain.yaml`: a byte takes a microsecond up and half of one down, 10 ms away.
 """
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,
     SIX,
-    SYNC,
     SYNC_PROTOCOLS,
     of,
     online,
@@ -124,6 +122,19 @@ def test_a_round_survives_a_link_that_breaks_in_any_message(
         missed = "offline"  # the roster comes behind it
     assert {phase: count for phase, count in rounds[0]["dropped"].items() if count} == {missed: 1}
     assert rounds[2]["survivors"] == 6  # it is back
+
+
+@by_protocol
+def test_what_is_in_the_air_to_a_user_who_leaves_is_gone_with_the_round(name: str, tmp_path: Path) -> None:
+    message = first_round_of(name, up=False)[0]
+    assert message.arrived is not None
+    leaves = message.arrived - LATENCY // 2
+    times_s = {0: away(leaves, leaves + 60 * MS)}
+    trace = run({**ROOMY, "protocols": [name], **online(tmp_path, times_s, 6)}).traces[name]
+    (broken,) = of(trace, Sent, to=0, kind=message.kind, round=0)
+    assert (broken.sent, broken.arrived, broken.bytes) == (message.sent, None, message.size)
+    assert not of(trace, Step, party=0, round=0)
+    assert [0 in row.users for row in of(trace, Begin)][-1]
 
 
 @by_protocol
@@ -305,97 +316,3 @@ def test_in_a_buffer_an_upload_delayed_within_its_deadline_counts_and_is_staler(
     ]
     punctual, delayed = taus
     assert delayed > punctual
-
-
-# --- nobody comes any more ------------------------------------------------------------------------
-NEVER: dict[str, Any] = {
-    "bernoulli": {"bernoulli": 0.0},
-    "bernoulli, in slots": {"kind": "bernoulli", "p": 0.0, "slot_s": 0.01},
-    "diurnal": {"kind": "diurnal", "low": 0.0, "high": 0.0, "peak_s": 0.0, "spread_s": 0.0, "slot_s": 0.01},
-    "trace": "trace",
-}
-
-
-@by_protocol
-@pytest.mark.parametrize("availability", NEVER)
-def test_where_nobody_ever_comes_every_round_ends_with_the_reason(
-    name: str, availability: str, tmp_path: Path
-) -> None:
-    nobody = {"population.availability": NEVER[availability]}
-    if availability == "trace":
-        nobody = online(tmp_path, {user: [] for user in range(3)}, 3)
-    began = time.monotonic()
-    result = run({"protocols": [name], "rounds": 60, **nobody})
-    assert time.monotonic() - began < 10
-    rounds = result.summary["protocols"][name]["rounds"]
-    assert {r["reason"] for r in rounds} == {"selection: 0 of 3 users available"}
-    first = SYNC["deadlines"]["upload" if name == "fedavg" else "advertise"]
-    assert [r["end_s"] for r in rounds] == [first * (k + 1) for k in range(60)]
-
-
-@by_protocol
-@by_detection
-def test_rounds_go_on_without_users_until_the_last(name: str, detect: Any, tmp_path: Path) -> None:
-    times_s = {user: [(0.0, 0.15)] for user in range(3)}
-    result, trace = traced(tmp_path, name, times_s, rounds=9, detect=detect)
-    rounds = result.summary["protocols"][name]["rounds"]
-    assert [r["index"] for r in rounds] == list(range(9))
-    done = [r for r in rounds if r["status"] == "completed"]
-    assert rounds[: len(done)] == done
-    assert done
-    assert all(r["end_s"] <= 0.2 for r in done)
-    assert {r["reason"] for r in rounds[len(done) + 1 :]} == {"selection: 0 of 3 users available"}
-    assert "0 users answered" in rounds[len(done)]["reason"]
-    assert [row.online for row in of(trace, Presence)] == [False] * 3
-
-
-@by_protocol
-@pytest.mark.parametrize("horizon_s", [0.1, 7.0])
-def test_rounds_stop_at_the_horizon_whether_one_is_open_or_waited_for(
-    name: str, horizon_s: float, tmp_path: Path
-) -> None:
-    times_s = {user: [(0.0, 0.15)] for user in range(3)}
-    result, _ = traced(tmp_path, name, times_s, rounds=50, horizon_s=horizon_s)
-    rounds = result.summary["protocols"][name]["rounds"]
-    last = rounds[-1]
-    assert last["reason"] == f"stopped at {horizon_s:.3f} s: the horizon of {horizon_s:g} s is reached"
-    assert last["end_s"] == horizon_s
-    assert last["selected"] == (0 if horizon_s > 6 else 3)
-    assert len(rounds) < 50
-
-
-@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-@by_detection
-@pytest.mark.parametrize("first_s", [0.0, 3.0])
-def test_a_buffer_stops_once_nobody_can_come_any_more(
-    name: str, detect: Any, first_s: float, tmp_path: Path
-) -> None:
-    times_s = {user: [(first_s, first_s + 0.3 + user / 100)] for user in range(8)}
-    changes = {"protocols": [name], "rounds": 50, "detect": detect, **online(tmp_path, times_s, 8)}
-    result = run(changes, ASYNC)
-    rounds = result.summary["protocols"][name]["rounds"]
-    done = [r for r in rounds if r["status"] == "completed"]
-    assert 3 <= len(done) < 50
-    assert all(first_s < r["end_s"] < first_s + 0.5 and r["aggregate_exact"] for r in done)
-    assert rounds[-1]["reason"].endswith("s: nothing left that could happen, 0 of 8 users online")
-
-
-@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_a_buffer_stops_at_the_horizon_though_users_would_come(name: str, tmp_path: Path) -> None:
-    times_s = {user: [(10.0, 20.0)] for user in range(8)}
-    changes = {"protocols": [name], "horizon_s": 5.0, **online(tmp_path, times_s, 8)}
-    (entry,) = run(changes, ASYNC).summary["protocols"][name]["rounds"]
-    assert (entry["end_s"], entry["reason"]) == (5.0, "stopped at 5.000 s: the horizon of 5 s is reached")
-
-
-@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_a_buffer_that_those_who_are_left_cannot_fill_stops_and_says_who_is_there(
-    name: str, tmp_path: Path
-) -> None:
-    """Two stay for ever, and a buffer takes three updates of different users."""
-    times_s = {user: [(0.0, 0.1)] for user in range(2, 8)}
-    world = online(tmp_path, times_s, 8)
-    path = Path(world["population.availability"]["trace"])
-    path.write_text("\n".join(line.replace(f"{FOR_EVER_S}", "50.0") for line in path.read_text().split("\n")))
-    rounds = run({"protocols": [name], "rounds": 50, **world}, ASYNC).summary["protocols"][name]["rounds"]
-    assert rounds[-1]["reason"].startswith("stopped at 50.000 s: nothing left that could happen, 0 of 8")
