@@ -34,7 +34,7 @@ def test_names_are_unambiguous() -> None:
     )
     assert derive(1, np.int64(5)) == derive(1, 5)
     with pytest.raises(TypeError):
-        derive(1, 1.0)  # type: ignore[arg-type]
+        derive(1, 1.0)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**256])

@@ -79,7 +79,10 @@ class Availability:
             case schema.Diurnal(low=low, high=high, slot_s=slot_s) as day:
                 rng = self.streams.rng("availability", "time zone", user)
                 offset_s = float(rng.normal(0.0, day.spread_s))
-                p_at = lambda at_s: online_probability(day, at_s - offset_s)  # noqa: E731
+
+                def p_at(at_s: float) -> float:
+                    return online_probability(day, at_s - offset_s)
+
                 return self._slots(user, slot_s, p_at, never=high == 0, always=low == 1)
             case schema.Trace():
                 return _listed(self.intervals.get(user, ()))

@@ -18,12 +18,11 @@ from simfl.protocols.base import (
     Message,
     Result,
     Send,
-    Server,
-    Stage,
     Update,
     misshapen,
 )
 from simfl.protocols.ops import F32, Handle, Ops
+from simfl.protocols.server import Server, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from simfl.protocols.base import (
     Refuse,
     Result,
     Send,
-    Server,
     misshapen,
 )
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault
+from simfl.protocols.server import Server
 
 TAG_BYTES = 16
 """What AES-GCM adds to an item."""

@@ -17,7 +17,6 @@ from simfl.protocols.base import (
     Ignore,
     Params,
     Send,
-    Stage,
     Update,
     misshapen,
     point,
@@ -39,6 +38,7 @@ from simfl.protocols.keying import (
     coded_bytes,
 )
 from simfl.protocols.ops import U32, Handle, Ops, PeerFault
+from simfl.protocols.server import Stage
 
 
 class LightSecAggClient(Client):

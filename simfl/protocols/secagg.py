@@ -25,7 +25,6 @@ from simfl.protocols.base import (
     GiveUp,
     Params,
     Send,
-    Stage,
     Update,
     Verdict,
     misshapen,
@@ -50,6 +49,7 @@ from simfl.protocols.keying import (
     check_survivors,
 )
 from simfl.protocols.ops import U8, Handle, Ops, PeerFault
+from simfl.protocols.server import Stage
 
 B, S = 0, 1
 """Which half of a row of shares: of the private seed b_i, or of the mask key s_i."""

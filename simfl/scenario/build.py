@@ -28,9 +28,10 @@ from simfl.engine.virtual import Environment, nanoseconds
 from simfl.engine.world import Machines, World
 from simfl.learning import data, partition, server_opt
 from simfl.learning.trainer import Trainer
-from simfl.protocols.base import Params, grace
+from simfl.protocols.base import Params
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
 from simfl.protocols.registry import PROTOCOLS
+from simfl.protocols.server import grace
 from simfl.scenario import schema
 from simfl.scenario.intervals import read_intervals
 from simfl.scenario.load import Problem, ScenarioError

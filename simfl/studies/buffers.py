@@ -26,6 +26,7 @@ from simfl.protocols.stamped import Recover, SumOfShares
 from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
+from simfl.studies.cohort import small_world
 from simfl.studies.patterns import Detect, Fate, Pattern, script
 from simfl.studies.replay import drive_here, watched
 
@@ -53,33 +54,22 @@ def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str
     Raises:
         ScenarioError: an override does not fit.
     """
-    base = {
-        "name": f"explore_{protocol}",
-        "seed": seed,
-        "clock": "modelled",
+    own = {
         "rounds": ROUNDS,
         "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
-        "network": {
-            "users": {"preset": "4g", "latency_s": 0.01},
-            "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
-            "overhead_s": 0.0002,
-        },
-        "detect": "timeout",
         "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
         "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
         "privacy": {"T": 1, "D": 1, "U": users - 1},
-        "quantization": {"levels": 65536, "clip": 4.0},
         "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
-        "protocols": {protocol: {"staleness": {"polynomial": 1.0}}},
     }
-    return load(base, overrides)
+    spec = {"staleness": {"polynomial": 1.0}}
+    return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
 
 
 @dataclass(frozen=True)
 class Watched:
     """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
 
-    protocol: str
     scenario: Scenario
     trace: rows.Trace
     exact: list[bool | None]
@@ -139,7 +129,7 @@ class BufferCohort:
             exact.append(None if audit is None else not audit[0][:2].any())
 
         drive_here(session, publish)
-        return Watched(self.protocol, scenario, session.trace, exact, out)
+        return Watched(scenario, session.trace, exact, out)
 
 
 def broken(seen: Watched) -> Iterator[str]:

@@ -46,25 +46,31 @@ def cohort_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str
     """
     lost = (users - 1) // 2
     spec = {"t": users - lost} if protocol == "secagg" else SPARSE.get(protocol, {})
-    base = {
+    own = {
+        "rounds": 1,
+        "population": {"users": users, "devices": {"slowdown": 1.0}},
+        "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
+        "privacy": {"T": 1, "D": lost},
+        "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
+    }
+    return load(small_world(protocol, spec, seed, LATENCY_S) | own, overrides)
+
+
+def small_world(protocol: str, spec: dict[str, Any], seed: int, latency_s: float) -> dict[str, Any]:
+    """What the scenarios of all explored cohorts share."""
+    return {
         "name": f"explore_{protocol}",
         "seed": seed,
         "clock": "modelled",
-        "rounds": 1,
-        "population": {"users": users, "devices": {"slowdown": 1.0}},
         "network": {
-            "users": {"preset": "4g", "latency_s": LATENCY_S},
+            "users": {"preset": "4g", "latency_s": latency_s},
             "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
             "overhead_s": 0.0002,
         },
         "detect": "timeout",
-        "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
-        "privacy": {"T": 1, "D": lost},
         "quantization": {"levels": 65536, "clip": 4.0},
-        "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
         "protocols": {protocol: spec},
     }
-    return load(base, overrides)
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,9 @@ def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
         for key in order:
             seen[key] = []
             for _ in range(3):
-                there = lambda key=key: seen[key].append(env.now)  # noqa: E731
-                network.link(*key).send(Transfer(1, lambda: None, there, lambda moved: None))
+                network.link(*key).send(
+                    Transfer(1, lambda: None, lambda key=key: seen[key].append(env.now), lambda moved: None)
+                )
         env.run()
         return seen
 

@@ -198,7 +198,9 @@ def test_an_answer_that_misses_what_it_was_never_sent_is_refused(missing):
 
 @pytest.mark.parametrize(("missing", "rows"), [((), 3), ((2,), 4), ((2, 0), 3), ((2,), 2)])
 def test_an_answer_has_a_row_for_each_share_that_it_does_not_miss(missing, rows):
-    change = lambda m: replace(m, content=Handle(rows, 36, 1), missing=missing)  # noqa: E731
+    def change(m):
+        return replace(m, content=Handle(rows, 36, 1), missing=missing)
+
     out = refused_at("secagg", "recovery", change)
     why = instead(Handle(4 - len(missing), 36, 1), Handle(rows, 36, 1))
     assert out.refused == [(SERVER, Refuse(1, "answer", why))]

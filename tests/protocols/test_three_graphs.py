@@ -57,7 +57,7 @@ def test_a_sparse_round_is_exact_and_tells_users_of_their_neighbours_only(
 ) -> None:
     w = world(protocol, 12, seed=seed, **how)
     out = w.run(fate=lose_at({3: "upload", 7: "upload"}))
-    graph = w.server.graph  # type: ignore[attr-defined]
+    graph = w.server.graph
     assert sum(map(len, graph.values())) < 12 * 12
     for sender, to, message in out.sent:
         if sender < 0 and hasattr(message, "users"):

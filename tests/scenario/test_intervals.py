@@ -63,7 +63,7 @@ def test_lines_may_come_in_any_order(
 ) -> None:
     expected = {user: list(zip(at[::2], at[1::2], strict=False)) for user, at in times.items()}
     lines = [f"{user},{a},{b}\n" for user, listed in expected.items() for a, b in listed]
-    order.shuffle(lines)  # type: ignore[attr-defined]
+    order.shuffle(lines)
     path = csv(tmp_path_factory.mktemp("order"), HEADER + "".join(lines))
     assert read_intervals(path, 7) == expected
 

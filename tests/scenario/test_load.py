@@ -50,7 +50,7 @@ def test_problems_are_values_too(tmp_path: Path) -> None:
 
 def test_a_mapping_has_no_lines_and_no_other_keys_than_text() -> None:
     with pytest.raises(ScenarioError) as caught:
-        load({"seed": 1, 5: 6})  # type: ignore[dict-item]
+        load({"seed": 1, 5: 6})
     lines = str(caught.value).splitlines()
     assert "scenario: 5: a key must be text" in lines
     assert "scenario: rounds: missing: a whole number is needed" in lines

@@ -62,15 +62,13 @@ class WrongWayBack(SecAggServer):
 
     def unmask(self, got: Any) -> Any:
         mask = self.ops.mask
-        self.ops.mask = (
-            lambda x, seeds, signs: mask(  # type: ignore[method-assign]
-                x, seeds, [*signs[: len(self.survivors)], *(-s for s in signs[len(self.survivors) :])]
-            )
+        self.ops.mask = lambda x, seeds, signs: mask(
+            x, seeds, [*signs[: len(self.survivors)], *(-s for s in signs[len(self.survivors) :])]
         )
         try:
             return super().unmask(got)
         finally:
-            self.ops.mask = mask  # type: ignore[method-assign]
+            self.ops.mask = mask
 
 
 # --- who survived ---------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_random_patterns_of_a_larger_cohort_are_shrunk_by_hypothesis(monkeypatch
 
 
 def test_a_machine_that_fails_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fails(FAULTS[0].machine):  # type: ignore[misc, name-defined]
+    class Fails(FAULTS[0].machine):
         def unmask(self, got: object) -> object:
             raise KeyError("lost")
 

@@ -115,14 +115,14 @@ def holds(scenario: dict[str, Any]) -> None:
 quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@settings(max_examples=300, phases=(Phase.generate, Phase.shrink), **quick)  # type: ignore[arg-type]
+@settings(max_examples=300, phases=(Phase.generate, Phase.shrink), **quick)
 @given(scenarios())
 def test_300_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, phases=(Phase.generate, Phase.shrink), **quick)  # type: ignore[arg-type]
+@settings(max_examples=10_000, phases=(Phase.generate, Phase.shrink), **quick)
 @given(scenarios())
 def test_10_000_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)

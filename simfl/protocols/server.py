@@ -1,0 +1,163 @@
+"""The server in a synchronous round: it collects messages stage by stage.
+
+A protocol's server is a table of stages and, for each, a method that takes what was collected. Here is
+what all of them share: who is waited for, deadlines and quorums, what is ignored and what is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from simfl.protocols.base import SERVER, Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
+from simfl.protocols.ops import Ops
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A collecting state: one `message` from each expected user, then method `then`.
+
+    The stage's name is also its timer's, so that each has a deadline in the scenario.
+    """
+
+    message: str
+    phase: str
+    then: str
+
+
+class Server(ABC):
+    """The server in one synchronous round: it walks through its stages.
+
+    A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
+    fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
+    papers' V1, V2, ...; `quorum` maps a stage to the fraction of those
+    expected whose answers start a second timer, its grace: at least `needed`, whatever the fraction.
+    """
+
+    stages: ClassVar[dict[str, Stage]]
+
+    def __init__(self, users: Iterable[int], ops: Ops) -> None:
+        self.users = tuple(sorted(users))
+        self.ops = ops
+        self.stage: str | None = None
+        self.expected: set[int] = set()
+        self.got: dict[int, Any] = {}
+        self.lost: set[int] = set()
+        self.answered: list[frozenset[int]] = []
+        self.quorum: Mapping[str, float] = {}
+        self._grace: int | None = None
+
+    @abstractmethod
+    def start(self) -> Effects:
+        """Open the round."""
+
+    @abstractmethod
+    def needed(self, stage: str) -> int:
+        """How many must answer in this stage."""
+
+    @abstractmethod
+    def flaw(self, sender: int, message: Any) -> str:
+        """What is wrong with the shape of a message that the open stage waits for, or nothing."""
+
+    def enough(self) -> bool:
+        """Whether the open stage can close before its deadline."""
+        return len(self.got) == len(self.expected)
+
+    def taken(self, sender: int, message: Any) -> Any:
+        """What is kept of an accepted message (a server may fold it at once)."""
+        return message
+
+    def verdict(self, done: bool) -> Effects:
+        """What is to be said of a round that ends: with an aggregate (`done`), or without."""
+        return []
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a user's message if the open stage waits for it; ignore or refuse it otherwise."""
+        why = self._untimely(sender, message.kind)
+        if why:
+            return [Ignore(sender, message.kind, why)]
+        assert self.stage is not None
+        stage = self.stages[self.stage]
+        self.ops.phase(stage.phase)
+        flaw = self.flaw(sender, message)
+        if flaw:  # as good as lost: what it sends cannot be used
+            return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
+        self.got[sender] = self.taken(sender, message)
+        return self._close() if self.enough() else self._start_grace()
+
+    def _untimely(self, sender: int, kind: str) -> str:
+        """Why a message is not taken now, or nothing."""
+        order = [stage.message for stage in self.stages.values()]
+        now = list(self.stages).index(self.stage) if self.stage else len(order)
+        if kind not in order:
+            return "unknown"
+        if order.index(kind) != now:
+            return "late" if order.index(kind) < now else "early"
+        if sender in self.got:
+            return "a second one"
+        return "" if sender in self.expected else "unexpected"
+
+    def _start_grace(self) -> Effects:
+        if self._grace is None or len(self.got) < self._grace:
+            return []
+        assert self.stage is not None
+        self._grace = None
+        return [Timer(grace(self.stage), self.stages[self.stage].phase)]
+
+    def awaits(self, timer: Timer) -> bool:
+        """Whether a timer still means something; a driver need not deliver one that does not."""
+        return self.stage is not None and timer.name in (self.stage, grace(self.stage))
+
+    def expire(self, timer: Timer) -> Effects:
+        """A stage's deadline, or its grace, has passed."""
+        if not self.awaits(timer):
+            return [Ignore(SERVER, "timer", "stale")]
+        return self._close()
+
+    def gone(self, user: int) -> Effects:
+        """The transport reports that a user's connection broke."""
+        self.lost.add(user)
+        if self.stage is None or user in self.got or user not in self.expected:
+            return []
+        self.expected.discard(user)
+        give_up: Effects = [GiveUp((user,), self.stages[self.stage].phase)]
+        return give_up + (self._close() if self.enough() else [])
+
+    def collect(self, stage: str, expected: Iterable[int]) -> Effects:
+        """Open a stage: its timer; or close it at once when nobody is left to wait for."""
+        self.stage = stage
+        self.expected = set(expected) - self.lost
+        self.got = {}
+        fraction = self.quorum.get(stage)
+        if fraction is not None:
+            self._grace = max(self.needed(stage), math.ceil(fraction * len(self.expected)))
+        else:
+            self._grace = None
+        return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
+
+    def _close(self) -> Effects:
+        assert self.stage is not None
+        name, stage, got = self.stage, self.stages[self.stage], self.got
+        self.ops.phase(stage.phase)
+        needed = self.needed(name)
+        missing = tuple(sorted(self.expected - set(got)))
+        effects: Effects = [GiveUp(missing, stage.phase)] if missing and not self.enough() else []
+        self.stage = None
+        self.answered.append(frozenset(got))
+        if len(got) < needed:
+            return [*effects, *self.abort(f"{name}: {len(got)} users answered, {needed} needed")]
+        answers = {user: got[user] for user in sorted(got)}
+        return [*effects, *getattr(self, stage.then)(answers)]
+
+    def abort(self, reason: str) -> Effects:
+        """End the round without an aggregate."""
+        self.stage = None
+        return [*self.verdict(done=False), Abort(reason)]
+
+
+def grace(stage: str) -> str:
+    """The name of the timer that a quorum starts."""
+    return f"{stage} grace"
