@@ -8,7 +8,7 @@ run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -4,8 +4,8 @@
 
 Each figure is the median CPU time of several calls of the kernel that simfl itself runs, on one thread, at
 a size where the work and not the call dominates; where a kernel has a cost per item and one per byte (or
-per step and per multiply-add), both come from a least-squares fit over two sizes. The shipped
-`simfl/profiles/reference.yaml` was made by this command.
+per step and per multiply-add), both come from a least-squares fit over two sizes. Laws of training are
+fitted by `simfl.learning.law`. The shipped `simfl/profiles/reference.yaml` was made by this command.
 """
 
 from __future__ import annotations
@@ -23,13 +23,28 @@ from threadpoolctl import threadpool_limits
 
 from simfl.crypto import audit, field, keys, mds, prg, quantize, shamir
 from simfl.learning import data, partition, server_opt
+from simfl.learning.law import calibrate
+from simfl.learning.models import MODELS
+from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from simfl.profiles import LAW
 from simfl.protocols.ops import WORK
 from simfl.streams import Streams
 
 Q = field.Q
 D = 1_000_000
 STREAMS = Streams(1)
+LAWS = (
+    ("logistic", (1, 8, 8), 10, 10),
+    ("logistic", (1, 8, 8), 10, 12),
+    ("cnn", (1, 8, 8), 10, 10),
+    ("logistic", (1, 28, 28), 10, 10),
+    ("mcmahan_cnn", (1, 28, 28), 10, 10),
+    ("femnist_cnn", (1, 28, 28), 62, 10),
+    ("lenet5", (3, 32, 32), 10, 10),
+    ("lenet5", (3, 32, 32), 10, 50),
+)
+"""(model, shape of a sample, classes, batch size)"""
 
 
 def seconds(call: Callable[[], object], repeats: int = 9) -> float:
@@ -122,12 +137,28 @@ def measure_training() -> dict[str, float]:
     for model in ("logistic", "cnn"):
         for users in (100, 20):
             parts = partition.iid(split.y_train, users, STREAMS.rng("partition"))
-            trainer = Trainer(split, parts, model, epochs=5, batch_size=10, lr=0.1, device="cpu")
+            trainer = Trainer(split, parts, MODELS[model], LocalSgd(5, 10, 0.1), "cpu", "loop")
             weights = trainer.initial(seed("w"))
-            taken = seconds(lambda t=trainer, w=weights: t.train(w, 0, seed("m")))
-            rows.append((trainer.steps(0), trainer.macs(0), taken))
+            taken = seconds(lambda t=trainer, w=weights: t.training(w, 0, seed("m"), 0))
+            work = trainer.work(0)
+            rows.append((work["train_step"], work["train_mac"], taken))
     step, mac = fit(rows)
     return {"train_step": step, "train_mac": mac}
+
+
+def measure_laws() -> list[dict[str, object]]:
+    """T = start + sample E n of the models that the shipped scenarios and the papers train."""
+    laws = []
+    for model, shape, classes, batch_size in LAWS:
+        rng = np.random.default_rng(0)
+        x = rng.random((16 * batch_size, *shape), np.float32)
+        y = rng.integers(0, classes, len(x))
+        split = data.Split(x, y, x[:1], y[:1], classes)
+        law = calibrate(split, MODELS[model], LocalSgd(1, batch_size, 0.1))
+        start, sample = (max(float(f"{value:.3g}"), 1e-9) for value in (law.start, law.sample))
+        what = {"model": model, "shape": list(shape), "batch_size": batch_size}
+        laws.append({**what, "start": start, "sample": sample})
+    return laws
 
 
 def processor() -> str:
@@ -141,13 +172,15 @@ def processor() -> str:
 def main() -> None:
     torch.set_num_threads(1)
     with threadpool_limits(1):
+        laws = measure_laws()
         measured = measure_keys() | measure_field() | measure_codes() | measure_training()
     profile = {
         "description": f"one core of {processor()}, Python {platform.python_version()}, "
         f"numpy {np.__version__}, torch {torch.__version__.split('+')[0]}",
-        "seconds": {kind: float(f"{measured[kind]:.3g}") for kind in WORK},
+        "seconds": {kind: float(f"{measured[kind]:.3g}") for kind in WORK if kind not in LAW},
+        "training": laws,
     }
-    print(yaml.safe_dump(profile, sort_keys=False, width=100), end="")
+    print(yaml.safe_dump(profile, sort_keys=False, width=100, default_flow_style=None), end="")
 
 
 if __name__ == "__main__":

@@ -109,12 +109,14 @@ def check(
     """Check a scenario without running it, and print what it resolves to."""
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
+    from simfl.reports.histogram import label_histogram
     from simfl.scenario.build import build, clocks
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.sparsity import promises
 
     study = build(loaded)
     clocks(study)
+    many = len(study.partitions) > 1
     print(resolved_yaml(loaded), end="")
     kind = "aggregations" if loaded.buffer else "rounds"
     print(
@@ -123,6 +125,11 @@ def check(
     )
     for line in promises(loaded):
         print(f"# {line}")
+    for name, counts in study.partitions.items():
+        dealt = loaded.of(name).learning.partition
+        print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
+        for line in label_histogram(counts, width=78):
+            print(f"# {line}")
 
 
 @app.command()
@@ -207,6 +214,58 @@ def _write_violation(cohort: AnyCohort, violation: Violation, out: Path) -> None
 
 
 @app.command()
+def repeat(
+    scenario: ScenarioFile,
+    seeds: Annotated[int, typer.Option(min=1, help="So many seeds: the scenario's and the next.")] = 5,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that run seeds side by side.")] = 1,
+    set_: Set = None,
+    protocols: Protocols = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The runs' summaries, JSON.")] = None,
+) -> None:
+    """Run a scenario under several seeds; print accuracy, T, F and C with their spread."""
+    loaded = _load(scenario, set_, None, None, protocols, None)
+
+    from rich.console import Console
+
+    from simfl.reports import terminal
+    from simfl.result import atomic
+    from simfl.studies.repeat import over_seeds
+
+    numbers = range(loaded.seed, loaded.seed + seeds)
+    try:
+        with terminal.counting(Console(stderr=True), loaded.name, seeds) as done:
+            summaries = over_seeds(loaded, numbers, jobs, done)
+    except KeyboardInterrupt:
+        print("Interrupted", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    entries = {name: [run["protocols"][name] for run in summaries.values()] for name in loaded.protocols}
+    console = Console()
+    console.print(terminal.participation(entries))
+    if out is not None:
+        with atomic(out) as file:
+            json.dump({str(seed): summary for seed, summary in summaries.items()}, file)
+        print(f"Written to {out}")
+
+
+@app.command()
+def privacy(
+    folder: Annotated[Path, typer.Argument(help="A run with record_updates: true.", metavar="RUN")],
+    first: Annotated[int | None, typer.Option("--from", metavar="ROUND", help="First round.")] = None,
+    last: Annotated[int | None, typer.Option("--to", metavar="ROUND", help="Last round.")] = None,
+) -> None:
+    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    from simfl.errors import BadInput
+    from simfl.privacy.recorded import attack
+    from simfl.reports.attack import lines
+
+    files = sorted(folder.glob("updates-*.npz"))
+    if not files:
+        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    for file in files:
+        print("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of scenarios, for editors."""
     from simfl.scenario.load import json_schema
@@ -230,18 +289,13 @@ def _listed(things: Things) -> list[tuple[str, str]]:
         from simfl import profiles
 
         return [(name, profiles.load(name).description) for name in profiles.names()]
-    import inspect
-
-    from simfl.learning import data, models
-
     if things is Things.datasets:
-        docs = {name: inspect.getdoc(load) or "" for name, load in data.DATASETS.items()}
-        return [(name, doc.splitlines()[0]) for name, doc in docs.items()]
-    shape = (1, 8, 8)
-    return [
-        (name, f"{sum(p.numel() for p in model.blank(shape, 10).parameters())} parameters on 8x8 digits")
-        for name, model in models.MODELS.items()
-    ]
+        from simfl.learning.data import DATASETS
+
+        return [(name, dataset.summary) for name, dataset in DATASETS.items()]
+    from simfl.learning.models import MODELS
+
+    return [(name, model.describe()) for name, model in MODELS.items()]
 
 
 def _load(

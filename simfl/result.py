@@ -14,19 +14,34 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import simfl
 from simfl import metrics, trace
 from simfl.engine.virtual import NS
+from simfl.privacy.metrics import cardinalities, fairness_gaps
+from simfl.privacy.strong import strong_over_time
+from simfl.privacy.theory import family_size
+from simfl.privacy.weak import weak_over_time
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
+from simfl.selection.history import Participation
 from simfl.trace import PHASES, SERVER, Trace
 
 SCHEMA = 2
 
+SEARCH = 2_000_000
+"""What the search for T may cost a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
+
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a round's content showed; None where there is no content or it was not asked for."""
+    """What a round's content showed; None where there is no content or it was not asked for.
+
+    clipped: coordinates held back before rounding; updates_clipped: updates that the scenario's own rule of
+    clipping changed.
+    """
 
     exact: bool | None = None
     wrapped: int | None = None
@@ -34,18 +49,33 @@ class Measurement:
     accuracy: float | None = None
     loss: float | None = None
     rate: float | None = None
+    updates_clipped: int | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
+
+    round: int
+    mean: NDArray[np.float32]
+    members: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    updates: NDArray[np.float32]
 
 
 @dataclass
 class Result:
     """A run: the resolved scenario, the trace of each protocol, and what its content showed.
 
-    `interrupted` says that rounds are missing because the run was stopped.
+    `training` says how cohorts were trained, `updates` holds what `record_updates` asked for, `interrupted`
+    says that rounds are missing because the run was stopped.
     """
 
     scenario: Scenario
     traces: dict[str, Trace] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
+    training: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, list[Kept]] = field(default_factory=dict)
     interrupted: bool = False
 
     @property
@@ -55,7 +85,7 @@ class Result:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`, schema 1; times in seconds of virtual time."""
+        """The content of `summary.json`, schema 2; times in seconds of virtual time."""
         s = self.scenario
         return {
             "schema": SCHEMA,
@@ -66,7 +96,13 @@ class Result:
             "interrupted": self.interrupted,
             "versions": versions(),
             "protocols": {
-                name: _protocol(rounds, self.measured[name]) for name, rounds in self.rounds.items()
+                name: {
+                    **_protocol(rounds, self.measured[name]),
+                    "selection": s.of(name).selection.model_dump(mode="json"),
+                    "training": self.training.get(name),
+                    "participation": taking_part(rounds, s.of(name)),
+                }
+                for name, rounds in self.rounds.items()
             },
         }
 
@@ -80,6 +116,11 @@ class Result:
             file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
         with atomic(folder / "breakdown.csv") as file:
             csv.writer(file).writerows(breakdown(self.rounds))
+        with atomic(folder / "participation.csv") as file:
+            csv.writer(file).writerows(participation(self.rounds))
+        for name, kept in self.updates.items():
+            if kept:
+                write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
         with atomic(folder / "resolved.yaml") as file:
             file.write(resolved_yaml(self.scenario))
         with atomic(folder / "summary.json") as file:
@@ -139,6 +180,7 @@ def _round(r: metrics.Round, m: Measurement) -> dict[str, Any]:
         "aggregate_exact": m.exact,
         "wrapped": m.wrapped,
         "clipped": m.clipped,
+        "updates_clipped": m.updates_clipped,
         "bytes_up": r.bytes_up,
         "bytes_down": r.bytes_down,
         "ignored": dict(r.ignored),
@@ -175,12 +217,62 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
                 yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
 
 
+def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of `participation.csv`: the ones of P, whose updates are in which aggregate."""
+    yield "protocol", "round", "user"
+    for name, listed in rounds.items():
+        for r in listed:
+            for user, _, _ in sorted(r.members):
+                yield name, r.index, user
+
+
+def taking_part(rounds: list[metrics.Round], s: Scenario) -> dict[str, Any] | None:
+    """What many rounds show of each user (Multi-RoundSecAgg section 3.2): T, F and C after every round.
+
+    `family` is how many sets of users the selection chooses from (R of eq. 8), None where it is not of one
+    size. A row of P holds those whose updates are in the round's aggregate; a round without one has a row of
+    zeros. None for buffered runs, whose sums are weighted.
+    """
+    if not rounds or any(about for r in rounds for _, about, _ in r.members):
+        return None
+    users, K = s.population.users, getattr(s.selection, "users", 0)
+    T = {"multi_round": getattr(s.selection, "T", 1), "partition": K}.get(s.selection.kind, 1)
+    P = Participation(users)
+    for r in rounds:
+        P.append(user for user, _, _ in r.members)
+    matrix = P.matrix()
+    return {
+        "family": family_size(users, K, T) if K else None,
+        "T_weak": [None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
+        "T_strong": strong_over_time(matrix),
+        "F": fairness_gaps(matrix).tolist(),
+        "C": cardinalities(matrix).tolist(),
+    }
+
+
+def write_updates(path: Path, kept: list[Kept], users: int) -> None:
+    """`updates-NAME.npz`, arrays that `simfl privacy` reads: means [t, d] of `rounds` [t], and rows
+    `members`, `weights`, `updates` [n, d] with the place of their round in `which`."""
+    arrays: dict[str, Any] = {
+        "users": np.array(users),
+        "rounds": np.array([k.round for k in kept]),
+        "means": np.stack([k.mean for k in kept]),
+        "which": np.repeat(np.arange(len(kept)), [len(k.members) for k in kept]),
+        "members": np.concatenate([k.members for k in kept]),
+        "weights": np.concatenate([k.weights for k in kept]),
+        "updates": np.concatenate([k.updates for k in kept]),
+    }
+    with atomic(path, binary=True) as file:
+        np.savez(file, **arrays)
+
+
 @contextmanager
-def atomic(path: Path) -> Iterator[IO[str]]:
-    """A text file that takes its place only when it is whole."""
+def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file that takes its place only when it is whole; text in UTF-8, or bytes."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(handle, **how) as file:
             yield file
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from simfl.engine.clock import drive
 from simfl.engine.session import Session
 from simfl.engine.virtual import NS
 from simfl.engine.warm import warm
 from simfl.engine.world import Outcome
 from simfl.learning.threads import one_thread
-from simfl.result import Measurement, Result
+from simfl.protocols.ops import Ops
+from simfl.result import Kept, Measurement, Result
 from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
@@ -61,7 +64,10 @@ async def simulate(
             for name in loaded.protocols:
                 session = study.session(name, clock_of(name))
                 if isinstance(loaded.clock, Measured):
-                    warm(session.machines.kind, session.machines.params, loaded.cohort, study.trainer)
+                    cohort, trainer = loaded.of(name).cohort, study.trainers[name]
+                    warm(session.machines.kind, session.machines.params, cohort, trainer)
+                elif loaded.payload == "real":
+                    result.training[name] = str(study.trainers[name].choice)
                 await _one(study, name, session, result, watch)
     except BaseException:
         result.interrupted = True
@@ -87,12 +93,22 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+async def _kept(ops: Ops, outcome: Outcome) -> Kept:
+    """What a round's record holds, as arrays."""
+    record = outcome.record
+    assert record is not None
+    mean = (await ops.get(record.mean))[0].astype(np.float32)
+    deltas = [(await ops.get(handle))[0] for handle in record.updates]
+    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
+
+
 async def _one(
     study: Study, name: str, session: Session, result: Result, watch: Callable[[Progress], None] | None
 ) -> None:
     ops = session.ops
     result.traces[name] = session.trace
     measured = result.measured[name] = []
+    updates = result.updates[name] = []
     latest: float | None = None
 
     def tell() -> None:
@@ -108,7 +124,11 @@ async def _one(
         accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
         latest = latest if accuracy is None else accuracy
         exact = None if differ is None else differ == 0
-        measured.append(Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate))
+        counts = [await ops.get(handle) for handle in outcome.clipped]
+        shortened = None if not counts or None in counts else sum(map(bool, counts))
+        measured.append(Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, shortened))
+        if outcome.record is not None:
+            updates.append(await _kept(ops, outcome))
         tell()
 
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from simfl.cli import main
+from tests.engine.harness import FILES
 
 ROOT = Path(__file__).parent.parent
 EDGES = str(ROOT / "scenarios" / "dropout_edges.yaml")
@@ -40,7 +41,7 @@ def test_a_run_prints_a_table_within_80_columns_and_leaves_its_folder(tmp_path: 
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
     assert "\x1b" not in done.stdout
     files = {path.name for path in (tmp_path / "run").iterdir()}
-    assert files == {"summary.json", "trace.jsonl", "metrics.jsonl", "breakdown.csv", "resolved.yaml"}
+    assert files == FILES
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["seed"] == 3
 
 

@@ -35,6 +35,7 @@ class Task:
     plan: Plan | None
     version: int = 0
     update: Handle | None = None
+    clipped: Handle | None = None
     coming: int = 0
     downloaded: bool = False
     started: bool = False
@@ -64,6 +65,7 @@ class Job:
     task: Task | None = None
     received: bool = False
     cut: bool = False
+    factor: float = 1.0
     run: Callable[[], Effects] | None = None
     then: Callable[[int], None] | None = None
 

@@ -2,8 +2,9 @@
 
 The timeline runs ahead of the data. A node is an operation and its arguments (no closure); it runs when
 its arguments have content, last ready first, so that chains are finished and freed before new ones are
-begun. The budget bounds the bytes of output that are still to come: the driver pauses the timeline while
-they exceed it. All nodes are executed, also those of users who were lost.
+begun. Calls of a batched kernel (local training) wait until somebody needs content, then those that are
+ready go together. The budget bounds the bytes of output that are still to come: the driver pauses the
+timeline while they exceed it. All nodes are executed, also those of users who were lost.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from simfl.errors import step_failed
-from simfl.protocols.ops import Handle, Ops
+from simfl.protocols.ops import Handle, Ops, batched, grouped
 
 
 class Node:
@@ -45,7 +46,9 @@ class PooledOps(Ops):
         self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
         self._lock = threading.Lock()
-        self._ready: list[Node] = []
+        self._ready: list[list[Node]] = []
+        self._held: list[Node] = []
+        self._wanted = 0
         self._busy = 0
         self._open = 0
         self._error: tuple[Node, BaseException] | None = None
@@ -62,9 +65,24 @@ class PooledOps(Ops):
                     needed.consumers.append(node)
                     node.waiting += 1
             if not node.waiting:
-                self._ready.append(node)
-                self._start_worker()
+                self._queue(node)
         return Handle(*shape, node)
+
+    def _queue(self, node: Node) -> None:  # under the lock
+        if batched(node.kernel):
+            self._held.append(node)
+        else:
+            self._ready.append([node])
+            self._start_worker()
+
+    def _release(self) -> None:  # under the lock
+        """Let go of what waits for company: in chunks, but some for every worker."""
+        held, self._held = self._held, []
+        for group in grouped(held, lambda node: node.kernel):
+            share = -(-len(group) // self.workers)
+            self._ready += [group[k : k + share] for k in range(0, len(group), share)]
+        for _ in self._ready:
+            self._start_worker()
 
     def _start_worker(self) -> None:  # under the lock
         if self._busy < self.workers and self._ready and self._error is None:
@@ -74,37 +92,39 @@ class PooledOps(Ops):
     def _work(self) -> None:
         while True:
             with self._lock:
+                if not self._ready and self._wanted:
+                    self._release()
                 if not self._ready or self._error is not None:
                     self._busy -= 1
                     waiters, self._waiters = self._waiters, []
                     break
-                node = self._ready.pop()
+                unit = self._ready.pop()
                 if self._ready:
                     self._start_worker()
             try:
-                assert node.kernel is not None
-                value = node.kernel(*map(_value, node.args))
+                values = _execute(unit)
             except BaseException as error:
                 with self._lock:
-                    self._error = self._error or (node, error)
+                    self._error = self._error or (unit[0], error)
                 continue
-            self._finish(node, value)
-            del node, value
+            self._finish(unit, values)
+            del unit, values
         for loop, future in waiters:
             loop.call_soon_threadsafe(_wake, future)
 
-    def _finish(self, node: Node, value: Any) -> None:
+    def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
-            node.value, node.done = value, True
-            node.args, node.kernel = (), None
-            self.executed += 1
-            self._open -= 1
-            self.pending_bytes -= node.size
-            for consumer in node.consumers:
-                consumer.waiting -= 1
-                if not consumer.waiting:
-                    self._ready.append(consumer)
-            node.consumers = []
+            for node, value in zip(unit, values, strict=True):
+                node.value, node.done = value, True
+                node.args, node.kernel = (), None
+                self.executed += 1
+                self._open -= 1
+                self.pending_bytes -= node.size
+                consumers, node.consumers = node.consumers, []
+                for consumer in consumers:
+                    consumer.waiting -= 1
+                    if not consumer.waiting:
+                        self._queue(consumer)
             self._start_worker()
             waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
@@ -126,28 +146,44 @@ class PooledOps(Ops):
             raise step_failed(node.where, getattr(node.kernel, "__name__", ""), error) from error
 
     async def get(self, handle: Handle) -> Any:
-        while not handle.content.done:
-            self.failed()
-            await self._progress()
+        await self._until(lambda: handle.content.done)
         return handle.content.value
 
     async def room(self) -> None:
         if self.pending_bytes <= self.budget_bytes:
             return
         self.pauses += 1
-        while self.pending_bytes > self.budget_bytes // 2 and self._busy:
-            self.failed()
-            await self._progress()
+        await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
 
     async def drain(self) -> None:
-        while self._open:
-            self.failed()
-            await self._progress()
+        await self._until(lambda: not self._open)
+
+    async def _until(self, there: Callable[[], bool]) -> None:
+        with self._lock:
+            self._wanted += 1
+            if self._busy < self.workers:
+                self._release()
+        try:
+            while not there():
+                self.failed()
+                await self._progress()
+        finally:
+            with self._lock:
+                self._wanted -= 1
 
     def close(self) -> None:
         with self._lock:
             self._ready.clear()
+            self._held.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _execute(unit: list[Node]) -> list[Any]:
+    """The values of nodes of one kernel."""
+    kernel, calls = unit[0].kernel, [tuple(map(_value, node.args)) for node in unit]
+    assert kernel is not None
+    many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
+    return [kernel(*call) for call in calls] if many is None else many(calls)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -16,6 +16,7 @@ from simfl.engine.party import Task
 from simfl.engine.session import Session
 from simfl.engine.world import Model
 from simfl.protocols.base import SERVER, Effects, Result, Send
+from simfl.selection.history import Participation
 
 
 class Rounds(Session):
@@ -23,7 +24,7 @@ class Rounds(Session):
 
     def main(self) -> Generator[simpy.Event, Any, None]:
         self.tasks: dict[tuple[int, int], Task] = {}
-        self.history: list[frozenset[int]] = []
+        self.history = Participation(self.world.users)
         self.begun = -1
         self.follow_users()
         yield self.env.timeout(0)  # who is offline from the start has left by now
@@ -56,7 +57,7 @@ class Rounds(Session):
             available = f"{len(self._available())} of {self.world.users} users available"
             self.abort_round(f"selection: {available}", cause)
             return
-        self.history.append(frozenset(chosen))
+        self.history.append(chosen)
         entropy = self.machines.entropy
         server = kind.server(chosen, params, self.ops, entropy(SERVER, index))
         server.quorum = self.world.quorum

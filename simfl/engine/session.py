@@ -17,8 +17,8 @@ from typing import Any
 import simpy
 
 from simfl import trace as rows
-from simfl.crypto import audit
 from simfl.engine.durations import Clock, Spans
+from simfl.engine.outcome import outcome
 from simfl.engine.party import Device, Job, Task
 from simfl.engine.post import Post
 from simfl.engine.presence import Presence
@@ -26,6 +26,8 @@ from simfl.engine.training import Training
 from simfl.engine.virtual import NS, Environment
 from simfl.engine.world import Machines, Outcome, World
 from simfl.errors import step_failed
+from simfl.learning import server_opt
+from simfl.learning.server_opt import ServerRule
 from simfl.protocols.base import (
     SERVER,
     Abort,
@@ -54,7 +56,7 @@ class Session(ABC):
         clock: Clock,
         trainer: Trainer,
         streams: Streams,
-        apply: Callable[..., Any],
+        rule: ServerRule,
     ) -> None:
         self.world = world
         self.machines = machines
@@ -62,7 +64,7 @@ class Session(ABC):
         self.clock = clock
         self.trainer = trainer
         self.streams = streams
-        self.apply = apply
+        self.rule = rule
         self.env = Environment()
         self.trace = rows.Trace()
         self.network = world.network(self.env)
@@ -78,6 +80,9 @@ class Session(ABC):
         self.done = False
         initial = seed_array(streams.bytes("initial weights"))
         self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
+        self.moments: Handle | None = None
+        if rule.kind != "fedavg":
+            self.moments = ops.free(server_opt.initial_moments, (2, trainer.d, F64), trainer.d, rule.tau)
         self.env.process(self.main())
 
     # -- what rounds and buffers say
@@ -166,8 +171,7 @@ class Session(ABC):
             effects = job.effects()
             for effect in effects:
                 if isinstance(effect, Result):  # the global update belongs to the step that recovers
-                    lr = self.world.server_lr
-                    self.weights = self.ops.apply(self.apply, self.weights, effect.mean, lr)
+                    self._step_globally(effect.mean)
             segments = self.ops.end()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
@@ -176,7 +180,22 @@ class Session(ABC):
                 gc.enable()
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
-        return effects, self.clock.spans(key, segments, device.speed, overhead_ns, job.cut)
+        speed = device.speed * job.factor
+        return effects, self.clock.spans(key, segments, speed, overhead_ns, job.cut)
+
+    def _step_globally(self, g: Handle) -> None:
+        """x^(t+1) from x^(t) and the mean update g."""
+        ops, rule = self.ops, self.rule
+        if self.moments is None:
+            self.weights = ops.apply(server_opt.apply, self.weights, g, rule.lr)
+            return
+        self.moments = ops.moments(server_opt.moments, self.moments, g, rule.kind, rule.beta1, rule.beta2)
+        self.weights = ops.apply(server_opt.adaptive, self.weights, self.moments, rule.lr, rule.tau)
+
+    def noise(self, task: Task) -> float:
+        """The factor on a training's duration: a draw of the user's own stream."""
+        draw = self.world.training_noise
+        return 1.0 if draw is None else draw(task.user, task.about or task.round)
 
     def finish(self, device: Device, job: Job, step: int, effects: Effects) -> None:
         """A step is over: carry its effects out."""
@@ -206,7 +225,7 @@ class Session(ABC):
                 case Result():
                     members = tuple((m.user, m.about, m.staleness) for m in effect.members)
                     add(rows.Aggregated(self.round, members, step, now))
-                    self._close_round(step, self._outcome(effect))
+                    self._close_round(step, outcome(self, effect))
                 case Abort(reason):
                     self.abort_round(reason, step)
                 case GiveUp(users, phase, about):
@@ -280,30 +299,9 @@ class Session(ABC):
         self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
         self.done = True
 
-    def _close_round(self, step: int, outcome: Outcome) -> None:
+    def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
-        self.outcomes.append(outcome)
+        self.outcomes.append(closed)
         self.round += 1
         self.done = self.round >= self.world.rounds
         self.on_round_closed(step)
-
-    def _outcome(self, result: Result) -> Outcome:
-        """The audit and the evaluation that a result asks for, as handles."""
-        kind, p, index = self.machines.kind, self.machines.params, self.round
-        involved = self.members(result)
-        deltas = [task.update for task, _ in involved]
-        samples = [self.world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
-        factors = [factor for _, factor in involved]
-        check: tuple[Any, ...]
-        if kind.offline:  # masked in the field: the seeds of rounding are derived apart from the machines
-            seeds = [seed_array(task.client.entropy.peek(f"quantise{task.about}")) for task, _ in involved]
-            whole = [int(factor) for factor in factors]
-            check = (audit.in_field, result.total, deltas, samples, whole, seeds, p.clip, p.levels, p.q)
-        else:
-            weights = [n * factor for n, factor in zip(samples, factors, strict=True)]
-            check = (audit.real, result.total, deltas, weights)
-        kernel, *arguments = check
-        audited: Handle = self.ops.free(kernel, (1, 3, F64), *arguments)
-        due = (index + 1) % self.world.evaluate_every == 0 or index + 1 == self.world.rounds
-        evaluation = self.ops.free(self.trainer.evaluate, (1, 2, F64), self.weights) if due else None
-        return Outcome(index, self.env.now, audited, evaluation, self.machines.losses.rate(index))

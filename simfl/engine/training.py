@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.party import Job, Task
 from simfl.engine.post import FOLLOWING
+from simfl.learning import clipping
 from simfl.protocols.base import Effects, Update
+from simfl.protocols.ops import F64
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -38,7 +40,7 @@ class Training:
         seed = session.ops.secret(session.streams.bytes(*name))
 
         def run() -> Effects:
-            task.update = session.ops.train(session.trainer, task.weights, task.user, seed)
+            task.update = session.ops.train(session.trainer, task.weights, task.user, seed, task.round)
             return []
 
         def then(step: int) -> None:
@@ -63,6 +65,7 @@ class Training:
             about=task.about,
             task=task,
             cut=when == "mid_send",
+            factor=session.noise(task),
             run=run,
             then=then,
         )
@@ -71,19 +74,35 @@ class Training:
     def _submit(self, task: Task, step: int) -> None:
         if task.lost:
             return
-        assert task.update is not None
         task.phase = "upload"
         session = self.session
-        update = Update(task.update, session.world.samples(task.user), task.about, task.version)
+
+        def run() -> Effects:
+            self._clip(task)
+            assert task.update is not None
+            update = Update(task.update, session.world.samples(task.user), task.about, task.version)
+            effects: Effects = task.client.submit(update)
+            return effects
+
         job = Job(
             machine=task.client,
             call="submit",
-            arguments=(update,),
+            arguments=(),
             phase="upload",
             cause=step,
             ready=session.env.now,
             round=task.round,
             about=task.about,
             task=task,
+            run=run,
         )
         session.device(task.user).protocol.put(job)
+
+    def _clip(self, task: Task) -> None:
+        """Hold an update within the scenario's bound; here and not in the training, where content would be
+        asked for before others of the cohort are there."""
+        ops, clip = self.session.ops, self.session.world.clip
+        if clip is not None:
+            assert task.update is not None
+            task.clipped = ops.free(clipping.count_clipped, (1, 1, F64), task.update, *clip)
+            task.update = ops.clip(clipping.clip_update, task.update, *clip)

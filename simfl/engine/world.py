@@ -12,6 +12,7 @@ from simfl.engine.virtual import Environment
 from simfl.protocols.base import Message, Params
 from simfl.protocols.ops import Handle
 from simfl.protocols.registry import Kind
+from simfl.selection.history import Participation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class World:
     in_round: Callable[[int], Any]
     changes: Callable[[int], Iterable[tuple[int, bool]]] | None
     samples: Callable[[int], int]
-    select: Callable[[Sequence[int], Sequence[frozenset[int]], int], list[int] | None]
-    server_lr: float
+    select: Callable[[Sequence[int], Participation, int], list[int] | None]
+    clip: tuple[str, float] | None
+    training_noise: Callable[[int, int | str], float] | None
     evaluate_every: int
     concurrency: int | None = None
     return_ns: int | None = None
     horizon_ns: int | None = None
+    record: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,27 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished round, as handles whose content may still be on its way."""
+    """A finished round, as handles whose content may still be on its way.
+
+    clipped: whether each member's update was clipped by the scenario's rule. record: what is kept of the
+    round's updates, if that is asked for.
+    """
 
     round: int
     at: int
     audit: Handle | None
     evaluation: Handle | None
     rate: float | None = None
+    clipped: tuple[Handle, ...] = ()
+    record: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A round's aggregate and what went into it: the mean g [1, d], and each member with its weight and its
+    update [1, d]."""
+
+    mean: Handle
+    members: tuple[int, ...]
+    weights: tuple[float, ...]
+    updates: tuple[Handle, ...]

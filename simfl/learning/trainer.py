@@ -1,28 +1,38 @@
-"""Local training and evaluation: real SGD on a user's samples, as a pure function of numpy arrays.
+"""Local training and evaluation: real SGD on users' samples, as a pure function of numpy arrays.
 
-The law: an update is a function of (weights, user, seed), bit for bit, whatever is trained before or
-beside it. (On a GPU as far as its kernels are deterministic.) Each thread has a workspace, one module
-whose parameters and gradients are views of two flat vectors: a step is one backward pass and one `sub_`.
-Callers set torch.set_num_threads(1): with tiny batches more threads are slower.
+The law: an update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
+is trained before or beside it (on a GPU as far as its kernels are deterministic); the cohort's ways differ
+from it by rounding only. Callers hold every library to one thread: with tiny batches more are slower.
 """
 
-import threading
+from __future__ import annotations
+
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.autograd import backward
 from torch.nn.functional import cross_entropy
 
+from simfl.learning import closed_form, loop, vectorised
+from simfl.learning.choice import CHUNKS, STEPS, Choice, fastest, remembered
 from simfl.learning.data import Split
-from simfl.learning.models import MODELS, Model, Shape
+from simfl.learning.flat import Workspace, images, initial
+from simfl.learning.models import Model
+from simfl.learning.samples import Samples, floats, to_tensor
+from simfl.learning.sgd import Draws, LocalSgd
 
 F32 = NDArray[np.float32]
 Seed = bytes | NDArray[np.uint8]
+Way = Literal["loop", "vectorised", "closed_form"]
 
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
+
+_EVALUATED = 512
+"""Test samples in one pass; batch statistics, where a model has them, are those of so many."""
 
 
 def pick_device(requested: str | None) -> str:
@@ -39,137 +49,182 @@ def pick_device(requested: str | None) -> str:
     return requested
 
 
-class _Workspace(threading.local):
-    """One module a thread: threading.local runs __init__ anew in each thread that comes by."""
-
-    def __init__(self, model: Model, shape: Shape, classes: int, device: str) -> None:
-        self.module = model.blank(shape, classes)
-        blanks = list(self.module.named_parameters())
-        d = sum(p.numel() for _, p in blanks)
-        self.flat = torch.zeros(d, device=device)
-        self.grad = torch.zeros(d, device=device)
-        start = 0
-        for name, blank in blanks:
-            owner, _, leaf = name.rpartition(".")
-            end = start + blank.numel()
-            parameter = nn.Parameter(self.flat[start:end].view(blank.shape))
-            parameter.grad = self.grad[start:end].view(blank.shape)
-            setattr(self.module.get_submodule(owner), leaf, parameter)
-            start = end
-
-    def load(self, weights: F32) -> Tensor:
-        """Copies weights [1, d] into the module, and returns the copy's source [d]."""
-        if weights.shape != (1, self.flat.numel()) or weights.dtype != np.float32:
-            expected = f"float32 (1, {self.flat.numel()})"
-            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not {expected}")
-        source = torch.tensor(weights[0], device=self.flat.device)
-        self.flat.copy_(source)
-        return source
-
-
 class Trainer:
-    """Trains one user at a time; safe to call from several threads at once.
+    """Trains users; safe to call from several threads at once.
 
-    split: the data. parts: the training samples of each user. model: a name in MODELS. epochs, batch_size,
-    lr: E epochs of minibatch SGD with step eta_l. device: as for `pick_device`. `d` is the number of
-    parameters.
+    split: the data. parts: the training samples of each user. device: as for `pick_device`. way: how
+    cohorts are trained, None for the fastest by measurement. dtype: what is computed in. by_law: work is
+    counted for a law of the model (see `law`), not in multiply-adds. `d` is the number of parameters.
     """
 
     def __init__(
         self,
         split: Split,
         parts: Sequence[NDArray[np.int64]],
-        model: str,
-        epochs: int,
-        batch_size: int,
-        lr: float,
+        model: Model,
+        sgd: LocalSgd,
         device: str | None = None,
+        way: Way | None = None,
+        dtype: torch.dtype = torch.float32,
+        by_law: bool = False,
     ) -> None:
         self.device = pick_device(device)
-        self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
-        self._work = _Workspace(MODELS[model], split.shape, split.classes, self.device)
+        self.split, self.model, self.sgd, self.dtype = split, model, sgd, dtype
+        if self.device == "cuda":  # its 10-bit products are not float32's
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        self._work = Workspace(model, split.shape, split.classes, self.device, dtype)
+        self._softmax = closed_form.fits(self._work.module)
+        if way == "closed_form" and not self._softmax:
+            raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
+        self._way, self._by_law = way, by_law
         self.d: int = self._work.flat.numel()
-        self._forward_macs = MODELS[model].macs(split.shape, split.classes)
-        self._data = [
-            (
-                torch.tensor(split.x_train[part], device=self.device),
-                torch.tensor(split.y_train[part], device=self.device),
-            )
-            for part in parts
-        ]
-        self._test = (
-            torch.tensor(split.x_test, device=self.device),
-            torch.tensor(split.y_test, device=self.device),
-        )
+        self._samples = Samples(split, parts, self.device, dtype)
+        self.training = Training(self)
+
+    @property
+    def parts(self) -> list[NDArray[np.int64]]:
+        """The numbers of each user's training samples."""
+        return [part.numpy() for part in self._samples.parts]
 
     def samples(self, user: int) -> int:
-        """The user's training samples."""
-        return len(self._data[user][1])
+        """How many training samples the user has."""
+        return self._samples.count(user)
 
-    def steps(self, user: int) -> int:
-        """Minibatches in one local training, E ceil(n / batch_size)."""
-        return self.epochs * -(-self.samples(user) // self.batch_size)
+    def work(self, user: int) -> dict[str, int]:
+        """What one local training of a user is charged as: its start and E n samples where there is a law of
+        the model; otherwise multiply-adds, forward and backward, and minibatches."""
+        passes = self.sgd.epochs * self.samples(user)
+        if self._by_law:
+            return {"train_start": 1, "train_sample": passes}
+        return {"train_mac": self._macs * passes * _PASSES, "train_step": self.sgd.steps(self.samples(user))}
 
-    def macs(self, user: int) -> int:
-        """Multiply-adds in one local training, forward and backward; the update of the weights, d a step,
-        is not counted."""
-        return self._forward_macs * self.samples(user) * self.epochs * _PASSES
+    @cached_property
+    def _macs(self) -> int:
+        return self.model.macs(self.split.shape, self.split.classes)
 
     def initial(self, seed: Seed) -> F32:
-        """x^(0) [1, d]: weights uniform on +-1 / sqrt(fan-in), torch's default (Kaiming-uniform with
-        a = sqrt 5); biases zero. seed: 32 bytes, also as uint8 [1, 32]."""
-        generator = _generator(seed)
-        flat = []
-        for parameter in self._work.module.parameters():
-            if parameter.dim() < 2:
-                flat.append(torch.zeros(parameter.numel()))
-            else:
-                bound = parameter[0].numel() ** -0.5
-                uniform = torch.rand(parameter.numel(), generator=generator)
-                flat.append((2 * uniform - 1) * bound)
-        return _row(torch.cat(flat))
+        """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
+        generator = torch.Generator().manual_seed(int.from_bytes(_raw(seed)[:4], "big"))
+        flat: F32 = initial(self._work.module, generator).numpy().reshape(1, -1)
+        return flat
 
-    def train(self, weights: F32, user: int, seed: Seed) -> F32:
-        """Delta = x^(t_i) - x_i^(E; t_i), [1, d]: downloaded minus updated (LightSecAgg eq. 24).
+    @cached_property
+    def choice(self) -> Choice:
+        """How cohorts are trained here."""
+        if self._way is not None:
+            return Choice(self._way, 1 if self._way == "loop" else 64)
+        device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
+        shape, plain = "x".join(map(str, self.split.shape)), "plain" if self.sgd.plain else "momentum"
+        what = (self.model.name, shape, self.split.classes, self.d, self.sgd.batch_size, self._made_up, plain)
+        return remembered(" ".join(map(str, (*what, device, "torch", torch.__version__))), self._measure)
 
-        weights: x^(t_i) [1, d]. E epochs of x <- x - eta_l g(x; xi) (eq. 25) on the mean cross-entropy
-        of minibatches xi, in an order drawn anew for each epoch from `seed` (32 bytes, also as uint8
-        [1, 32]) and nothing else. A user without samples has a zero update. ValueError for weights or a
-        seed of another shape.
+    @property
+    def _made_up(self) -> int:
+        """Samples of a made-up client: a few minibatches, and no more than the largest client has."""
+        return min(STEPS * self.sgd.batch_size, max(map(len, self._samples.parts)))
+
+    def _measure(self) -> Choice:
+        """Train made-up clients on real samples, in each way that there is."""
+        mock = Samples(self.split, [np.arange(self._made_up)] * max(CHUNKS), self.device, self.dtype)
+        sgd = replace(self.sgd, epochs=1)
+        weights = self.initial(bytes(32))
+
+        def trial(way: Way, clients: int) -> None:
+            starts, seeds = [weights] * clients, [bytes(32)] * clients
+            self._train(way, starts, range(clients), seeds, [0.0] * clients, mock, sgd)
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+
+        ways: list[Way] = ["loop", "closed_form" if self._softmax else "vectorised"]
+        return fastest({way: partial(trial, way) for way in ways})
+
+    def train(
+        self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
+    ) -> F32:
+        """Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
+        eqs. 24-25).
+
+        weights: x^(t_i) [1, d] a client. seeds: 32 bytes each, also as uint8 [1, 32]; all that a client
+        draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
+        update. ValueError for weights or a seed of another shape.
         """
-        work = self._work
-        start = work.load(weights)
-        generator = _generator(seed)
-        x, y = self._data[user]
-        for _ in range(self.epochs if len(y) else 0):
-            order = torch.randperm(len(y), generator=generator).to(self.device)
-            x_batches = torch.split(x[order], self.batch_size)
-            y_batches = torch.split(y[order], self.batch_size)
-            for x_batch, y_batch in zip(x_batches, y_batches, strict=True):
-                work.grad.zero_()
-                backward(cross_entropy(work.module(x_batch), y_batch))
-                work.flat.sub_(work.grad, alpha=self.lr)
-        return _row(start - work.flat)
+        lrs = [self.sgd.lr_at(index) for index in rounds]
+        way = self.choice.way if len(users) > 1 or self._way is not None else "loop"
+        return self._train(way, weights, users, seeds, lrs, self._samples, self.sgd)
+
+    def _train(
+        self,
+        way: str,
+        weights: Sequence[F32],
+        users: Sequence[int],
+        seeds: Sequence[Seed],
+        lrs: Sequence[float],
+        samples: Samples,
+        sgd: LocalSgd,
+    ) -> F32:
+        work, draws = self._work, [Draws(_raw(seed)) for seed in seeds]
+        starts = [self._start(row) for row in weights]
+        if way == "loop":
+            rows = [
+                start - loop.train(work, start, samples, user, own, sgd, lr)
+                for start, user, own, lr in zip(starts, users, draws, lrs, strict=True)
+            ]
+            return _numpy(torch.stack(rows))
+        stacked = torch.stack(starts)
+        if way == "closed_form":
+            classes = self.split.classes
+            return _numpy(stacked - closed_form.train(stacked, samples, users, draws, sgd, lrs, classes))
+        return _numpy(stacked - vectorised.train(work, stacked, samples, users, draws, sgd, lrs))
+
+    def _start(self, weights: F32) -> torch.Tensor:
+        if weights.shape != (1, self.d) or weights.dtype != np.float32:
+            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
+        return to_tensor(weights[0], self.device).to(self.dtype)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """(accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d]."""
-        self._work.load(weights)
-        x, y = self._test
+        work, device = self._work, self.device
+        work.flat.copy_(self._start(weights))
+        work.keep(None)
+        hits = loss = 0.0
+        count = len(self.split.y_test)
         with torch.no_grad():
-            logits = self._work.module(x).double()
-            accuracy = (logits.argmax(dim=1) == y).double().mean()
-            return np.array([[accuracy.item(), cross_entropy(logits, y).item()]])
+            for rows in torch.split(torch.arange(count), _EVALUATED):
+                pixels = np.asarray(self.split.x_test[rows.numpy()])
+                x = floats(to_tensor(pixels, device), self.dtype)
+                y = torch.as_tensor(self.split.y_test[rows.numpy()], device=device)
+                logits = work.module(images(x)).double()
+                hits += (logits.argmax(dim=1) == y).sum().item()
+                loss += cross_entropy(logits, y, reduction="sum").item()
+        return np.array([[hits / count, loss / count]])
 
 
-def _generator(seed: Seed) -> torch.Generator:
-    raw = seed if isinstance(seed, bytes) else seed.tobytes()
-    if len(raw) != 32:
-        raise ValueError(f"a seed has {len(raw)} bytes, it must have 32")
-    # On the CPU also for a GPU, so that the order of minibatches is the same on both. Its Mersenne Twister
-    # takes 32 bits of seed and would ignore more.
-    return torch.Generator().manual_seed(int.from_bytes(raw[:4], "big"))
+class Training:
+    """`Trainer.train` as a kernel: of one client, or of many that wait together."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.__name__ = "train"
+
+    @property
+    def chunk(self) -> int:
+        """How many clients are best trained at a time."""
+        return self.trainer.choice.chunk
+
+    def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:
+        return self.trainer.train([weights], [user], [seed], [index])
+
+    def many(self, calls: Sequence[tuple[F32, int, Seed, int]]) -> list[F32]:
+        """One result [1, d] a call."""
+        weights, users, seeds, rounds = zip(*calls, strict=True)
+        # Copies: what is still needed of a cohort must not keep all of it in memory.
+        return [row[None].copy() for row in self.trainer.train(weights, users, seeds, rounds)]
 
 
-def _row(flat: Tensor) -> F32:
-    row: F32 = flat.cpu().numpy().reshape(1, -1)
-    return row
+def _raw(seed: Seed) -> bytes:
+    return seed if isinstance(seed, bytes) else seed.tobytes()
+
+
+def _numpy(rows: torch.Tensor) -> F32:
+    array: F32 = rows.cpu().numpy()
+    return array

@@ -17,13 +17,47 @@ class ProfileError(BadInput):
     """A profile that does not exist or is not complete."""
 
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+LAW = ("train_start", "train_sample")
+"""Kinds of `WORK` that a law of training gives the seconds of."""
+
+
+class TrainingLaw(BaseModel):
+    """One local training of a model takes T = start + sample E n seconds (a and b; E n samples passed over),
+    by its batch size and the shape of its samples."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    shape: tuple[int, ...]
+    batch_size: int
+    start: Seconds
+    sample: Seconds
+
+
 class Profile(BaseModel):
-    """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing."""
+    """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing.
+
+    Models that `training` has no law of are charged by their multiply-adds and minibatches.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str
-    seconds: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    seconds: dict[str, Seconds]
+    training: tuple[TrainingLaw, ...] = ()
+
+    def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
+        """The law of a model, if it was measured."""
+        return next(
+            (
+                law
+                for law in self.training
+                if (law.model, law.shape, law.batch_size) == (model, shape, batch_size)
+            ),
+            None,
+        )
 
 
 def names() -> list[str]:
@@ -49,7 +83,8 @@ def load(name: str) -> Profile:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ProfileError(f"profile {name}: {place}: {first['msg']}") from None
-    missing, unknown = set(WORK) - set(profile.seconds), set(profile.seconds) - set(WORK)
+    known = set(WORK) - set(LAW)
+    missing, unknown = known - set(profile.seconds), set(profile.seconds) - known
     if missing:
         raise ProfileError(f"profile {name}: seconds.{sorted(missing)[0]} is missing")
     if unknown:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from simfl.crypto import audit, keys, mds, prg, quantize, shamir
 from simfl.crypto import field as fq
+from simfl.errors import step_failed
 
 WORK = {
     "x25519": "public keys derived",
@@ -39,8 +40,11 @@ WORK = {
     "apply_element": "coordinates of the global update",
     "train_mac": "multiply-adds of local training, both directions",
     "train_step": "minibatches of local training",
+    "train_start": "local trainings of the scenario's model",
+    "train_sample": "samples that local training of the scenario's model passes over",
 }
-"""The kinds of work; a device profile gives the seconds of each."""
+"""The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
+the profile has a law of the model (T = a + b E n), by the two before them where it has not."""
 
 U8, U32, F32, F64 = 1, 4, 4, 8
 
@@ -54,16 +58,24 @@ class PeerFault(Exception):
         self.why = why
 
 
+class Batched(Protocol):
+    """A kernel of which calls that wait together are better done together, `chunk` at a time."""
+
+    @property
+    def chunk(self) -> int: ...
+    def __call__(self, *args: Any) -> Any: ...
+    def many(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]: ...
+
+
 class Trainer(Protocol):
-    """Local training and evaluation, as `simfl.learning` does them."""
+    """Local training and evaluation, as `simfl.learning` does them; `training` is a `Batched` kernel."""
 
     d: int
+    training: Any
 
     def initial(self, seed: Any) -> Any: ...
-    def train(self, weights: Any, user: int, seed: Any) -> Any: ...
     def evaluate(self, weights: Any) -> Any: ...
-    def macs(self, user: int) -> int: ...
-    def steps(self, user: int) -> int: ...
+    def work(self, user: int) -> dict[str, int]: ...
 
 
 class Handle:
@@ -300,14 +312,24 @@ class Ops(ABC):
         return self._op(np.divide, (1, total.length, F64), {"real_mac": total.length}, total, divisor)
 
     # -- learning
-    def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle) -> Handle:
-        """A user's local update (eqs. 24-25), 1 x d float32."""
-        work = {"train_mac": trainer.macs(user), "train_step": trainer.steps(user)}
-        return self._op(trainer.train, (1, trainer.d, F32), work, weights, user, seed)
+    def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int) -> Handle:
+        """A user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32."""
+        shape = (1, trainer.d, F32)
+        return self._op(trainer.training, shape, trainer.work(user), weights, user, seed, index)
 
-    def apply(self, update: Callable[..., Any], weights: Handle, g: Handle, lr: float) -> Handle:
+    def clip(self, kernel: Callable[..., Any], update: Handle, how: str, bound: float) -> Handle:
+        """An update clipped by its norm or by value."""
+        shape = (1, update.length, update.width)
+        return self._op(kernel, shape, {"real_mac": 2 * update.length}, update, how, bound)
+
+    def apply(self, update: Callable[..., Any], weights: Handle, *args: Any) -> Handle:
         """The new global model, 1 x d float32 (eqs. 26, 37)."""
-        return self._op(update, (1, weights.length, F32), {"apply_element": weights.length}, weights, g, lr)
+        return self._op(update, (1, weights.length, F32), {"apply_element": weights.length}, weights, *args)
+
+    def moments(self, update: Callable[..., Any], state: Handle, *args: Any) -> Handle:
+        """The new state of an adaptive server, 2 x d."""
+        shape = (state.n, state.length, F64)
+        return self._op(update, shape, {"apply_element": state.n * state.length}, state, *args)
 
     def free(self, kernel: Callable[..., Any], shape: tuple[int, int, int], *args: Any) -> Handle:
         """The simulator's own work (audits, evaluation): executed, charged to nobody."""
@@ -332,10 +354,74 @@ class Ops(ABC):
 
 
 class EagerOps(Ops):
-    """Computes at once."""
+    """Computes at once. With `batching`, calls of a batched kernel wait until one of them is needed: the
+    timeline runs ahead meanwhile, so what starts at one virtual instant is done together."""
+
+    def __init__(self, q: int, batching: bool = False) -> None:
+        super().__init__(q)
+        self.batching = batching
+        self._held: list[Handle] = []
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
-        return Handle(*shape, kernel(*map(_content, args)))
+        if self.batching and batched(kernel):
+            handle = Handle(*shape, Held(kernel, args, self.where))
+            self._held.append(handle)
+            return handle
+        return Handle(*shape, kernel(*map(self._content, args)))
+
+    def _content(self, argument: Any) -> Any:
+        if isinstance(argument, Handle):
+            if isinstance(argument.content, Held):
+                self._release()
+            return argument.content
+        if isinstance(argument, list):
+            return [self._content(a) for a in argument]
+        return argument
+
+    def _release(self) -> None:
+        """Do what waits; what it needs itself has content, since that was needed before it was asked."""
+        held, self._held = self._held, []
+        for group in grouped(held, lambda handle: handle.content.kernel):
+            kernel, where = group[0].content.kernel, group[0].content.where
+            calls = [tuple(map(self._content, handle.content.args)) for handle in group]
+            try:
+                results = kernel.many(calls)
+            except Exception as error:
+                raise step_failed(where, kernel.__name__, error) from error
+            for handle, result in zip(group, results, strict=True):
+                handle.content = result
+
+    async def get(self, handle: Handle) -> Any:
+        return self._content(handle)
+
+    async def drain(self) -> None:
+        self._release()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A call that waits for others of its kernel."""
+
+    kernel: Any
+    args: tuple[Any, ...]
+    where: tuple[Any, ...]
+
+
+def batched(kernel: Any) -> bool:
+    """Whether a kernel is a `Batched` one that gains by it."""
+    return hasattr(kernel, "many") and kernel.chunk > 1
+
+
+def grouped(items: Iterable[Any], kernel: Callable[[Any], Any]) -> list[list[Any]]:
+    """Items by their batched kernel, in order, at most a chunk in each group."""
+    groups: dict[int, list[Any]] = {}
+    full: list[list[Any]] = []
+    for item in items:
+        group = groups.setdefault(id(kernel(item)), [])
+        group.append(item)
+        if len(group) >= kernel(item).chunk:
+            full.append(groups.pop(id(kernel(item))))
+    return [*full, *groups.values()]
 
 
 class ShadowOps(Ops):
@@ -343,14 +429,6 @@ class ShadowOps(Ops):
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
         return Handle(*shape)
-
-
-def _content(argument: Any) -> Any:
-    if isinstance(argument, Handle):
-        return argument.content
-    if isinstance(argument, list):
-        return [_content(a) for a in argument]
-    return argument
 
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:

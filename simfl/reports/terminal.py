@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,9 @@ from rich.text import Text
 
 from simfl.simulate import Progress as Where
 from simfl.trace import PHASES
+
+SHOWN = 3
+"""Aborted rounds of an entry that are told one by one."""
 
 WIDTH, LABEL, LEAST = 80, 18, 9
 """Columns of text that a table may take, those of its labels, and the fewest of a protocol's."""
@@ -77,11 +81,76 @@ def show(console: Console, summary: dict[str, Any], profile: str) -> None:
     title = f"{summary['scenario']}{state}: mean seconds of virtual time per {unit}"
     for side_by_side in _fitting(names) or [[]]:
         console.print(_table(title, {name: protocols[name] for name in side_by_side}))
+    chosen = {name: p for name, p in protocols.items() if p["selection"]["kind"] != "all"}
+    if chosen:
+        console.print()
+        console.print(participation({name: [p] for name, p in chosen.items()}))
+        sets = [(name, (p["participation"] or {}).get("family")) for name, p in chosen.items()]
+        told = ", ".join(f"{name} {_count(size)}" for name, size in sets if size is not None)
+        console.print(Text(f"Sets to choose from (eq. 8): {told}", style="dim"))
     console.print(Text("Clock " + CLOCKS[summary["clock"]].format(profile=profile), style="dim"))
+    for how in dict.fromkeys(p["training"] for p in protocols.values()):
+        if how:
+            console.print(Text(f"Training {how}", style="dim"))
     for name in names:
-        for r in protocols[name]["rounds"]:
-            if r["status"] == "aborted":
-                console.print(Text(f"{name}, {unit} {r['index']} aborted: {r['reason']}", style="yellow"))
+        aborted = [r for r in protocols[name]["rounds"] if r["status"] == "aborted"]
+        if name in chosen:  # their table counts the rounds that were skipped
+            aborted = [r for r in aborted if r["selected"]]
+        for r in aborted[:SHOWN]:
+            console.print(Text(f"{name}, {unit} {r['index']} aborted: {r['reason']}", style="yellow"))
+        if len(aborted) > SHOWN:
+            left = len(aborted) - SHOWN
+            console.print(Text(f"{name}: {left} more {unit}s aborted, see summary.json", style="yellow"))
+
+
+def participation(runs: dict[str, list[dict[str, Any]]]) -> Table:
+    """Who took part over all rounds (Multi-RoundSecAgg section 3.2), entry -> its runs, one or several seeds.
+
+    T weak: the least number of users that some combination of the aggregates singles out (Remark 1; an
+    interval where the search ended early). T strong: eq. 5's. F: the gap between the most and the least
+    frequent user. C: users an aggregate. Of several seeds the mean and the standard deviation.
+    """
+    title = "Who took part: after the last round" + (", mean ± sd over seeds" if _several(runs) else "")
+    table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for heading in ("accuracy", "T weak", "T strong", "F", "C", "skipped"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, listed in runs.items():
+        shares = [p["participation"] for p in listed]
+        weak = [s["T_weak"][-1] for s in shares]
+        table.add_row(
+            Text(name),
+            _spread([p["final_accuracy"] for p in listed], 3),
+            _interval([w[0] for w in weak if w], [w[1] for w in weak if w]),
+            _interval(*[[s["T_strong"][-1] for s in shares if s["T_strong"][-1] is not None]] * 2),
+            _spread([s["F"][-1] for s in shares], 2),
+            _spread([s["C"][-1] for s in shares], 2),
+            _spread([sum(not r["selected"] for r in p["rounds"]) for p in listed], 0),
+        )
+    return table
+
+
+def _count(value: int) -> str:
+    return str(value) if value < 10**7 else f"{value:.1e}"
+
+
+def _several(runs: dict[str, list[dict[str, Any]]]) -> bool:
+    return any(len(listed) > 1 for listed in runs.values())
+
+
+def _spread(values: list[float | None], digits: int) -> str:
+    known = [v for v in values if v is not None]
+    if not known:
+        return "-"
+    mean = f"{statistics.fmean(known):.{digits}f}"
+    return mean if len(known) == 1 else f"{mean}±{statistics.stdev(known):.{digits}f}"
+
+
+def _interval(low: list[int], high: list[int]) -> str:
+    if not low:
+        return "-"
+    least, most = min(low), max(high)
+    return str(least) if least == most else f"{least} - {most}"
 
 
 def _heading(name: str) -> str:
@@ -135,6 +204,9 @@ def _table(title: str, protocols: dict[str, dict[str, Any]]) -> Table:
         counts = [sum(r[what] or 0 for r in p) for p in listed]
         if any(counts):
             table.add_row(f"values {what}", *map(str, counts), style="red")
+    shortened = [sum(r["updates_clipped"] or 0 for r in p) for p in listed]
+    if any(shortened):
+        table.add_row("updates clipped", *map(str, shortened))
     for what in ("reliable", "private"):  # of protocols over a graph of neighbours
         if any(r[what] is not None for p in listed for r in p):
             table.add_row(what, *(_true(p, what) for p in listed))

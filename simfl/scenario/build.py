@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl import profiles
 from simfl import trace as rows
 from simfl.crypto import quantize
@@ -26,7 +29,7 @@ from simfl.engine.rounds import Rounds
 from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, nanoseconds
 from simfl.engine.world import Machines, World
-from simfl.learning import data, partition, server_opt
+from simfl.learning import partition, server_opt
 from simfl.learning.trainer import Trainer
 from simfl.protocols.base import Params
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
@@ -34,70 +37,71 @@ from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
 from simfl.scenario import schema
 from simfl.scenario.intervals import read_intervals
-from simfl.scenario.load import Problem, ScenarioError
+from simfl.scenario.learners import make_trainers, server_rule
+from simfl.scenario.placed import error, or_error
 from simfl.scenario.sparsity import sparsity
-from simfl.selection.registry import SCHEMES
+from simfl.selection.history import Participation
+from simfl.selection.registry import SCHEMES, Select
 from simfl.streams import Entropy, OsEntropy, Streams
 
 
 @dataclass(frozen=True)
 class Study:
-    """A scenario with its world, ready to make a session for each protocol."""
+    """A scenario with its world, ready to make a session for each entry of its protocols."""
 
     scenario: schema.Scenario
     streams: Streams
-    trainer: Trainer
-    world: World
+    trainers: dict[str, Trainer]
     profile: profiles.Profile
 
+    @property
+    def trainer(self) -> Trainer:
+        """The first entry's: they differ in the partition only."""
+        return next(iter(self.trainers.values()))
+
+    @property
+    def partitions(self) -> dict[str, NDArray[np.int64]]:
+        """Entry -> how many samples of each label each user holds, [users, classes], each partition once."""
+        counts, seen = {}, set()
+        for name, trainer in self.trainers.items():
+            if id(trainer) not in seen:
+                seen.add(id(trainer))
+                split = trainer.split
+                counts[name] = partition.label_counts(split.y_train, trainer.parts, split.classes)
+        return counts
+
     def session(self, name: str, clock: durations.Clock) -> Session:
-        """A fresh session of one of the scenario's protocols."""
-        s = self.scenario
+        """A fresh session of one of the scenario's entries."""
+        s, trainer = self.scenario.of(name), self.trainers[name]
         spec = s.protocols[name]
         kind = PROTOCOLS[spec.protocol]
         machines = Machines(
             name,
             kind,
-            params(s, spec, self.trainer.d),
+            params(s, spec, trainer.d),
             _entropy(s, self.streams, name),
             Losses(s.dropout, s.population.users, self.streams, kind.points),
         )
+        world = make_world(s, self.streams, trainer)
         make = Buffers if kind.asynchronous else Rounds
-        return make(self.world, machines, operations(s), clock, self.trainer, self.streams, server_opt.apply)
+        return make(world, machines, operations(s), clock, trainer, self.streams, server_rule(s.learning))
 
 
 def build(scenario: schema.Scenario) -> Study:
-    """Load the data, deal it out, draw the world.
+    """Load the data, deal it out, check what needs them.
 
     Raises:
-        ScenarioError: the field is too small for the sum, a profile or a device is not there, or the
+        ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
             data cannot be dealt out as asked.
     """
     s = scenario
     streams = Streams(s.seed)
-    profile = _or_error(s, "profile", partial(profiles.load, s.profile))
-    trainer = make_trainer(s, streams)
-    _check_overflow(s, trainer)
-    return Study(s, streams, trainer, make_world(s, streams, trainer), profile)
-
-
-def make_trainer(s: schema.Scenario, streams: Streams) -> Trainer:
-    """The data dealt out, and the model on its device."""
-    spec = s.learning
-    split = data.DATASETS[spec.dataset](streams.rng("data"))
-    rng, users = streams.rng("partition"), s.population.users
-    if isinstance(spec.partition, schema.Dirichlet):
-        part = spec.partition
-        deal = partial(partition.dirichlet, split.y_train, users, part.beta, rng, part.min_samples)
-    else:
-        deal = partial(partition.iid, split.y_train, users, rng)
-    parts = _or_error(s, "learning.partition", deal)
-    trainer: Trainer = _or_error(
-        s,
-        "learning.device",
-        lambda: Trainer(split, parts, spec.model, spec.epochs, spec.batch_size, spec.lr, spec.device),
-    )
-    return trainer
+    profile = or_error(s, "profile", partial(profiles.load, s.profile))
+    trainers = make_trainers(s, streams, profile)
+    for name in s.protocols:
+        _check_overflow(s.of(name), name, trainers[name])
+    make_availability(s, streams)
+    return Study(s, streams, trainers, profile)
 
 
 def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
@@ -119,9 +123,16 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         while True:
             yield float(draw(links.jitter_s, rng, 1)[0])
 
-    def select(available: Sequence[int], history: Sequence[frozenset[int]], index: int) -> list[int] | None:
-        k = s.selection.users if isinstance(s.selection, schema.SelectRandom) else None
-        return SCHEMES[s.selection.kind](available, history, k, streams.rng("selection", index))
+    sigma = s.population.devices.training_noise
+
+    def noise(user: int, which: int | str) -> float:
+        return float(np.exp(sigma * streams.rng("training noise", user, which).standard_normal()))
+
+    scheme = _scheme(s.selection)
+
+    def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+        k = getattr(s.selection, "users", None)
+        return scheme(available, history, k, streams.rng("selection", index))
 
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
     quorums = {
@@ -129,6 +140,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
     }
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
     buffer = s.buffer
+    clip = s.learning.clip
     return World(
         users=users,
         rounds=s.rounds,
@@ -146,12 +158,24 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         changes=availability.changes if availability.timed else None,
         samples=trainer.samples,
         select=select,
-        server_lr=s.learning.server_lr,
+        clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),
+        training_noise=noise if sigma else None,
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
         return_ns=nanoseconds(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
+        record=s.record_updates,
     )
+
+
+def _scheme(spec: schema.Selection) -> Select:
+    """A scheme with its own parameters bound."""
+    match spec:
+        case schema.SelectBernoulli(probability=probability):
+            return partial(SCHEMES[spec.kind], probability=probability)
+        case schema.SelectMultiRound(T=T, fair=fair):
+            return partial(SCHEMES[spec.kind], T=T, fair=fair)
+    return SCHEMES[spec.kind]
 
 
 def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
@@ -200,7 +224,7 @@ def operations(s: schema.Scenario) -> Ops:
         return ShadowOps(s.field.q)
     if s.workers:
         return PooledOps(s.field.q, s.workers, round(s.memory_limit_gb * 1e9))
-    return EagerOps(s.field.q)
+    return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
 
 
 def clocks(study: Study) -> Callable[[str], durations.Clock]:
@@ -214,26 +238,18 @@ def clocks(study: Study) -> Callable[[str], durations.Clock]:
         case schema.Measured():
             return lambda name: durations.Measured()
         case schema.Modelled():
-            return lambda name: durations.Modelled(study.profile.seconds)
+            seconds, trainer = study.profile.seconds, study.trainer
+            law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
+            if law is not None:
+                seconds = {**seconds, "train_start": law.start, "train_sample": law.sample}
+            return lambda name: durations.Modelled(seconds)
         case schema.Recorded(dir=folder):
-            traces = _or_error(s, "clock", partial(rows.read, Path(folder) / "trace.jsonl"))
+            traces = or_error(s, "clock", partial(rows.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
             return lambda name: durations.Recorded(traces[name])
     raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
-
-
-def error(s: schema.Scenario, path: str, message: str) -> ScenarioError:
-    """A problem found while building, placed like those found while loading."""
-    return ScenarioError((Problem(s.name, None, path, message),))
-
-
-def _or_error(s: schema.Scenario, path: str, make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except ValueError as problem:
-        raise error(s, path, str(problem)) from None
 
 
 def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., Any]:
@@ -243,11 +259,15 @@ def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., A
     return partial(Entropy, root)
 
 
-def _check_overflow(s: schema.Scenario, trainer: Trainer) -> None:
+def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
     """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field."""
-    kinds = [PROTOCOLS[spec.protocol] for spec in s.protocols.values()]
-    masked = any(kind.offline and not kind.asynchronous for kind in kinds)
-    if not masked or s.quantization is None or s.quantization.on_overflow == "wrap":
+    kind = PROTOCOLS[s.protocols[name].protocol]
+    if (
+        not kind.offline
+        or kind.asynchronous
+        or s.quantization is None
+        or s.quantization.on_overflow == "wrap"
+    ):
         return
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     step = math.ceil(s.quantization.clip * s.quantization.levels)

@@ -13,6 +13,7 @@ from simfl.crypto.field import is_prime
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import schema
 from simfl.scenario.schema import Scenario
+from simfl.selection.multi_round import check_batches
 
 Found = Iterator[tuple[str, str]]
 
@@ -25,7 +26,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     found = [*mixed, *_clock(scenario), *_deadlines(scenario, kinds), *_field(scenario)]
     if not mixed:
         found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
-        found += _selection(scenario, asynchronous)
+        found += _selections(scenario, asynchronous)
     found += _script(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
@@ -150,16 +151,31 @@ def _overflow(
 
 
 # --- who takes part, and who is lost ------------------------------------------------------------
+def _selections(s: Scenario, asynchronous: bool) -> Found:
+    yield from _selection(s, asynchronous)
+    for name, entry in s.protocols.items():
+        if entry.selection is not None:
+            for path, message in _selection(s.of(name), asynchronous):
+                yield f"protocols.{name}.{path}", message
+
+
 def _selection(s: Scenario, asynchronous: bool) -> Found:
-    if asynchronous and not isinstance(s.selection, schema.SelectAll):
+    selection, users = s.selection, s.population.users
+    if asynchronous and not isinstance(selection, schema.SelectAll):
         yield (
             "selection",
-            f"{s.selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
+            f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
             "limits who is in flight)",
         )
-    users = s.population.users
-    if isinstance(s.selection, schema.SelectRandom) and s.selection.users > users:
-        yield "selection.users", f"users={s.selection.users} must not be above population.users={users}"
+    k = getattr(selection, "users", users)
+    if k > users:
+        yield "selection.users", f"users={k} must not be above population.users={users}"
+    elif selection.kind in ("partition", "multi_round"):
+        T = selection.T if isinstance(selection, schema.SelectMultiRound) else k
+        try:
+            check_batches(users, k, T)
+        except ValueError as error:
+            yield "selection", str(error)
 
 
 def _script(s: Scenario) -> Found:
@@ -189,6 +205,12 @@ def _needed(s: Scenario, masked: list[str]) -> Found:
 def _privacy(s: Scenario, masked: list[str]) -> Found:
     if s.privacy is None or not masked:
         return
+    for name in masked:
+        yield from _masked(s.of(name), name)
+
+
+def _masked(s: Scenario, name: str) -> Found:
+    assert s.privacy is not None
     N, T, D = s.cohort, s.privacy.T, s.privacy.D
     if D >= N:
         yield "privacy.D", f"D={D} must be below N={N}, the users of a round"
@@ -196,16 +218,15 @@ def _privacy(s: Scenario, masked: list[str]) -> Found:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
     if D >= N or T >= N:
         return
-    for name in masked:
-        match s.protocols[name]:
-            case schema.SecAgg() as spec:
-                yield from _secagg(s, name, spec)
-            case schema.SecAggPlus() as spec:
-                yield from _secagg_plus(s, name, spec)
-            case schema.Ccesa() as spec:
-                yield from _ccesa(s, name, spec)
-            case _:
-                yield from _lightsecagg(s)
+    match s.protocols[name]:
+        case schema.SecAgg() as spec:
+            yield from _secagg(s, name, spec)
+        case schema.SecAggPlus() as spec:
+            yield from _secagg_plus(s, name, spec)
+        case schema.Ccesa() as spec:
+            yield from _ccesa(s, name, spec)
+        case _:
+            yield from _lightsecagg(s)
 
 
 def _lightsecagg(s: Scenario) -> Found:

@@ -1,4 +1,4 @@
-"""What is learned: the data and how users share it, the model, and local SGD."""
+"""What is learned: the data and how users share it, the model, local SGD, and the server's step."""
 
 from __future__ import annotations
 
@@ -6,9 +6,53 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simfl.scenario.blocks import Block, Count, Positive, shorthand
+from simfl.scenario.blocks import Block, Count, Fraction, Natural, NonNegative, Positive, shorthand
 
 
+# --- data ---------------------------------------------------------------------------------------
+class Published(Block):
+    """A data set by its name, read from `data.root`; digits are bundled."""
+
+    kind: Literal["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "femnist", "att_faces"]
+
+
+class Landmarks(Block):
+    """GLD-23K, read from `data.root`; its images are resized to `size` x `size` pixels."""
+
+    kind: Literal["gld23k"] = "gld23k"
+    size: Count = 224
+
+
+class Synthetic(Block):
+    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    shape: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 8, 8)
+    classes: Annotated[int, Field(strict=True, ge=2)] = 10
+    train: Count = 2000
+    test: Count = 500
+    noise: Positive = 1.0
+
+
+class Npz(Block):
+    """Arrays x_train, y_train, x_test, y_test (and owner, if users are natural) of an .npz file."""
+
+    kind: Literal["npz"] = "npz"
+    file: str
+
+
+Dataset = Annotated[
+    Published | Landmarks | Synthetic | Npz, Field(discriminator="kind"), shorthand(npz="file", gld23k="size")
+]
+
+
+class Data(Block):
+    """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
+
+    root: str | None = None
+
+
+# --- how users share it -------------------------------------------------------------------------
 class Iid(Block):
     """Samples dealt at random, equally."""
 
@@ -23,18 +67,136 @@ class Dirichlet(Block):
     min_samples: Count = 1
 
 
-Partition = Annotated[Iid | Dirichlet, Field(discriminator="kind"), shorthand(dirichlet="beta")]
+class Shards(Block):
+    """Samples sorted by label and cut into `per_user` shards a user (McMahan 2017)."""
+
+    kind: Literal["shards"] = "shards"
+    per_user: Count = 2
+
+
+class ByUser(Block):
+    """The data set's own users, such as the writers of FEMNIST."""
+
+    kind: Literal["natural"] = "natural"
+
+
+class Shared(Block):
+    """`samples` that every user has, and one-label shards of the rest (Multi-RoundSecAgg App. E)."""
+
+    kind: Literal["shared"] = "shared"
+    samples: Count
+
+
+class QuantitySkew(Block):
+    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta."""
+
+    kind: Literal["quantity_skew"] = "quantity_skew"
+    beta: Positive
+    min_samples: Count = 1
+
+
+Partition = Annotated[
+    Iid | Dirichlet | Shards | ByUser | Shared | QuantitySkew,
+    Field(discriminator="kind"),
+    shorthand(dirichlet="beta", shards="per_user", shared="samples", quantity_skew="beta"),
+]
+
+
+# --- models -------------------------------------------------------------------------------------
+class Zoo(Block):
+    """A model of `simfl list models`."""
+
+    kind: Literal[
+        "logistic", "cnn", "mcmahan_cnn", "femnist_cnn", "lenet5", "vgg11", "mobilenet_v3",
+        "efficientnet_b0", "softmax",
+    ]  # fmt: skip
+
+
+class Own(Block):
+    """Your own: `path.py:build`, where build(shape of a sample, classes) gives a torch module.
+
+    A relative path is of the scenario file's folder. The file is Python and is executed.
+    """
+
+    kind: Literal["module"] = "module"
+    module: str
+
+
+Model = Annotated[Zoo | Own, Field(discriminator="kind"), shorthand(module="module")]
+
+
+# --- steps --------------------------------------------------------------------------------------
+class Decay(Block):
+    """The local step size is multiplied by `factor` at each round in `at`."""
+
+    factor: Positive
+    at: Annotated[tuple[Natural, ...], Field(min_length=1)]
+
+
+class NoClip(Block):
+    """Updates are sent as they are."""
+
+    kind: Literal["none"] = "none"
+
+
+class ClipNorm(Block):
+    """An update longer than `norm` is scaled down to it."""
+
+    kind: Literal["norm"] = "norm"
+    norm: Positive
+
+
+class ClipValue(Block):
+    """Each coordinate of an update is held within +-`value`."""
+
+    kind: Literal["value"] = "value"
+    value: Positive
+
+
+Clip = Annotated[
+    NoClip | ClipNorm | ClipValue, Field(discriminator="kind"), shorthand(norm="norm", value="value")
+]
+
+
+class Averaging(Block):
+    """x <- x - server_lr g (FedAvg; LightSecAgg eq. 26)."""
+
+    kind: Literal["fedavg"] = "fedavg"
+
+
+class Adaptive(Block):
+    """FedAdam or FedYogi (Reddi et al. 2021, Algorithm 2); `tau` is the degree of adaptivity."""
+
+    kind: Literal["fedadam", "fedyogi"]
+    beta1: Annotated[Fraction, Field(lt=1)] = 0.9
+    beta2: Annotated[Fraction, Field(lt=1)] = 0.99
+    tau: Positive = 1e-3
+
+
+ServerStep = Annotated[Averaging | Adaptive, Field(discriminator="kind"), shorthand()]
 
 
 class Learning(Block):
-    """Data, model and local SGD (LightSecAgg eqs. 24-25); `server_lr` is eta_g of eq. 26."""
+    """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26).
 
-    dataset: Literal["digits"] = "digits"
+    `mu` weighs FedProx's term. `way`: how cohorts are trained, auto for the fastest by measurement; under
+    the measured clock each client is trained alone, in the loop.
+    """
+
+    dataset: Dataset = Published(kind="digits")
+    data: Data = Data()
     partition: Partition = Iid()
-    model: Literal["logistic", "cnn"] = "logistic"
+    model: Model = Zoo(kind="logistic")
     epochs: Count = 5
     batch_size: Count = 10
     lr: Positive = 0.1
+    lr_decay: Decay | None = None
+    momentum: Annotated[Fraction, Field(lt=1)] = 0.0
+    weight_decay: NonNegative = 0.0
+    mu: NonNegative = 0.0
+    clip: Clip = NoClip()
+    server: ServerStep = Averaging()
     server_lr: Positive = 1.0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
     evaluate_every: Count = 1

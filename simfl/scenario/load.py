@@ -32,7 +32,7 @@ def load(
 ) -> Scenario:
     """The scenario of a YAML file (or of a mapping, or an earlier scenario), validated and cross-checked.
 
-    What `population.availability.file` names in a scenario's file is relative to that file's folder; in a
+    What names a file or folder (`PATHS`) in a scenario's file is relative to that file's folder; in a
     mapping or an override, to the working directory. It is made absolute.
 
     overrides: values by dotted path, such as `{"population.users": 50, "dropout.rate": 0.2}`; they are
@@ -63,13 +63,23 @@ def _folder(source: str | Path | Mapping[str, Any] | Scenario) -> Path:
     return Path(source).parent if isinstance(source, str | Path) else Path()
 
 
+PATHS = (
+    ("population", "availability", "file"),
+    ("learning", "dataset", "file"),
+    ("learning", "data", "root"),
+    ("learning", "model", "module"),
+)
+"""Where a scenario names a file or folder."""
+
+
 def _anchor(tree: Node, folder: Path) -> None:
-    """Make the path of a trace absolute, so that the resolved scenario can be loaded from anywhere."""
-    node: Node | None = tree
-    for key in ("population", "availability", "file"):
-        node = node.child(key) if node else None
-    if node is not None and isinstance(node.value, str):
-        node.value = os.path.abspath((Path() if node.file == SET else folder) / node.value)
+    """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
+    for keys in PATHS:
+        node: Node | None = tree
+        for key in keys:
+            node = node.child(key) if node else None
+        if node is not None and isinstance(node.value, str):
+            node.value = os.path.abspath((Path() if node.file == SET else folder) / node.value)
 
 
 def _validated(tree: Node, overrides: Mapping[str, Any], folder: Path) -> Scenario:

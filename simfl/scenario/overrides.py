@@ -52,7 +52,7 @@ def _step(node: Node, annotation: Any, part: str, path: str) -> tuple[str | int,
 
 
 def _enter(node: Node, shape: Shape, key: str, path: str) -> None:
-    """Make a node ready to take a key: a mapping, and of a kind that has the key."""
+    """Make a node ready to take a key: a mapping, and of the first kind that is named for the key."""
     if node.value is None:
         node.value = {}
     if not isinstance(node.value, dict):
@@ -61,7 +61,7 @@ def _enter(node: Node, shape: Shape, key: str, path: str) -> None:
     if shape.tag != "kind" or key == "kind" or (model and key in model.model_fields):
         return
     owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
-    if len(owners) == 1:
+    if owners:
         node.value["kind"] = Node(owners[0], SET)
         _drop_stale(node, shape, "kind")
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 
 from simfl.scenario.blocks import Block, Count, Fraction, Natural, Positive, shorthand
+from simfl.scenario.learning import Partition
+from simfl.scenario.rounds import Selection
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
@@ -29,13 +31,20 @@ class Polynomial(Block):
 Staleness = Annotated[Constant | Polynomial, Field(discriminator="kind"), shorthand(polynomial="alpha")]
 
 
-class FedAvg(Block):
+class Entry(Block):
+    """What every entry of `protocols` may say for itself, in place of what the scenario says for all."""
+
+    selection: Selection | None = None
+    partition: Partition | None = None
+
+
+class FedAvg(Entry):
     """No protection; the floor (McMahan 2017)."""
 
     protocol: Literal["fedavg"] = "fedavg"
 
 
-class SecAgg(Block):
+class SecAgg(Entry):
     """Pairwise masks over the complete graph (Bonawitz 2017); `t` shares reconstruct.
 
     Unless given, t = T + 1, and at least 2.
@@ -49,7 +58,7 @@ class SecAgg(Block):
         return max(2, T + 1) if self.t is None else self.t
 
 
-class SecAggPlus(Block):
+class SecAggPlus(Entry):
     """Pairwise masks over a random k-regular graph (Bell 2020); `t` shares reconstruct.
 
     Unless given, k and t are the least for which a round is insecure with probability at most 2^-sigma
@@ -63,7 +72,7 @@ class SecAggPlus(Block):
     eta: Positive = 30.0
 
 
-class Ccesa(Block):
+class Ccesa(Entry):
     """Pairwise masks over an Erdos-Renyi graph (CCESA, Choi 2020); `t` shares reconstruct.
 
     Unless given, p is p* of eq. 5 at a total drop-out probability of `q_total` (D/N unless given), and t
@@ -83,20 +92,20 @@ class Ccesa(Block):
         return self
 
 
-class LightSecAgg(Block):
+class LightSecAgg(Entry):
     """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
 
     protocol: Literal["lightsecagg"] = "lightsecagg"
 
 
-class FedBuff(Block):
+class FedBuff(Entry):
     """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
 
     protocol: Literal["fedbuff"] = "fedbuff"
     staleness: Staleness = Constant()
 
 
-class LightSecAggAsync(Block):
+class LightSecAggAsync(Entry):
     """LightSecAgg over a buffer (App. F); `c_g` quantises the staleness weights (eq. 34)."""
 
     protocol: Literal["lightsecagg_async"] = "lightsecagg_async"

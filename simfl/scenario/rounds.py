@@ -33,14 +33,41 @@ class SelectAll(Block):
     kind: Literal["all"] = "all"
 
 
-class SelectRandom(Block):
-    """`users` of the available, uniformly."""
+class SelectUsers(Block):
+    """K = `users` of the available.
 
-    kind: Literal["random"] = "random"
+    random: uniformly. weighted_random: those who took part least often, the last of them at random.
+    partition: one of N / K fixed groups, wholly available, that took part least often (all three
+    Multi-RoundSecAgg section 3.3).
+    """
+
+    kind: Literal["random", "weighted_random", "partition"]
     users: Count
 
 
-Selection = Annotated[SelectAll | SelectRandom, Field(discriminator="kind"), shorthand(random="users")]
+class SelectBernoulli(Block):
+    """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2)."""
+
+    kind: Literal["bernoulli"] = "bernoulli"
+    probability: Annotated[Fraction, Field(gt=0)]
+
+
+class SelectMultiRound(Block):
+    """K = `users` in K / T batches of T users that always take part together (Multi-RoundSecAgg, Algorithms
+    1 and 2): the batch that took part least often and others at random, or with `fair: false` all at random
+    (lambda = 1 and 0)."""
+
+    kind: Literal["multi_round"] = "multi_round"
+    users: Count
+    T: Count
+    fair: bool = True
+
+
+Selection = Annotated[
+    SelectAll | SelectUsers | SelectBernoulli | SelectMultiRound,
+    Field(discriminator="kind"),
+    shorthand(random="users", weighted_random="users", partition="users", bernoulli="probability"),
+]
 
 
 class Buffer(Block):

@@ -21,12 +21,33 @@ from simfl.scenario.blocks import NonNegative as NonNegative
 from simfl.scenario.blocks import Positive as Positive
 from simfl.scenario.blocks import Uniform as Uniform
 from simfl.scenario.blocks import shorthand as shorthand
+from simfl.scenario.learning import Adaptive as Adaptive
+from simfl.scenario.learning import Averaging as Averaging
+from simfl.scenario.learning import ByUser as ByUser
+from simfl.scenario.learning import Clip as Clip
+from simfl.scenario.learning import ClipNorm as ClipNorm
+from simfl.scenario.learning import ClipValue as ClipValue
+from simfl.scenario.learning import Data as Data
+from simfl.scenario.learning import Dataset as Dataset
 from simfl.scenario.learning import Dirichlet as Dirichlet
 from simfl.scenario.learning import Iid as Iid
+from simfl.scenario.learning import Landmarks as Landmarks
 from simfl.scenario.learning import Learning as Learning
+from simfl.scenario.learning import Model as Model
+from simfl.scenario.learning import NoClip as NoClip
+from simfl.scenario.learning import Npz as Npz
+from simfl.scenario.learning import Own as Own
 from simfl.scenario.learning import Partition as Partition
+from simfl.scenario.learning import Published as Published
+from simfl.scenario.learning import QuantitySkew as QuantitySkew
+from simfl.scenario.learning import ServerStep as ServerStep
+from simfl.scenario.learning import Shards as Shards
+from simfl.scenario.learning import Shared as Shared
+from simfl.scenario.learning import Synthetic as Synthetic
+from simfl.scenario.learning import Zoo as Zoo
 from simfl.scenario.protocols import Ccesa as Ccesa
 from simfl.scenario.protocols import Constant as Constant
+from simfl.scenario.protocols import Entry as Entry
 from simfl.scenario.protocols import FedAvg as FedAvg
 from simfl.scenario.protocols import FedBuff as FedBuff
 from simfl.scenario.protocols import FieldOfSums as FieldOfSums
@@ -58,8 +79,10 @@ from simfl.scenario.rounds import Quorum as Quorum
 from simfl.scenario.rounds import Rate as Rate
 from simfl.scenario.rounds import Script as Script
 from simfl.scenario.rounds import SelectAll as SelectAll
+from simfl.scenario.rounds import SelectBernoulli as SelectBernoulli
 from simfl.scenario.rounds import Selection as Selection
-from simfl.scenario.rounds import SelectRandom as SelectRandom
+from simfl.scenario.rounds import SelectMultiRound as SelectMultiRound
+from simfl.scenario.rounds import SelectUsers as SelectUsers
 from simfl.scenario.rounds import When as When
 from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
@@ -94,6 +117,7 @@ class Scenario(Block):
     memory_limit_gb: Positive = 2.0
     rounds: Count
     horizon_s: Positive | None = None
+    record_updates: bool = False
     overlap: bool = True
     population: Population
     network: Network
@@ -111,7 +135,15 @@ class Scenario(Block):
 
     @property
     def cohort(self) -> int:
-        """The most users that one round can hold."""
-        if isinstance(self.selection, SelectRandom):
-            return min(self.selection.users, self.population.users)
-        return self.population.users
+        """N of a round: the most users that it can hold."""
+        most = getattr(self.selection, "users", self.population.users)
+        return min(most, self.population.users)
+
+    def of(self, name: str) -> Scenario:
+        """The scenario as one entry of `protocols` sees it."""
+        entry = self.protocols[name]
+        learning = self.learning
+        if entry.partition is not None:
+            learning = learning.model_copy(update={"partition": entry.partition})
+        update = {"selection": entry.selection or self.selection, "learning": learning}
+        return self.model_copy(update=update)

@@ -39,7 +39,8 @@ class Shape:
         union = get_origin(annotation) in (Union, UnionType)
         self.members = [m for m in (get_args(annotation) if union else (annotation,)) if m is not NoneType]
         models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
-        self.kinds = {m.model_fields[self.tag].default: m for m in models} if self.tag else {}
+        tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
+        self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
         self.model = models[0] if models and not self.tag else None
         self.open, self.item = False, None
         for member in self.members:

@@ -47,9 +47,9 @@ def q_total(s: schema.Scenario, spec: schema.Ccesa) -> float:
 
 def promises(s: schema.Scenario) -> Iterator[str]:
     """One line for each protocol over a sparse graph: its parameters, and how often it fails at most."""
-    N, (T, D) = s.cohort, (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
+    T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
     for name, spec in s.protocols.items():
-        graph = sparsity(s, spec)
+        N, graph = s.of(name).cohort, sparsity(s.of(name), spec)
         if isinstance(spec, schema.SecAggPlus):
             failure = sparse.failure(N, graph.k, graph.t, T, D)
             yield (
@@ -58,7 +58,7 @@ def promises(s: schema.Scenario) -> Iterator[str]:
                 f"{_at_most(failure.incorrect)}"
             )
         elif isinstance(spec, schema.Ccesa):
-            q, t = q_total(s, spec), graph.t
+            q, t = q_total(s.of(name), spec), graph.t
             rule = f"p = {graph.p:.4f}" + (" = p* (eq. 5)" if spec.p is None and graph.p < 1 else "")
             if graph.majority:
                 yield f"{name}: {rule}, t_i more than half of each neighbourhood; Theorem 5 needs one t"

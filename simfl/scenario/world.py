@@ -37,10 +37,15 @@ Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), s
 
 # --- users --------------------------------------------------------------------------------------
 class Devices(Block):
-    """Users' devices: `slowdown` is against the machine of the clock, drawn once per user."""
+    """Users' devices: `slowdown` is against the machine of the clock, drawn once per user.
+
+    Each local training takes `training_noise` times as long, drawn anew from the user's own stream:
+    log-normal with median 1 and this standard deviation of the logarithm.
+    """
 
     slowdown: Distribution
     cores: Count = 2
+    training_noise: NonNegative = 0.0
 
 
 class Always(Block):

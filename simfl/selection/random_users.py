@@ -1,12 +1,20 @@
 """k of the available users, uniformly without replacement (FedAvg, McMahan 2017, Algorithm 1)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
+from simfl.selection.history import Participation
 
 
 def random_users(
-    available: Sequence[int], history: Sequence[frozenset[int]], k: int | None, rng: np.random.Generator
+    available: Sequence[int] | NDArray[np.int64],
+    history: Participation,
+    k: int | None,
+    rng: np.random.Generator,
 ) -> list[int] | None:
     """k distinct users of `available`, ascending; None if there are fewer. ValueError if k is None.
 

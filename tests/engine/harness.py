@@ -14,6 +14,15 @@ from simfl.result import Result
 ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 PLAIN = Path(__file__).parent / "plain.yaml"
+FILES = {
+    "breakdown.csv",
+    "metrics.jsonl",
+    "participation.csv",
+    "resolved.yaml",
+    "summary.json",
+    "trace.jsonl",
+}
+"""What a run leaves in its folder."""
 SYNC_PROTOCOLS = ("fedavg", "secagg", "lightsecagg")
 ASYNC_PROTOCOLS = ("fedbuff", "lightsecagg_async")
 

@@ -13,10 +13,9 @@ import pytest
 from simfl import trace
 from simfl.crypto import keys
 from simfl.simulate import Progress, simulate
-from tests.engine.harness import ASYNC, SIX, SYNC, run
+from tests.engine.harness import ASYNC, FILES, SIX, SYNC, run
 
 LONG = {"rounds": 400}
-FILES = {"trace.jsonl", "metrics.jsonl", "breakdown.csv", "resolved.yaml", "summary.json"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simfl.engine.network import Network, Transfer, UserLink
 from simfl.engine.virtual import NS, Environment
-from simfl.scenario.build import build
+from simfl.scenario.build import build, make_world
 from simfl.scenario.load import load
 from simfl.streams import Streams
 from simfl.trace import SERVER, End, Ignored, Sent, Step, Trace
@@ -201,7 +201,9 @@ def test_the_kth_message_of_a_user_has_the_same_draw_under_every_protocol(name: 
 def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
     def arrivals(order: Iterable[tuple[int, bool]]) -> dict[tuple[int, bool], list[int]]:
         env = Environment()
-        network = build(load(SYNC, JITTER)).world.network(env)
+        scenario = load(SYNC, JITTER)
+        study = build(scenario)
+        network = make_world(scenario, study.streams, study.trainer).network(env)
         seen: dict[tuple[int, bool], list[int]] = {}
         for key in order:
             seen[key] = []

@@ -45,7 +45,8 @@ def up(size_bytes: int) -> int:
 def trained() -> int:
     """A user's local training."""
     trainer = build(load(SYNC)).trainer
-    return SLOW * (trainer.macs(0) * 1 + trainer.steps(0) * 100_000)
+    work = trainer.work(0)
+    return SLOW * (work["train_mac"] * 1 + work["train_step"] * 100_000)
 
 
 @dataclass(frozen=True)

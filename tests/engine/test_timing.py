@@ -30,7 +30,8 @@ MODEL_THERE = MODEL * DOWN + LATENCY + OVERHEAD
 @cache
 def training() -> int:
     trainer = build(load(SYNC)).trainer
-    return SLOW * (trainer.macs(0) * 1 + trainer.steps(0) * 100_000)
+    work = trainer.work(0)
+    return SLOW * (work["train_mac"] * 1 + work["train_step"] * 100_000)
 
 
 def averaging(users: int) -> int:

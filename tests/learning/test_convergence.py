@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from simfl.learning.data import digits
+from simfl.learning.models import MODELS
 from simfl.learning.partition import iid
 from simfl.learning.server_opt import apply, polynomial
+from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.streams import Streams
 
@@ -25,15 +27,16 @@ def make(users: int, epochs: int, lr: float) -> tuple[Streams, Trainer]:
     streams = Streams(1)
     split = digits(streams.rng("data"))
     parts = iid(split.y_train, users, streams.rng("partition"))
-    return streams, Trainer(split, parts, "logistic", epochs, 10, lr, "cpu")
+    return streams, Trainer(split, parts, MODELS["logistic"], LocalSgd(epochs, 10, lr), "cpu", "closed_form")
 
 
 def test_federated_averaging_learns_the_digits() -> None:
     streams, trainer = make(users=20, epochs=5, lr=0.5)
     weights = trainer.initial(streams.bytes("initial"))
     for t in range(6):
-        deltas = [trainer.train(weights, user, streams.bytes("train", user, t)) for user in range(20)]
-        weights = apply(weights, np.mean(deltas, axis=0, dtype=np.float64), 1.0)
+        seeds = [streams.bytes("train", user, t) for user in range(20)]
+        deltas = trainer.train([weights] * 20, range(20), seeds, [t] * 20)
+        weights = apply(weights, np.mean(deltas, axis=0, dtype=np.float64, keepdims=True), 1.0)
     assert trainer.evaluate(weights)[0, 0] > 0.94
 
 
@@ -47,10 +50,8 @@ def test_stale_updates_in_a_buffer_learn_the_digits() -> None:
         users = draws.choice(100, 10, replace=False)
         taus = np.minimum(draws.integers(0, 11, 10), t).tolist()
         s = [polynomial(tau, 1.0) for tau in taus]
-        deltas = [
-            trainer.train(models[t - tau], user, streams.bytes("train", user, t))
-            for user, tau in zip(users.tolist(), taus, strict=True)
-        ]
-        g = np.average(np.array(deltas, np.float64), axis=0, weights=s)
+        seeds = [streams.bytes("train", user, t) for user in users.tolist()]
+        deltas = trainer.train([models[t - tau] for tau in taus], users.tolist(), seeds, [t] * 10)
+        g = np.average(deltas.astype(np.float64), axis=0, weights=s)[None]
         models.append(apply(models[-1], g, 0.4))
     assert trainer.evaluate(models[-1])[0, 0] > 0.93

@@ -7,7 +7,9 @@ import torch
 from numpy.typing import NDArray
 
 from simfl.learning.data import Split, digits
+from simfl.learning.models import MODELS
 from simfl.learning.partition import iid
+from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.streams import derive
 
@@ -25,7 +27,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def trainer(model: str = "logistic", epochs: int = 2, batch_size: int = 10, lr: float = 0.3) -> Trainer:
-    return Trainer(SPLIT, PARTS, model, epochs, batch_size, lr, "cpu")
+    return Trainer(SPLIT, PARTS, MODELS[model], LocalSgd(epochs, batch_size, lr), "cpu", "loop")
 
 
 def softmax_regression(weights: F64, x: F64, y: NDArray[np.int64]) -> tuple[F64, F64]:
@@ -51,7 +53,7 @@ def test_full_batches_are_gradient_descent(epochs: int) -> None:
     expected = start[0].astype(np.float64)
     for _ in range(epochs):
         expected = expected - 0.3 * softmax_regression(expected, x, y)[0]
-    np.testing.assert_allclose(t.train(start, 3, bytes(32))[0], start[0] - expected, atol=2e-7)
+    np.testing.assert_allclose(t.training(start, 3, bytes(32), 0)[0], start[0] - expected, atol=2e-7)
 
 
 def test_minibatches_follow_the_seeded_order() -> None:
@@ -66,7 +68,7 @@ def test_minibatches_follow_the_seeded_order() -> None:
         for i in range(0, len(y), 10):
             batch = order[i : i + 10]
             expected = expected - 0.3 * softmax_regression(expected, x[batch], y[batch])[0]
-    np.testing.assert_allclose(t.train(start, 5, seed)[0], start[0] - expected, atol=1e-6)
+    np.testing.assert_allclose(t.training(start, 5, seed, 0)[0], start[0] - expected, atol=1e-6)
 
 
 def test_evaluation_is_by_hand_too() -> None:
@@ -88,8 +90,10 @@ def test_counts() -> None:
     assert n == 72
     assert t.d == 6090
     assert t.samples(0) == n
-    assert t.steps(0) == 5 * 8
-    assert t.macs(0) == (64 * 9 * 16 + 16 * 9 * 16 * 32 + 128 * 10) * n * 5 * 3
+    macs = (64 * 9 * 16 + 16 * 9 * 16 * 32 + 128 * 10) * n * 5 * 3
+    assert t.work(0) == {"train_mac": macs, "train_step": 5 * 8}
+    by_law = Trainer(SPLIT, PARTS, MODELS["cnn"], LocalSgd(5, 10, 0.3), "cpu", by_law=True)
+    assert by_law.work(0) == {"train_start": 1, "train_sample": 5 * n}
 
 
 def test_initial_weights() -> None:
@@ -111,10 +115,10 @@ def test_the_same_bits_whatever_is_trained_beside(model: str) -> None:
     jobs = [(user, derive(0, "train", user)) for user in range(20)] * 2
     start = trainer(model).initial(derive(0, "init"))
     # A trainer of its own for each user: alone in the strictest sense.
-    alone = [trainer(model).train(start, user, seed) for user, seed in jobs[:20]] * 2
+    alone = [trainer(model).training(start, user, seed, 0) for user, seed in jobs[:20]] * 2
     shared = trainer(model)
     with ThreadPoolExecutor(4) as pool:
-        beside = list(pool.map(lambda job: shared.train(start, *job), jobs))
+        beside = list(pool.map(lambda job: shared.training(start, *job, 0), jobs))
     for expected, got in zip(alone, beside, strict=True):
         assert expected.tobytes() == got.tobytes()
     assert alone[0].tobytes() != alone[1].tobytes()
@@ -125,10 +129,10 @@ def test_seeds_as_bytes_or_rows() -> None:
     start = t.initial(derive(0, "init"))
     seed = derive(0, "train")
     row = np.frombuffer(seed, np.uint8).reshape(1, 32)
-    np.testing.assert_array_equal(t.train(start, 0, seed), t.train(start, 0, row))
-    assert (t.train(start, 0, seed) != t.train(start, 0, bytes(32))).any()
+    np.testing.assert_array_equal(t.training(start, 0, seed, 0), t.training(start, 0, row, 0))
+    assert (t.training(start, 0, seed, 0) != t.training(start, 0, bytes(32), 0)).any()
     with pytest.raises(ValueError, match="a seed has 31 bytes"):
-        t.train(start, 0, seed[1:])
+        t.training(start, 0, seed[1:], 0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -137,9 +141,9 @@ def test_arguments_are_left_alone_and_results_are_not_shared() -> None:
     start = t.initial(derive(0, "init"))
     copy = start.copy()
     start.setflags(write=False)
-    delta = t.train(start, 0, bytes(32))
+    delta = t.training(start, 0, bytes(32), 0)
     before = delta.copy()
-    t.train(start, 1, bytes(32))
+    t.training(start, 1, bytes(32), 0)
     t.evaluate(start)
     np.testing.assert_array_equal(start, copy)
     np.testing.assert_array_equal(delta, before)
@@ -150,17 +154,20 @@ def test_arguments_are_left_alone_and_results_are_not_shared() -> None:
 def test_global_randomness_is_not_touched() -> None:
     torch_state, numpy_state = torch.get_rng_state(), repr(np.random.get_state())
     t = trainer("cnn")
-    t.train(t.initial(bytes(32)), 0, bytes(32))
+    t.training(t.initial(bytes(32)), 0, bytes(32), 0)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert repr(np.random.get_state()) == numpy_state
 
 
 def test_a_user_without_samples_has_a_zero_update() -> None:
-    t = Trainer(SPLIT, [np.array([], np.int64), np.arange(5)], "logistic", 5, 10, 0.1, "cpu")
+    t = Trainer(
+        SPLIT, [np.array([], np.int64), np.arange(5)], MODELS["logistic"], LocalSgd(5, 10, 0.1), "cpu"
+    )
     start = t.initial(bytes(32))
-    assert (t.samples(0), t.steps(0), t.macs(0)) == (0, 0, 0)
-    assert not t.train(start, 0, bytes(32)).any()
-    assert t.train(start, 1, bytes(32)).any()
+    assert t.samples(0) == 0
+    assert t.work(0) == {"train_mac": 0, "train_step": 0}
+    assert not t.training(start, 0, bytes(32), 0).any()
+    assert t.training(start, 1, bytes(32), 0).any()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,7 @@ def test_a_user_without_samples_has_a_zero_update() -> None:
 def test_weights_of_another_shape_are_refused(weights: NDArray[np.float32]) -> None:
     t = trainer()
     with pytest.raises(ValueError, match=r"weights are .* not float32 \(1, 650\)"):
-        t.train(weights, 0, bytes(32))
+        t.training(weights, 0, bytes(32), 0)
     with pytest.raises(ValueError, match=r"weights are .* not float32 \(1, 650\)"):
         t.evaluate(weights)
 
@@ -187,18 +194,18 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_gpu_trains_as_the_cpu_does() -> None:
-    gpu = Trainer(SPLIT, PARTS, "logistic", 2, 10, 0.3, "cuda")
+    gpu = Trainer(SPLIT, PARTS, MODELS["logistic"], LocalSgd(2, 10, 0.3), "cuda", "loop")
     start = gpu.initial(derive(0, "init"))
     assert start.tobytes() == trainer().initial(derive(0, "init")).tobytes()
-    delta = gpu.train(start, 0, bytes(32))
-    assert delta.tobytes() == gpu.train(start, 0, bytes(32)).tobytes()
-    np.testing.assert_allclose(delta, trainer().train(start, 0, bytes(32)), atol=1e-4)
+    delta = gpu.training(start, 0, bytes(32), 0)
+    assert delta.tobytes() == gpu.training(start, 0, bytes(32), 0).tobytes()
+    np.testing.assert_allclose(delta, trainer().training(start, 0, bytes(32), 0), atol=1e-4)
 
 
 def test_split_is_the_only_source_of_shapes() -> None:
     rng = np.random.default_rng(0)
     x = rng.random((12, 3, 4, 6), np.float32)
     split = Split(x, np.arange(12) % 3, x, np.arange(12) % 3, classes=3)
-    t = Trainer(split, [np.arange(12)], "cnn", 1, 5, 0.1, "cpu")
+    t = Trainer(split, [np.arange(12)], MODELS["cnn"], LocalSgd(1, 5, 0.1), "cpu")
     assert t.d == (27 * 16 + 16) + (144 * 32 + 32) + (32 * 3 + 3)
-    assert t.train(t.initial(bytes(32)), 0, bytes(32)).shape == (1, t.d)
+    assert t.training(t.initial(bytes(32)), 0, bytes(32), 0).shape == (1, t.d)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import Any
 
 from rich.console import Console
 
-from simfl.reports.terminal import progress, show
+from simfl.reports.terminal import participation, progress, show
 from simfl.simulate import Progress
 from simfl.trace import PHASES
 
@@ -30,6 +31,8 @@ def round_(index: int, rate: float | None = None, reason: str | None = None, **m
         "bytes_down": 1_000_000,
         "discarded_stale": 2,
         "clipped": 0,
+        "updates_clipped": None,
+        "selected": 10,
         "wrapped": None,
         "reliable": None,
         "private": None,
@@ -44,7 +47,14 @@ def summary(staleness: dict[str, int] | None = None, **protocols: list[dict[str,
         "clock": "modelled",
         "interrupted": False,
         "protocols": {
-            name: {"rounds": rounds, "final_accuracy": 0.9375, "staleness": staleness}
+            name: {
+                "rounds": rounds,
+                "final_accuracy": 0.9375,
+                "staleness": staleness,
+                "selection": {"kind": "all"},
+                "training": "one client after the other",
+                "participation": None,
+            }
             for name, rounds in protocols.items()
         },
     }
@@ -60,6 +70,12 @@ def text(content: dict[str, Any], width: int = 80) -> str:
 def row(page: str, label: str) -> list[str]:
     line = next(line for line in page.splitlines() if line.startswith(label + " "))
     return [cell.strip() for cell in line.split("│")[1:]]
+
+
+def chosen(page: str, label: str) -> list[str]:
+    """A row of the table of who took part."""
+    line = next(line for line in page.splitlines() if line.startswith(label + " "))
+    return re.split(r"  +", line.strip())[1:]
 
 
 def test_phases_are_rows_and_protocols_columns() -> None:
@@ -152,3 +168,87 @@ def test_progress_tells_round_time_and_accuracy() -> None:
     shown = console.file.getvalue()
     for part in ("fedbuff", "3/40", "t = 12.5 s", "acc 0.875"):
         assert part in shown
+
+
+# --- who takes part -----------------------------------------------------------------------------
+def choosing(name: str = "random", **more: Any) -> dict[str, Any]:
+    """An entry's part of a summary, after two rounds."""
+    content = summary(**{name: [round_(0), round_(1)]})["protocols"][name]
+    shares = {
+        "family": 91390,
+        "T_weak": [[3, 3], [1, 2]],
+        "T_strong": [3, 1],
+        "F": [1.0, 0.5],
+        "C": [3.0, 2.5],
+    }
+    return {**content, "selection": {"kind": "random"}, "participation": {**shares, **more}}
+
+
+def table(runs: dict[str, list[dict[str, Any]]]) -> str:
+    console = Console(file=StringIO(), width=80)
+    console.print(participation(runs))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_who_took_part_is_shown_where_users_are_selected() -> None:
+    content = summary(everyone=[round_(0)], random=[round_(0)])
+    assert "Who took part" not in text(summary(everyone=[round_(0)]))
+    content["protocols"]["random"] = choosing()
+    page = text(content)
+    after = page[page.index("Who took part") :]
+    assert chosen(after, "random") == ["0.938", "1 - 2", "1", "0.50", "2.50", "0"]
+    assert "everyone" not in after
+    assert "Sets to choose from (eq. 8): random 91390" in after
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_seeds_are_shown_with_their_spread() -> None:
+    one, other = choosing(), {**choosing(C=[3.0, 3.5], T_strong=[3, 2]), "final_accuracy": 0.8375}
+    page = table({"random": [one, other]})
+    assert "mean ± sd over seeds" in page
+    # standard deviations of two: the difference over the root of 2
+    assert chosen(page, "random") == [
+        "0.887±0.071",
+        "1 - 2",
+        "1 - 2",
+        "0.50±0.00",
+        "3.00±0.71",
+        "0±0",
+    ]
+
+
+def test_skipped_rounds_are_counted_and_a_run_without_aggregates_has_dashes() -> None:
+    none = choosing(T_weak=[None, None], T_strong=[None, None], F=[0.0, 0.0], C=[0.0, 0.0])
+    none["rounds"] = [round_(0, reason="selection", selected=0, accuracy=None)] * 2
+    none["final_accuracy"] = None
+    assert chosen(table({"partition": [none]}), "partition") == ["-", "-", "-", "0.00", "0.00", "2"]
+
+
+def test_skipped_rounds_are_not_told_one_by_one_as_well() -> None:
+    content = summary(random=[round_(0)])
+    content["protocols"]["random"] = choosing()
+    content["protocols"]["random"]["rounds"] = [
+        round_(0, reason="nobody there", selected=0),
+        round_(1, reason="too few left", selected=10),
+    ]
+    page = text(content)
+    assert "random, round 1 aborted: too few left" in page
+    assert "nobody there" not in page
+
+
+def test_how_cohorts_were_trained_is_told_once() -> None:
+    page = text(summary(fedavg=[round_(0)], secagg=[round_(0)]))
+    assert page.count("Training one client after the other") == 1
+
+
+def test_only_a_few_aborted_rounds_are_told_one_by_one() -> None:
+    page = text(summary(secagg=[round_(k, reason=f"for reason {k}") for k in range(9)]))
+    assert [f"for reason {k}" in page for k in range(4)] == [True, True, True, False]
+    assert "secagg: 6 more rounds aborted, see summary.json" in page
+
+
+def test_clipped_updates_are_shown_where_there_are_any() -> None:
+    assert "updates clipped" not in text(summary(fedavg=[round_(0)]))
+    page = text(summary(fedavg=[round_(0, updates_clipped=3), round_(1, updates_clipped=4)]))
+    assert row(page, "updates clipped") == ["7"]

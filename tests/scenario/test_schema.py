@@ -38,7 +38,7 @@ from tests.scenario.worlds import SYNC, read, write
         (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
         (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
         (schema.Staleness, "polynomial", schema.Polynomial(alpha=1.0)),
-        (schema.Selection, {"random": 5}, schema.SelectRandom(users=5)),
+        (schema.Selection, {"random": 5}, schema.SelectUsers(kind="random", users=5)),
     ],
 )
 def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:

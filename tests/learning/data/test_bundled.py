@@ -2,16 +2,20 @@ from hashlib import sha256
 
 import numpy as np
 
-from simfl.learning.data import DATASETS, digits
+from simfl.learning.data import digits, load
 
 
 def test_digits_are_split_once_for_all() -> None:
-    split = DATASETS["digits"](np.random.default_rng(0))
+    split = load("digits", np.random.default_rng(0))
     other = digits(np.random.default_rng(1))
     assert split.x_train.shape == (1437, 1, 8, 8)
     assert split.x_test.shape == (360, 1, 8, 8)
     assert split.shape == (1, 8, 8)
     assert split.classes == 10
+    assert split.owner is None
+    assert isinstance(split.x_train, np.ndarray)
+    assert isinstance(split.x_test, np.ndarray)
+    assert isinstance(other.x_test, np.ndarray)
     assert split.x_train.dtype == split.x_test.dtype == np.float32
     assert split.y_train.dtype == split.y_test.dtype == np.int64
     assert split.x_train.min() == 0

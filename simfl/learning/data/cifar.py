@@ -1,0 +1,75 @@
+"""CIFAR-10 and CIFAR-100 in their binary version: records without a header or anything between them.
+
+A record is a label byte (CIFAR-100: a coarse one, then a fine one) and 3072 pixels, 1024 of red, green and
+blue each, row by row (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009, and its
+data's page). The Python version is pickled, which is never read: unpickling executes what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simfl.learning.data.files import Places, read
+from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+
+_SHAPE = (3, 32, 32)
+_PIXELS = 3 * 32 * 32
+
+
+def cifar10(places: Places) -> Split:
+    """Pixels uint8 of shape [3, 32, 32], 10 classes; published with 50,000 samples to train and 10,000 to
+    test.
+
+    Raises:
+        DataError: a file is missing or malformed, or only the Python version is there.
+    """
+    train, test = [f"data_batch_{i}.bin" for i in range(1, 6)], "test_batch.bin"
+    pickled = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
+    paths = _binary(places.within("cifar-10-batches-bin"), [*train, test], pickled)
+    x_train, y_train = _samples(paths[:-1], label_bytes=1, classes=10)
+    return Split(x_train, y_train, *_samples(paths[-1:], label_bytes=1, classes=10), classes=10)
+
+
+def cifar100(places: Places) -> Split:
+    """Pixels uint8 of shape [3, 32, 32], the 100 fine classes; published with 50,000 samples to train and
+    10,000 to test.
+
+    Raises:
+        DataError: as `cifar10`.
+    """
+    pickled = ("cifar-100-python", "meta")
+    paths = _binary(places.within("cifar-100-binary"), ["train.bin", "test.bin"], pickled)
+    x_train, y_train = _samples(paths[:1], label_bytes=2, classes=100)
+    return Split(x_train, y_train, *_samples(paths[1:], label_bytes=2, classes=100), classes=100)
+
+
+def _binary(places: Places, names: list[str], pickled: tuple[str, ...]) -> list[Path]:
+    if not places.any(*names) and (python := places.any(*pickled)):
+        raise DataError(
+            f"{places.name}: {python} is of the Python version, which is pickled; the binary version is "
+            f"needed ({', '.join(names)}), published as {places.published}"
+        )
+    return [held[0] for held in places.files(*((name,) for name in names))]
+
+
+def _samples(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[U8, I64]:
+    records = [_records(path, label_bytes, classes) for path in paths]
+    images = np.concatenate([r[:, label_bytes:] for r in records])
+    labels = np.concatenate([r[:, label_bytes - 1] for r in records])
+    return images.reshape(-1, *_SHAPE), labels.astype(np.int64)
+
+
+def _records(path: Path, label_bytes: int, classes: int) -> U8:
+    content = read(path)
+    record_bytes = label_bytes + _PIXELS
+    if len(content) % record_bytes:
+        raise DataError(
+            f"{path}: {len(content)} bytes, expected a multiple of {record_bytes} ({label_bytes} of labels "
+            f"and {_PIXELS} of pixels a record); {len(content) % record_bytes} are left over"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, record_bytes)
+    check_labels(str(path), records[:, label_bytes - 1].astype(np.int64), classes)
+    return records

@@ -1,0 +1,60 @@
+"""The AT&T (ORL) faces: ten portraits each of forty people, as PGM files s1/1.pgm .. s40/10.pgm.
+
+A raw PGM file is "P5", width, height and the largest value in decimal, with white space or comments between
+them, one white space, and the pixels row by row (Poskanzer's pgm, 1991).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from simfl.learning.data.files import Places, read
+from simfl.learning.data.split import U8, DataError, Split
+
+_PEOPLE, _PORTRAITS, _TEST = 40, 10, 2
+_HEIGHT, _WIDTH = 112, 92
+_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
+_HEADER = re.compile(rb"P5" + (_GAP + rb"(\d{1,9})") * 3 + rb"\s")
+
+
+def att_faces(places: Places) -> Split:
+    """Pixels uint8 of shape [1, 112, 92]; a class a person, s1 being 0.
+
+    The last two of each person's ten portraits are the test, as no split is published: 320 to train, 80 to
+    test.
+
+    Raises:
+        DataError: a file is missing or malformed.
+    """
+    names = [f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1)]
+    held = places.within("att_faces", "orl_faces").files(*((name,) for name in names))
+    images = np.stack([read_pgm(path) for (path,) in held]).reshape(-1, 1, _HEIGHT, _WIDTH)
+    people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
+    test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST
+    return Split(images[~test], people[~test], images[test], people[test], classes=_PEOPLE)
+
+
+def read_pgm(path: Path) -> U8:
+    """The pixels [112, 92] of a raw PGM file.
+
+    Raises:
+        DataError: it is no such file, or has another size, or fewer or more pixels.
+    """
+    content = read(path)
+    header = _HEADER.match(content)
+    if not header:
+        raise DataError(
+            f"{path}: begins with {bytes(content[:20])!r}, expected P5, width, height and largest value"
+        )
+    width, height, largest = (int(number) for number in header.groups())
+    if (width, height, largest) != (_WIDTH, _HEIGHT, 255):
+        raise DataError(
+            f"{path}: {width} x {height} pixels up to {largest}, expected {_WIDTH} x {_HEIGHT} up to 255"
+        )
+    pixels = np.frombuffer(content, np.uint8, offset=header.end())
+    if len(pixels) != width * height:
+        raise DataError(f"{path}: {len(pixels)} bytes of pixels, expected {width * height}")
+    return pixels.reshape(height, width)

@@ -1,0 +1,95 @@
+"""Where the files of a published data set lie, and what is in them."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from simfl.learning.data.split import DataError
+
+_GZIP = b"\x1f\x8b"
+_CHUNK_BYTES = 1 << 20
+_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders in which data set `name` is looked for, in this order; published: where it comes from."""
+
+    name: str
+    published: str
+    folders: tuple[Path, ...]
+
+    def within(self, *inner: str) -> Places:
+        """The same with folders that an archive unpacks to, each before the folder that it is in."""
+        return replace(self, folders=tuple(f / i for f in self.folders for i in (*inner, ".")))
+
+    def any(self, *names: str) -> Path | None:
+        """A file or folder of one of these names, if there is one."""
+        return next((f / name for f in self.folders for name in names if (f / name).exists()), None)
+
+    def files(self, *wanted: tuple[str, ...]) -> list[list[Path]]:
+        """For each of `wanted` its files, sorted: of the first of its spellings, which may be patterns such
+        as `train/*.json`, that there is.
+
+        All are of one folder, the first that has any: sets that name their files alike are not mixed.
+
+        Raises:
+            DataError: there is no such folder, or it has not all.
+        """
+        for folder in self.folders:
+            held = [_held(folder, spellings) for spellings in wanted]
+            if all(held):
+                return held
+            if any(held):
+                lacking = [s[0] for s, paths in zip(wanted, held, strict=True) if not paths]
+                raise self.missing(lacking, f"{folder}, where the rest is")
+        raise self.missing([s[0] for s in wanted], " or ".join(str(f) for f in dict.fromkeys(self.folders)))
+
+    def missing(self, names: list[str], where: str) -> DataError:
+        """The error that these files are not there."""
+        return DataError(f"{self.name}: {listed(names)} not found in {where}; published as {self.published}")
+
+
+def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
+    found = (sorted(folder.glob(spelling)) for spelling in spellings)
+    return next((paths for paths in found if paths), [])
+
+
+def listed(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def read(path: Path) -> bytearray:
+    """What is in a file, unzipped if it is gzipped. It may be written to, as arrays made of it may be.
+
+    Raises:
+        DataError: the file is not there, is empty or is a corrupt gzip file.
+    """
+    content = bytearray()
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if zipped else raw as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    content += chunk
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: a corrupt gzip file: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not content:
+        raise DataError(f"{path}: empty")
+    return content
+
+
+def decoded(path: Path) -> str:
+    """The text in a file, UTF-8 with or without a byte order mark. DataError as `read`, or if it is none."""
+    try:
+        return read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None

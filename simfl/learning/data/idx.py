@@ -1,0 +1,76 @@
+"""MNIST and Fashion-MNIST: IDX files, gzipped or not.
+
+An IDX file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a
+big-endian 32-bit integer, and the values, the last dimension running fastest (LeCun, Cortes, Burges, "The
+MNIST database of handwritten digits").
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from simfl.learning.data.files import Places, read
+from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+
+_UNSIGNED_BYTES = 8
+_PIXELS = (28, 28)
+_CLASSES = 10
+
+
+def mnist(places: Places) -> Split:
+    """Pixels uint8 of shape [1, 28, 28], 10 classes; published with 60,000 samples to train and 10,000 to
+    test. Fashion-MNIST has files of the same names.
+
+    Raises:
+        DataError: a file is missing or malformed.
+    """
+    names = [f"{side}-{kind}" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    paths = [held[0] for held in places.files(*(_spellings(name) for name in names))]
+    (x_train, y_train), (x_test, y_test) = _samples(*paths[:2]), _samples(*paths[2:])
+    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    dotted = name.replace("-idx", ".idx")
+    return tuple(f"{stem}-ubyte{end}" for end in ("", ".gz") for stem in (name, dotted))
+
+
+def _samples(images: Path, labels: Path) -> tuple[U8, I64]:
+    x = read_idx(images, *_PIXELS).reshape(-1, 1, *_PIXELS)
+    y = read_idx(labels).astype(np.int64)
+    if len(x) != len(y):
+        raise DataError(f"{images}: {len(x)} images, but {len(y)} labels in {labels}")
+    check_labels(str(labels), y, _CLASSES)
+    return x, y
+
+
+def read_idx(path: Path, *shape: int) -> U8:
+    """The unsigned bytes [n, *shape] of an IDX file.
+
+    Raises:
+        DataError: it is no such file, holds values of another shape, none, fewer or more than it says.
+    """
+    content = read(path)
+    dimensions = 1 + len(shape)
+    magic, expected = bytes(content[:4]), bytes((0, 0, _UNSIGNED_BYTES, dimensions))
+    if magic != expected:
+        raise DataError(
+            f"{path}: begins with {magic.hex(' ')}, expected {expected.hex(' ')} (IDX, unsigned bytes, "
+            f"{dimensions} dimensions)"
+        )
+    header_bytes = 4 + 4 * dimensions
+    if len(content) < header_bytes:
+        raise DataError(f"{path}: {len(content)} bytes, expected a header of {header_bytes}")
+    sizes = struct.unpack(f">{dimensions}I", content[4:header_bytes])
+    if sizes[1:] != shape or not sizes[0]:
+        raise DataError(f"{path}: dimensions {list(sizes)}, expected {['1 or more', *shape]}")
+    if len(content) - header_bytes != math.prod(sizes):
+        raise DataError(
+            f"{path}: {len(content) - header_bytes} bytes after the header, expected {math.prod(sizes)} for "
+            f"dimensions {list(sizes)}"
+        )
+    return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(sizes)

@@ -1,0 +1,132 @@
+"""Google Landmarks (GLD-23K): photographs by their authors, read from JPEG files when they are indexed.
+
+mini_gld_train_split.csv has a user_id, an image_id and a class a line, mini_gld_test.csv an image_id and a
+class; the images are images/<image_id>.jpg, or images/a/b/c/<image_id>.jpg by its first three characters
+(Hsu, Qi, Brown, "Federated Visual Classification with Real-World Data Distribution", 2020, as TensorFlow
+Federated and FedML publish it).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from simfl.learning.data.files import Places, decoded, listed
+from simfl.learning.data.options import count
+from simfl.learning.data.split import I64, U8, DataError, Split
+
+_CLASSES = 203
+_ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder
+_CLASS = re.compile(r"[0-9]{1,9}")
+
+
+def gld23k(places: Places, size: object = 224) -> Split:
+    """Pixels uint8 of shape [3, size, size], 203 classes as in the files; published with 23,080 samples of
+    233 users to train and 1,959 to test.
+
+    The largest centred square of an image is resized; images stay on disk. Users are numbered in the order
+    of the file.
+
+    Raises:
+        DataError: a file is missing or malformed, Pillow is not installed, or `size` is no positive integer.
+    """
+    pixels = count("gld23k: size", size)
+    _need_pillow()
+    train, test = (held[0] for held in places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",)))
+    x_train, y_train, names = _samples(places, train, pixels, "user_id")
+    x_test, y_test, _ = _samples(places, test, pixels)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    owner = np.array([numbers[name] for name in names], np.int64)
+    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+
+
+@dataclass(frozen=True, slots=True)
+class JpegImages:
+    """Images [n, 3, size, size] uint8 of files (see `LazyImages`)."""
+
+    paths: tuple[Path, ...]
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.paths), 3, self.size, self.size)
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        return np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, rows: I64, /) -> U8:
+        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        for image, row in zip(images, rows.tolist(), strict=True):
+            image[:] = _opened(self.paths[row], self.size)
+        return images
+
+
+def _opened(path: Path, size: int) -> U8:
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path, formats=("JPEG",)) as image:
+            image.draft("RGB", (size, size))  # a JPEG need not be decoded at many times the size
+            square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: cannot be read as an image: {error}") from None
+    return np.asarray(square, np.uint8).transpose(2, 0, 1)
+
+
+def _need_pillow() -> None:
+    if find_spec("PIL") is None:
+        raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
+
+
+def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegImages, I64, list[str]]:
+    """The images and labels of a table, and what is in its column `more`, if one is asked for."""
+    rows = _rows(table, (*more, "image_id", "class"))
+    labels = np.array([_label(table, line, row[-1]) for line, row in rows], np.int64)
+    folder = table.parent / "images"
+    paths = []
+    for line, row in rows:
+        name = row[-2]
+        if not _ID.fullmatch(name):
+            raise DataError(f"{table}: line {line}: image_id {name!r:.60}, expected letters and digits")
+        flat = folder / f"{name}.jpg"
+        nested = folder.joinpath(*name[:3], f"{name}.jpg")
+        paths.append(nested if not flat.is_file() and nested.is_file() else flat)
+    absent = [path.name for path in paths if not path.is_file()]
+    if absent:
+        raise places.missing([listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})")
+    return JpegImages(tuple(paths), size), labels, [row[0] for _, row in rows]
+
+
+def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
+    """Of each line its number and these columns."""
+    reader = csv.reader(io.StringIO(decoded(table), newline=""))
+    try:
+        header = next(reader, [])
+        lines = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise DataError(f"{table}: line {reader.line_num}: {error}") from None
+    if not set(columns) <= set(header):
+        raise DataError(f"{table}: columns {header!r:.200}, expected {', '.join(columns)}")
+    if not lines:
+        raise DataError(f"{table}: no lines after the header, expected at least one")
+    for line, row in lines:
+        if len(row) != len(header):
+            raise DataError(f"{table}: line {line}: {len(row)} values, expected {len(header)}")
+    at = [header.index(column) for column in columns]
+    return [(line, [row[i] for i in at]) for line, row in lines]
+
+
+def _label(table: Path, line: int, text: str) -> int:
+    if not _CLASS.fullmatch(text) or int(text) >= _CLASSES:
+        raise DataError(f"{table}: line {line}: class {text!r:.60} is not in 0 .. {_CLASSES - 1}")
+    return int(text)

@@ -1,0 +1,76 @@
+"""Data of one's own: the arrays of an .npz file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.learning.data.split import F32, I64, U8, DataError, Split
+
+_NEEDED = ("x_train", "y_train", "x_test", "y_test")
+_OPTIONAL = ("owner", "classes")
+_SHOWN_CHARACTERS = 200
+
+
+def npz(rng: np.random.Generator, file: object = None) -> Split:
+    """Arrays x_train [n, *shape], y_train [n], x_test and y_test of a file as `numpy.savez` writes it.
+
+    x are floats, kept as float32, or uint8 pixels that mean value / 255; y are integers. `owner` [n] is the
+    natural user of each training sample, 0 .. writers - 1; `classes` one integer, without it the largest
+    label + 1. Other arrays are not read. Nothing is ever unpickled; `rng` is not used.
+
+    Raises:
+        DataError: no file is named, it is no such file, or an array is missing or cannot be used.
+    """
+    if not isinstance(file, str | Path):
+        raise DataError(f"npz: file={file!r} must name an .npz file")
+    arrays = _arrays(Path(file))
+    y_train, y_test = (_integers(file, arrays, key, 1) for key in ("y_train", "y_test"))
+    owner = _integers(file, arrays, "owner", 1) if "owner" in arrays else None
+    if "classes" in arrays:
+        classes = int(_integers(file, arrays, "classes", 0))
+    else:
+        classes = 1 + max(int(y.max(initial=0)) for y in (y_train, y_test))
+    x_train, x_test = (_samples(file, arrays, key) for key in ("x_train", "x_test"))
+    return Split(x_train, y_train, x_test, y_test, classes, owner).checked(str(file))
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as stream:  # numpy leaves a file that it cannot read open
+            content = np.load(stream, allow_pickle=False)
+            names = content.files if isinstance(content, np.lib.npyio.NpzFile) else ()
+            arrays = {key: content[key] for key in (*_NEEDED, *_OPTIONAL) if key in names}
+    except Exception as error:  # zipfile, its decompressors and numpy have kinds of their own
+        reason = " ".join(str(error).split())[:_SHOWN_CHARACTERS]
+        raise DataError(f"{path}: cannot be read as an .npz file of plain arrays: {reason}") from None
+    absent = [key for key in _NEEDED if key not in arrays]
+    if absent:
+        raise DataError(f"{path}: no {', '.join(absent)} among its arrays {list(names)!r:.200}")
+    for key, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # numpy gives other members of the archive as bytes
+            raise DataError(f"{path}: {key} cannot be read as an array")
+    return arrays
+
+
+def _integers(file: object, arrays: Mapping[str, NDArray[Any]], key: str, dimensions: int) -> I64:
+    array = arrays[key]
+    if array.dtype.kind not in "iu" or array.ndim != dimensions:
+        raise DataError(
+            f"{file}: {key} is {array.dtype} of {array.ndim} dimensions, expected integers of {dimensions}"
+        )
+    return array.astype(np.int64)
+
+
+def _samples(file: object, arrays: Mapping[str, NDArray[Any]], key: str) -> F32 | U8:
+    array = arrays[key]
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind != "f":
+        raise DataError(f"{file}: {key} is {array.dtype}, expected floats or uint8 pixels")
+    with np.errstate(over="ignore"):  # `Split.checked` tells
+        return array.astype(np.float32)

@@ -1,0 +1,123 @@
+"""What a data set is: training and test samples with labels, checked in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+
+
+class DataError(ValueError):
+    """A data set that is not there or cannot be used; its text names the file, what was found and what was
+    expected."""
+
+
+class LazyImages(Protocol):
+    """Images [n, *shape] of pixels 0 .. 255 that are read when they are indexed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: I64, /) -> U8:
+        """Images by their numbers [k]: [k, *shape]. DataError for one that cannot be read."""
+
+
+Samples = F32 | U8 | LazyImages
+"""[n, *shape]: numbers, or pixels 0 .. 255 that mean value / 255 (see `as_float`)."""
+
+
+def as_float(x: F32 | U8) -> F32:
+    """float32 as it is, pixels divided by 255."""
+    numbers = np.asarray(x, np.float32)
+    return numbers / np.float32(255) if x.dtype == np.uint8 else numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Training samples x [n, *shape] with labels y [n] int64 in 0 .. classes - 1, and the same for the test.
+
+    owner: the natural user of each training sample [n], 0 .. writers - 1 (the writer of a FEMNIST sample),
+    None for data without. Arrays are shared, not copied: they are not to be written to.
+    """
+
+    x_train: Samples
+    y_train: I64
+    x_test: Samples
+    y_test: I64
+    classes: int
+    owner: I64 | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x_train.shape[1:])
+
+    @property
+    def writers(self) -> int:
+        """The number of natural users, 0 for data without."""
+        return 0 if self.owner is None else int(self.owner.max()) + 1
+
+    def checked(self, where: str) -> Split:
+        """The split itself, if it keeps what is said above, has a sample of each kind and is finite.
+
+        Raises:
+            DataError: it does not; the text begins with `where`.
+        """
+        if self.classes < 1:
+            raise DataError(f"{where}: classes={self.classes} must be at least 1")
+        _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
+        _check_side(f"{where}: x_test", self.x_test, f"{where}: y_test", self.y_test, self.classes)
+        if tuple(self.x_test.shape[1:]) != self.shape:
+            raise DataError(
+                f"{where}: a test sample has shape {list(self.x_test.shape[1:])}, a training sample "
+                f"{list(self.shape)}"
+            )
+        if self.owner is not None:
+            _check_owner(f"{where}: owner", self.owner, len(self.y_train))
+        return self
+
+
+def check_labels(where: str, y: I64, classes: int) -> None:
+    """DataError if a label is not in 0 .. classes - 1; the text begins with `where`."""
+    wrong = np.flatnonzero((y < 0) | (y >= classes))
+    if wrong.size:
+        at = wrong[0]
+        raise DataError(f"{where}: label {y[at]} of sample {at} is not in 0 .. {classes - 1}")
+
+
+def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> None:
+    if len(x.shape) < 2 or 0 in x.shape[1:]:
+        raise DataError(f"{place}: shape {list(x.shape)}, expected [samples, *shape of one]")
+    if x.dtype not in (np.float32, np.uint8):
+        raise DataError(f"{place}: {x.dtype}, expected float32 or uint8")
+    if y.ndim != 1 or y.dtype != np.int64:
+        raise DataError(f"{labels}: {y.dtype} of shape {list(y.shape)}, expected int64 [samples]")
+    if len(x) != len(y):
+        raise DataError(f"{place}: {len(x)} samples, but {len(y)} labels")
+    if not len(x):
+        raise DataError(f"{place}: no samples, expected at least one")
+    check_labels(labels, y, classes)
+    # Extremes are infinite or NaN where any number is, and need no array of flags as large as the data.
+    if isinstance(x, np.ndarray) and not (np.isfinite(x.min()) and np.isfinite(x.max())):
+        raise DataError(f"{place}: values that are infinite or NaN, expected finite numbers")
+
+
+def _check_owner(place: str, owner: I64, samples: int) -> None:
+    if owner.shape != (samples,) or owner.dtype != np.int64:
+        raise DataError(f"{place}: {owner.dtype} of shape {list(owner.shape)}, expected int64 [{samples}]")
+    users = np.unique(owner)
+    if users[0] != 0 or users[-1] != len(users) - 1:
+        raise DataError(
+            f"{place}: {len(users)} users numbered {users[0]} .. {users[-1]}, expected 0 .. {len(users) - 1}"
+        )

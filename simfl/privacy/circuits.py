@@ -1,0 +1,180 @@
+"""The lightest linearly dependent set among weighted vectors modulo a prime, by size.
+
+The support of a non-zero vector of a row space is a dependent set of the columns of its kernel, and the
+minimal ones are the circuits of these columns. Looking for circuits of s = 1, 2, 3, ... columns in turn gives
+after every s the lightest circuit found and a bound below which there is none.
+
+Dependent sets of s vectors stay dependent under any linear map, so the search maps the vectors at random to s
+coordinates, where few others are dependent, and checks what it finds in full: nothing is ever missed, for
+where the map was unlucky (it sent an independent set to a dependent one) this is seen and raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.privacy.certificate import Unlucky
+from simfl.privacy.modular import Residues, inverses, rank
+
+
+@dataclass
+class Budget:
+    """Work that may still be done, in products modulo p (about 0.1 microseconds each)."""
+
+    left: float
+
+    def take(self, work: float) -> bool:
+        """Charges the work if there is enough left, otherwise says no."""
+        if work > self.left:
+            return False
+        self.left -= work
+        return True
+
+
+class Circuits:
+    """The search among the rows of `vectors`, [n, m] of rank m, where row i weighs `weights[i]` > 0.
+
+    `best` is the lightest circuit found so far, its rows of `vectors`, and `weight` its weight; `lower` is a
+    bound: no circuit is lighter. When the two agree the search is over.
+    """
+
+    def __init__(
+        self, vectors: Residues, weights: NDArray[np.int64], p: int, rng: np.random.Generator
+    ) -> None:
+        self.p, self.rng, self.vectors, self.weights = p, rng, vectors, weights
+        self.best: tuple[int, ...] = ()
+        self.weight = int(weights.sum()) + 1
+        self.lower = int(weights.min())
+        self._rows = np.argsort(weights, kind="stable")  # those that further circuits are made of
+        self._size = 0
+        self._dimension = vectors.shape[1]
+
+    def search(self, budget: Budget) -> None:
+        """Goes on to larger circuits until the lightest is known or the budget does not allow it."""
+        while self.lower < self.weight and self._step(self._size + 1, budget):
+            self._size += 1
+            if self._size > self._dimension or self._rows.size == self._dimension:  # the rest is independent
+                self.lower = self.weight
+            else:
+                # Whatever is not found yet has more members, of whom these are the lightest.
+                rest = int(self.weights[self._rows[: self._size + 1]].sum())
+                self.lower = min(self.weight, max(self.lower, rest))
+
+    def _step(self, s: int, budget: Budget) -> bool:
+        if s > self._dimension:  # any s of them are dependent, and there are no smaller circuits among them
+            if self._rows.size >= s:
+                self._found(self._rows[:s])
+            return True
+        n = self._rows.size
+        work = n * self._dimension
+        if s > 2:
+            work += n * self._dimension * s + comb(n, s - 1) + 600 * comb(n, s - 3)
+        if not budget.take(work):
+            return False
+        if s == 1:
+            self._zeros()
+        elif s == 2:
+            self._parallels()
+        else:
+            map_ = self.rng.integers(1, self.p, (self._dimension, s))
+            self._deeper(project(self.vectors[self._rows], map_, self.p), self._rows, (), 0)
+        return True
+
+    def _found(self, rows: NDArray[np.int64]) -> None:
+        weight = int(self.weights[rows].sum())
+        if weight < self.weight:
+            self.weight, self.best = weight, tuple(sorted(rows.tolist()))
+
+    def _zeros(self) -> None:
+        zero = ~self.vectors[self._rows].any(axis=1)
+        if zero.any():
+            self._found(self._rows[zero][:1])
+        self._rows = self._rows[~zero]  # no other circuit holds one of them
+
+    def _parallels(self) -> None:
+        """Keeps the lightest of each class of parallel vectors: no larger circuit holds two of one class."""
+        X = self.vectors[self._rows]
+        if not X.size:
+            return
+        first = (X != 0).argmax(axis=1)
+        scaled = X * inverses(X[np.arange(len(X)), first], self.p)[:, None] % self.p
+        lines: dict[bytes, int] = {}
+        keep = []
+        for place, line in enumerate(scaled):
+            lighter = lines.setdefault(line.tobytes(), place)
+            keep.append(lighter == place)
+            if lighter != place:
+                self._found(self._rows[[lighter, place]])
+        self._rows = self._rows[keep]
+
+    def _deeper(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
+        """Circuits that hold `chosen` and others of `rows`, whose images modulo `chosen` are X, [n, left]."""
+        left = X.shape[1]
+        if left == 3:
+            self._collinear(X, rows, chosen, weight)
+            return
+        for place in range(len(rows) - left + 1):
+            w = weight + int(self.weights[rows[place : place + left]].sum())
+            if w >= self.weight:
+                break  # the others are no lighter
+            x, others = X[place], X[place + 1 :]
+            member = (*chosen, int(rows[place]))
+            if x[0] == 0:
+                self._must_depend(member)
+                continue
+            image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p
+            self._deeper(image, rows[place + 1 :], member, weight + int(self.weights[rows[place]]))
+
+    def _collinear(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
+        """All dependent triples of X, [n, 3], at once: with the first as the origin, two of one slope."""
+        n = len(rows)
+        flat = np.flatnonzero(X[:, 0] == 0)
+        for place in flat:
+            self._must_depend((*chosen, int(rows[place])))
+        if flat.size:
+            keep = X[:, 0] != 0
+            X, rows, n = X[keep], rows[keep], n - flat.size
+        if n < 3:
+            return
+        i, j = np.triu_indices(n, 1)
+        x, y = X[i], X[j]
+        run = (x[:, 0] * y[:, 1] - y[:, 0] * x[:, 1]) % self.p
+        rise = (x[:, 0] * y[:, 2] - y[:, 0] * x[:, 2]) % self.p
+        level = np.flatnonzero(run == 0)
+        for pair in level:
+            self._must_depend((*chosen, int(rows[i[pair]]), int(rows[j[pair]])))
+        if level.size:
+            i, j, run, rise = (np.delete(array, level) for array in (i, j, run, rise))
+        key = i * self.p + rise * inverses(run, self.p) % self.p
+        ordered = np.sort(key)
+        if not (ordered[1:] == ordered[:-1]).any():
+            return
+        order = np.argsort(key, kind="stable")  # lighter first among equals, as the rows are
+        for line in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+            for a, b in combinations(line.tolist(), 2):
+                triple = rows[[i[a], j[a], j[b]]]
+                if weight + int(self.weights[triple].sum()) < self.weight:
+                    circuit = np.array([*chosen, *triple])
+                    if self._dependent(circuit):
+                        self._found(circuit)
+
+    def _dependent(self, rows: NDArray[np.int64]) -> bool:
+        return rank(self.vectors[rows], self.p) < len(rows)
+
+    def _must_depend(self, rows: tuple[int, ...]) -> None:
+        """A set seen as dependent too early: fine if it is (it was found at its own size), else unlucky."""
+        if not self._dependent(np.array(rows)):
+            raise Unlucky
+
+
+def project(X: Residues, map_: Residues, p: int) -> Residues:
+    """X map_ modulo p, [n, m] x [m, s], term by term as the sums would overflow."""
+    image = np.zeros((len(X), map_.shape[1]), np.int64)
+    for column, row in zip(X.T, map_, strict=True):
+        image = (image + column[:, None] * row) % p
+    return image

@@ -1,0 +1,39 @@
+"""The participation matrix P as the functions of this package take it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+Matrix: TypeAlias = NDArray[Any] | csr_array
+"""P, [t, N], zeros and ones: a round a row, a user a column; dense or sparse."""
+
+
+def sparse(P: Matrix) -> csr_array:
+    """P as int8 rows with ascending users and no stored zeros. ValueError unless [t, N] of zeros and ones."""
+    if np.ndim(P) != 2 and not issparse(P):
+        raise ValueError(f"a participation matrix is [rounds, users], not of shape {np.shape(P)}")
+    matrix = csr_array(P, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if not (matrix.data == 1).all():
+        odd = matrix.data[matrix.data != 1][0]
+        raise ValueError(f"a participation matrix holds zeros and ones, not {odd}")
+    return matrix.astype(np.int8)
+
+
+def rounds(P: Matrix) -> list[NDArray[np.int64]]:
+    """Each round's users, ascending."""
+    matrix = sparse(P)
+    return [part.astype(np.int64) for part in np.split(matrix.indices, matrix.indptr[1:-1])][
+        : matrix.shape[0]
+    ]
+
+
+def dense(P: Matrix) -> NDArray[np.int64]:
+    """P as [t, N] int64."""
+    array: NDArray[np.int64] = sparse(P).toarray().astype(np.int64)
+    return array

@@ -1,0 +1,22 @@
+"""Problems found while building, placed like those found while loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from simfl.scenario.schema import Scenario
+from simfl.scenario.tree import Problem, ScenarioError
+
+
+def error(s: Scenario, path: str, message: str) -> ScenarioError:
+    """A problem at a place of a scenario."""
+    return ScenarioError((Problem(s.name, None, path, message),))
+
+
+def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives; its ValueError becomes a problem at a place of the scenario."""
+    try:
+        return make()
+    except ValueError as problem:
+        raise error(s, path, str(problem)) from None

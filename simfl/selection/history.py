@@ -1,0 +1,63 @@
+"""Who took part so far: the participation matrix P of a run.
+
+Source: Multi-RoundSecAgg, eq. 4: P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+
+class Participation:
+    """The rows of P, one a round, and each user's frequency of participation f^(t).
+
+    users: N; they are 0 .. N - 1. ValueError if there are none.
+    """
+
+    def __init__(self, users: int) -> None:
+        if users < 1:
+            raise ValueError(f"users={users} must be at least 1")
+        self.users = users
+        self._rows: list[NDArray[np.int64]] = []
+        self._counts = np.zeros(users, np.int64)
+        self._view = self._counts.view()
+        self._view.flags.writeable = False
+
+    def append(self, members: Iterable[int]) -> None:
+        """The next round's users, in any order; nobody where the round was skipped.
+
+        ValueError, and nothing appended, if a user is unknown or named twice.
+        """
+        row = np.sort(np.fromiter(members, np.int64))
+        if row.size and not (row[0] >= 0 and row[-1] < self.users):
+            wrong = row[0] if row[0] < 0 else row[-1]
+            raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
+        doubled = row[:-1][row[1:] == row[:-1]]
+        if doubled.size:
+            raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
+        row.flags.writeable = False
+        self._rows.append(row)
+        self._counts[row] += 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
+        return self._view
+
+    @property
+    def rows(self) -> tuple[NDArray[np.int64], ...]:
+        """Each round's users, ascending, read-only."""
+        return tuple(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def matrix(self) -> csr_array:
+        """P^(t), [t, N], int8 zeros and ones."""
+        ends = np.cumsum([0, *(row.size for row in self._rows)])
+        users = np.concatenate([*self._rows, np.empty(0, np.int64)])
+        return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))

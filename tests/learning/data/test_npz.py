@@ -1,0 +1,139 @@
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simfl.learning.data import Split, load
+from tests.learning.data.common import pixels, refused, rng
+
+GOOD: dict[str, Any] = {
+    "x_train": rng().normal(size=(4, 2, 3)),
+    "y_train": np.array([0, 4, 2, 1], np.uint8),
+    "x_test": rng(1).normal(size=(2, 2, 3)),
+    "y_test": np.array([5, 1], np.int32),
+}
+
+
+def npz(path: Path) -> Split:
+    return load("npz", rng(), None, file=str(path))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_floats_are_read_back(tmp_path: Path, save: Any) -> None:
+    save(tmp_path / "own.npz", **GOOD)
+    split = npz(tmp_path / "own.npz")
+    assert split.classes == 6
+    assert split.shape == (2, 3)
+    assert split.owner is None
+    assert split.x_train.dtype == np.float32
+    np.testing.assert_array_equal(split.x_train, GOOD["x_train"].astype(np.float32))
+    assert split.y_train.dtype == np.int64
+    assert split.y_train.tolist() == [0, 4, 2, 1]
+    assert split.y_test.tolist() == [5, 1]
+
+
+def test_pixels_owners_and_classes_are_read_back(tmp_path: Path) -> None:
+    x = pixels(4, 1, 2, 2)
+    arrays = GOOD | {"x_train": x, "x_test": x[:2], "owner": [2, 0, 1, 1], "classes": 9, "other": [1.5]}
+    np.savez(tmp_path / "own.npz", **arrays)
+    split = npz(tmp_path / "own.npz")
+    assert split.classes == 9
+    assert split.owner is not None
+    assert split.owner.tolist() == [2, 0, 1, 1]
+    assert split.writers == 3
+    assert split.x_train.dtype == np.uint8
+    np.testing.assert_array_equal(split.x_train, x)
+
+
+def with_value(value: float) -> Any:
+    x = GOOD["x_train"].copy()
+    x[1, 1, 1] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"x_train": None}, ["no x_train", "['y_train', 'x_test', 'y_test']"]),
+        ({"x_train": None, "y_test": None}, ["no x_train, y_test"]),
+        ({"x_train": np.array([1, "a"] * 2, object)}, ["plain arrays", "Object arrays"]),
+        ({"owner": np.array([{}, 1, 2, 3], object)}, ["plain arrays", "Object arrays"]),
+        ({"x_train": GOOD["x_train"].astype(np.int64)}, ["x_train is int64", "floats or uint8"]),
+        ({"x_test": GOOD["x_test"].astype(str)}, ["x_test is <U", "floats or uint8"]),
+        ({"x_train": GOOD["x_train"][:3]}, ["x_train: 3 samples", "4 labels"]),
+        ({"x_train": np.float64(3)}, ["x_train: shape []"]),
+        ({"x_train": with_value(np.nan)}, ["x_train: values that are infinite or NaN"]),
+        ({"x_train": with_value(1e300)}, ["x_train: values that are infinite or NaN"]),
+        ({"y_train": np.array([0.0, 1, 2, 3])}, ["y_train is float64", "integers"]),
+        ({"y_train": np.array([[0], [1], [2], [3]])}, ["y_train is int64 of 2 dimensions"]),
+        ({"y_train": np.array([0, 1, 2, -3])}, ["y_train: label -3 of sample 3"]),
+        ({"y_train": np.array([0, 1, 2, 2**63], np.uint64)}, ["y_train: label -"]),
+        ({"classes": 5}, ["y_test: label 5 of sample 0", "0 .. 4"]),
+        ({"classes": [6]}, ["classes is int64 of 1 dimensions"]),
+        ({"classes": 6.0}, ["classes is float64"]),
+        ({"owner": [0, 1, 2]}, ["owner", "[3]", "[4]"]),
+        ({"owner": [0, 1, 3, 3]}, ["owner", "3 users numbered 0 .. 3"]),
+        ({"owner": [0.0, 1, 2, 2]}, ["owner is float64"]),
+        ({"x_test": GOOD["x_test"][:0], "y_test": GOOD["y_test"][:0]}, ["x_test: no samples"]),
+    ],
+)
+def test_arrays_that_cannot_be_used(tmp_path: Path, changes: dict[str, Any], parts: list[str]) -> None:
+    arrays = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    np.savez(tmp_path / "own.npz", **arrays)
+    refused(lambda: npz(tmp_path / "own.npz"), tmp_path / "own.npz", *parts)
+
+
+def saved() -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **GOOD)
+    return content.getvalue()
+
+
+def compressed_in_an_unknown_way() -> bytes:
+    """The method is the two bytes from the tenth of a member's entry in the central directory."""
+    content = bytearray(saved())
+    at = content.find(b"PK\x01\x02") + 10
+    content[at : at + 2] = b"\x63\0"
+    return bytes(content)
+
+
+def of_text() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for key in GOOD:
+            archive.writestr(f"{key}.npy", "not an array")
+    return content.getvalue()
+
+
+def single() -> bytes:
+    content = io.BytesIO()
+    np.save(content, np.zeros(3))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"", "cannot be read"),
+        (saved()[:-30], "cannot be read"),
+        (saved()[:20], "cannot be read"),
+        (saved().replace(GOOD["x_train"].tobytes()[:8], b"\1\2\3\4\5\6\7\x08"), "cannot be read"),
+        (compressed_in_an_unknown_way(), "cannot be read"),
+        (of_text(), "x_train cannot be read"),
+        (b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00K\x01.", "cannot be read"),
+        (b"x_train,y_train\n", "cannot be read"),
+        (single(), "no x_train, y_train, x_test, y_test among its arrays []"),
+    ],
+    ids=["empty", "truncated", "short", "checksum", "method", "text", "pickle", "csv", "npy"],
+)
+def test_files_that_are_no_npz(tmp_path: Path, content: bytes, part: str) -> None:
+    (tmp_path / "own.npz").write_bytes(content)
+    refused(lambda: npz(tmp_path / "own.npz"), tmp_path / "own.npz", part)
+
+
+def test_there_is_no_file(tmp_path: Path) -> None:
+    refused(lambda: npz(tmp_path / "none.npz"), tmp_path / "none.npz", "No such file")
+    refused(lambda: load("npz", rng()), "npz: file=None")

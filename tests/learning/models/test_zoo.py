@@ -1,0 +1,247 @@
+"""Every model of the zoo: its exact counts, its layers, and that it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from simfl.learning.models import MODELS, Dropout, Shape, find
+from simfl.learning.models.batch_norm import BatchNorm
+from simfl.learning.threads import one_thread
+from tests.learning.models.filled import filled, normal
+
+DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
+SMALL = {
+    "logistic": DIGITS,
+    "softmax": (1, 11, 9),
+    "cnn": DIGITS,
+    "mcmahan_cnn": (1, 12, 9),
+    "femnist_cnn": (1, 12, 9),
+    "lenet5": (2, 13, 15),
+    "vgg11": CIFAR,
+    "mobilenet_v3": CIFAR,
+    "efficientnet_b0": CIFAR,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "parameters"),
+    [
+        ("logistic", DIGITS, 10, 650),
+        ("logistic", MNIST, 10, 7_850),
+        ("softmax", (1, 112, 92), 40, 412_200),
+        ("cnn", DIGITS, 10, (9 * 16 + 16) + (9 * 16 * 32 + 32) + (128 * 10 + 10)),
+        ("cnn", (3, 4, 5), 10, (27 * 16 + 16) + (9 * 16 * 32 + 32) + (32 * 10 + 10)),
+        ("mcmahan_cnn", MNIST, 10, 1_663_370),
+        ("femnist_cnn", MNIST, 62, 1_206_590),
+        ("femnist_cnn", MNIST, 10, 1_199_882),  # what FedML's docstring says
+        ("lenet5", MNIST, 10, 61_706),
+        ("lenet5", CIFAR, 10, 62_006),
+        ("vgg11", CIFAR, 100, 9_271_780),
+        ("mobilenet_v3", IMAGENET, 1000, 3_111_462),
+        ("mobilenet_v3", CIFAR, 10, 3_111_462 - 990 * 1281),
+        ("efficientnet_b0", IMAGENET, 1000, 5_288_548),
+        ("efficientnet_b0", CIFAR, 203, 5_288_548 - 797 * 1281),
+    ],
+)
+def test_parameter_counts(name: str, shape: Shape, classes: int, parameters: int) -> None:
+    assert MODELS[name].parameters(shape, classes) == parameters
+
+
+def layers(name: str, shape: Shape, classes: int) -> list[int]:
+    """Parameters of the linear layers and convolutions, in order."""
+    module = MODELS[name].blank(shape, classes)
+    found = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    return [sum(p.numel() for p in layer.parameters()) for layer in found]
+
+
+def test_layers_of_the_femnist_cnn() -> None:
+    assert layers("femnist_cnn", MNIST, 62) == [320, 18_496, 1_179_776, 7_998]
+    assert MODELS["femnist_cnn"].dropouts(MNIST, 62) == [("5", 0.25, (64, 12, 12)), ("9", 0.5, (128,))]
+
+
+def test_layers_of_the_mcmahan_cnn() -> None:
+    assert layers("mcmahan_cnn", MNIST, 10) == [832, 51_264, 1_606_144, 5_130]
+
+
+def test_layers_of_vgg() -> None:
+    *convolutions, head = layers("vgg11", CIFAR, 100)
+    assert (len(convolutions), sum(convolutions), head) == (8, 9_220_480, 512 * 100 + 100)
+    assert MODELS["vgg11"].parameters((3, 64, 40), 100) == 9_271_780
+
+
+def test_layers_of_mobilenet() -> None:
+    counts = layers("mobilenet_v3", CIFAR, 1000)
+    # Stem with bias; the first row expands without, the rest of it has them.
+    assert counts[:6] == [27 * 16 + 16, 16 * 16, 9 * 16 + 16, 16 * 4 + 4, 4 * 16 + 16, 16 * 16 + 16]
+    assert counts[-5:] == [
+        96 * 576 + 576,
+        576 * 144 + 144,
+        144 * 576 + 576,
+        576 * 1280 + 1280,
+        1280 * 1000 + 1000,
+    ]
+    assert len(counts) == 1 + 11 * 3 + 9 * 2 + 1 + 2 + 2
+    strides = [layer.stride for layer in convolutions("mobilenet_v3") if layer.groups > 1]
+    assert strides == [(s, s) for s in (2, 2, 1, 2, 1, 1, 1, 1, 2, 1, 1)]
+
+
+def convolutions(name: str) -> list[nn.Conv2d]:
+    return [layer for layer in MODELS[name].blank(CIFAR, 10).modules() if isinstance(layer, nn.Conv2d)]
+
+
+def test_blocks_of_efficientnet() -> None:
+    depthwise = [layer for layer in convolutions("efficientnet_b0") if layer.groups > 1]
+    # Tan and Le, Table 1: each stage's first block works at its stride on six times the channels before it.
+    assert [(d.in_channels, d.kernel_size[0], d.stride[0]) for d in depthwise] == [
+        (32, 3, 1),
+        (96, 3, 2), (144, 3, 1),
+        (144, 5, 2), (240, 5, 1),
+        (240, 3, 2), (480, 3, 1), (480, 3, 1),
+        (480, 5, 1), (672, 5, 1), (672, 5, 1),
+        (672, 5, 2), (1152, 5, 1), (1152, 5, 1), (1152, 5, 1),
+        (1152, 3, 1),
+    ]  # fmt: skip
+    drops = MODELS["efficientnet_b0"].dropouts(CIFAR, 10)
+    blocks = [k for k in range(16) if k not in (0, 1, 3, 5, 8, 11, 15)]
+    assert [round(p, 9) for _, p, _ in drops] == [round(0.2 * k / 16, 9) for k in blocks] + [0.2]
+    assert [shape for _, _, shape in drops] == [(1, 1, 1)] * len(blocks) + [(1280,)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
+    model, norms = MODELS[name], 0
+    shape, classes = model.shape or SMALL[name], model.classes or 10
+    module = model.blank(shape, classes)
+
+    def count(_: nn.Module, __: object, output: torch.Tensor) -> None:
+        nonlocal norms
+        norms += 2 * output.numel()
+
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm):
+            layer.register_forward_hook(count)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(torch.empty(1, *shape, device="meta"))
+    assert model.macs(shape, classes) == counter.get_total_flops() // 2 + norms
+    assert (norms > 0) == (name in ("mobilenet_v3", "efficientnet_b0"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_trains_on_a_tiny_batch(name: str) -> None:
+    module = filled(name, SMALL[name], 7)
+    logits = module(normal(2, *SMALL[name]))
+    assert logits.shape == (2, 7)
+    cross_entropy(logits, torch.tensor([3, 5])).backward()
+    for path, parameter in module.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
+    assert all(p.grad is not None and p.grad.any() for p in list(module.parameters())[-2:])
+
+
+@pytest.mark.parametrize(("name", "shape"), [("femnist_cnn", (1, 12, 9)), ("mobilenet_v3", (3, 33, 33))])
+def test_gradients_of_clients_side_by_side(name: str, shape: Shape) -> None:
+    clients, samples = 2, 3
+    module = filled(name, shape, 4, torch.float64)
+    drops = [(module.get_submodule(path), p, inner) for path, p, inner in MODELS[name].dropouts(shape, 4)]
+    x, y = normal(clients, samples, *shape, dtype=torch.float64), torch.arange(6).view(2, 3) % 4
+    keep = [normal(clients, samples, *inner, seed=k).gt(0).double() for k, (*_, inner) in enumerate(drops)]
+
+    def loss(
+        parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, keep: list[torch.Tensor]
+    ) -> torch.Tensor:
+        for (layer, _, _), mask in zip(drops, keep, strict=True):
+            assert isinstance(layer, Dropout)
+            layer.keep = mask
+        return cross_entropy(functional_call(module, parameters, (x,)), y)
+
+    weights = {path: p.detach() for path, p in module.named_parameters()}
+    own = {path: p + 0.01 * normal(clients, *p.shape, dtype=torch.float64) for path, p in weights.items()}
+    together = vmap(grad(loss))(own, x, y, keep)
+    for k in range(clients):
+        alone = grad(loss)({path: p[k] for path, p in own.items()}, x[k], y[k], [mask[k] for mask in keep])
+        for path, gradient in alone.items():
+            torch.testing.assert_close(together[path][k], gradient, rtol=1e-6, atol=1e-9)
+    if drops:
+        assert not torch.equal(
+            together["0.weight"][0], grad(loss)(weights, x[0], y[0], [m[1] for m in keep])["0.weight"]
+        )
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v3", "efficientnet_b0"])
+def test_a_batch_of_one_sample(name: str) -> None:
+    module = filled(name, (1, 17, 17), 3)
+    cross_entropy(module(normal(1, 1, 17, 17)), torch.tensor([1])).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+
+
+def test_stochastic_depth_skips_whole_samples() -> None:
+    block = filled("efficientnet_b0", CIFAR, 3).get_submodule("3")
+    depth = block.get_submodule("depth")
+    assert isinstance(depth, Dropout)
+    x = normal(2, 24, 4, 4)
+    whole = block(x)
+    depth.keep = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1)
+    skipped = block(x)
+    assert torch.equal(skipped[0], x[0])
+    torch.testing.assert_close(skipped[1], x[1] + (whole[1] - x[1]) / (1 - 0.2 * 2 / 16))
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "too_small"),
+    [
+        ("cnn", 4, (1, 8, 3)),
+        ("mcmahan_cnn", 4, (1, 3, 28)),
+        ("femnist_cnn", 6, (1, 5, 28)),
+        ("lenet5", 12, (1, 11, 28)),
+        ("vgg11", 32, (3, 31, 32)),
+        ("mobilenet_v3", 17, (3, 16, 17)),
+        ("efficientnet_b0", 17, (3, 17, 16)),
+    ],
+)
+def test_too_small_images(name: str, least: int, too_small: Shape) -> None:
+    shown = r", ".join(map(str, too_small))
+    with pytest.raises(ValueError, match=rf"^{name} needs .* h, w >= {least}, not \[{shown}\]$"):
+        MODELS[name].blank(too_small, 10)
+    with pytest.raises(ValueError, match=rf"h, w >= {least}, not \[64\]"):
+        MODELS[name].blank((64,), 10)
+    assert MODELS[name].parameters((1, least, least), 10) > 0
+
+
+def test_names() -> None:
+    for name, model in MODELS.items():
+        assert model.name == name
+        assert find(name) is model
+        assert model.summary
+    with pytest.raises(
+        ValueError, match=r"^model 'resnet' is not one of logistic, softmax, cnn, mcmahan_cnn, "
+    ):
+        find("resnet")
+
+
+def test_descriptions() -> None:
+    assert MODELS["cnn"].describe() == "any input and classes. two small convolutions, for tests and laptops"
+    shown = MODELS["vgg11"].describe()
+    assert shown == "3x32x32, 100 classes: 9,271,780 parameters. VGG-11 for CIFAR-100, Simonyan 2015"
+
+
+@pytest.mark.parametrize("name", ["cnn", "femnist_cnn", "efficientnet_b0"])
+def test_blanks_hold_nothing_and_draw_nothing(name: str) -> None:
+    before = torch.get_rng_state()
+    blank = MODELS[name].blank(CIFAR, 10)
+    assert all(p.is_meta for p in blank.parameters())
+    MODELS[name].macs(CIFAR, 10)
+    MODELS[name].dropouts(CIFAR, 10)
+    assert torch.equal(torch.get_rng_state(), before)

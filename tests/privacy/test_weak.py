@@ -1,0 +1,236 @@
+"""The weak notion against all supports, and the papers' claims about selection schemes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from simfl.privacy import weak as module
+from simfl.privacy.bounds import Growing
+from simfl.privacy.certificate import Unlucky
+from simfl.privacy.matrix import rounds
+from simfl.privacy.modular import PRIMES
+from simfl.privacy.strong import strong, strong_over_time
+from simfl.privacy.weak import Weak, weak, weak_over_time
+from simfl.selection.history import Participation
+from simfl.selection.registry import SCHEMES, Select
+from tests.privacy import oracle
+
+Array = NDArray[Any]
+MATRICES = arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=st.integers(0, 1))
+DENSE = st.builds(
+    lambda seed, N, t: (np.random.default_rng(seed).random((t, N)) < 0.7).astype(int),
+    st.integers(0, 10**9), st.integers(7, 9), st.integers(3, 7),
+)  # fmt: skip
+"""Rounds that share most of their users: differences are light, and hypothesis seldom thinks of them."""
+BEYOND_ROWS = np.array(
+    [
+        [0, 1, 0, 0, 1, 1, 0, 1, 0],
+        [0, 0, 0, 1, 0, 1, 0, 1, 1],
+        [0, 0, 1, 0, 1, 0, 1, 0, 1],
+        [1, 1, 0, 1, 0, 0, 0, 0, 1],
+        [1, 0, 0, 1, 1, 0, 1, 0, 0],
+    ]
+)
+"""Rows of four users; T = 3, and neither a row, nor a difference, nor the reduced echelon form shows it."""
+
+
+def verify(P: Array, found: Weak) -> None:
+    """The certificate, by Python's own integers."""
+    values = [sum(weight * int(p) for weight, p in zip(found.z, column, strict=True)) for column in P.T]
+    assert tuple(user for user, value in enumerate(values) if value) == found.users
+    assert len(found.users) == found.upper
+    assert 1 <= found.lower <= found.upper
+    assert found.exact == (found.lower == found.upper)
+
+
+def run(select: Select, N: int, k: int, J: int, seed: int, p: float = 0.0) -> Participation:
+    history, rng = Participation(N), np.random.default_rng(seed)
+    for _ in range(J):
+        history.append(select(np.flatnonzero(rng.random(N) >= p), history, k, rng) or [])
+    return history
+
+
+@given(MATRICES)
+@settings(deadline=None)
+def test_few_users_exactly(P: Array) -> None:
+    found = weak(P)
+    if not P.any():
+        assert found is None
+        return
+    assert found is not None
+    verify(P, found)
+    assert (found.lower, found.upper) == (oracle.weak(P),) * 2
+
+
+@given(st.integers(0, 10**9))
+@settings(deadline=None, max_examples=60)
+def test_unequal_classes_and_larger_circuits_exactly(seed: int) -> None:
+    """Dense columns of which some are doubled: circuits of up to six columns and more."""
+    rng = np.random.default_rng(seed)
+    N = int(rng.integers(8, 13))
+    P = (rng.random((int(rng.integers(3, N)), N)) < rng.choice([0.3, 0.5, 0.6])).astype(int)
+    if seed % 2:
+        P = np.repeat(P, rng.integers(1, 4, N), axis=1)[:, :13]
+    found = weak(P)
+    assert found is not None
+    verify(P, found)
+    assert (found.lower, found.upper) == (oracle.weak_in_floats(P),) * 2
+
+
+@given(MATRICES)
+@settings(deadline=None)
+def test_over_time_it_is_the_truth_of_every_round(P: Array) -> None:
+    truth = [oracle.weak(P[: t + 1]) for t in range(len(P))]
+    assert weak_over_time(P) == [None if T is None else (T, T) for T in truth]
+
+
+@given(MATRICES | DENSE, st.sampled_from([0, 20, 200]))
+@settings(deadline=None)
+def test_with_little_work_it_is_an_interval_and_certain_where_it_is_one(P: Array, budget: int) -> None:
+    found = weak(P, budget)
+    if found is not None:
+        verify(P, found)
+        assert found.lower <= (oracle.weak(P) or 0) <= found.upper
+    before = P.shape[1], P.shape[1]
+    for t, bounds in enumerate(weak_over_time(P, budget)):
+        T = oracle.weak(P[: t + 1])
+        if t and oracle.rank(P[: t + 1]) == oracle.rank(P[:t]):
+            assert bounds == before or bounds is None
+        assert (bounds is None) == (T is None)
+        if bounds is not None and T is not None:
+            assert bounds[0] <= T <= bounds[1]
+            assert (bounds == (1, 1)) == (T == 1)
+            assert bounds[0] >= min(T, 2)
+            assert bounds[0] <= before[0]
+            assert bounds[1] <= before[1]
+            before = bounds
+
+
+@given(DENSE)
+@settings(deadline=None)
+def test_what_is_seen_without_a_search(P: Array) -> None:
+    """The lightest of the rounds, their differences and the rows of every round's reduced form."""
+    growing, seen = Growing(P.shape[1], PRIMES[0]), P.shape[1]
+    for t, row in enumerate(P):
+        growing.append(np.flatnonzero(row))
+        weights = [
+            row.sum(),
+            *(row != P[:t]).sum(axis=1),
+            oracle.least_row(P[: t + 1]),
+        ]
+        seen = min([seen, *(w for w in weights if w)])
+    assert growing.inside.sum() == seen
+
+
+@pytest.mark.parametrize("again", [0, 2])
+def test_differences_of_rounds_are_seen_and_equal_rounds_are_none(again: int) -> None:
+    P = np.array([[1, 1, 1, 0, 0, 1], [1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 1, 0]])
+    growing = Growing(6, PRIMES[0])
+    for t in (0, 1, again, 2):
+        growing.append(np.flatnonzero(P[t]))
+    assert oracle.least_row(P) == 3
+    assert np.flatnonzero(growing.inside).tolist() == [2, 3]
+
+
+def test_the_papers_three_rounds() -> None:
+    """Section 3.2: x_1 = (x^(1) + x^(3) - x^(2)) / 2 after three rounds."""
+    P = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
+    assert weak_over_time(P) == [(2, 2), (2, 2), (1, 1)]
+    assert weak(P) == Weak(1, 1, (0,), (1, -1, 1))
+
+
+def test_the_rows_of_the_echelon_form_alone_overstate_it() -> None:
+    P = np.array([[0, 1, 1, 1], [1, 0, 1, 1]])
+    assert oracle.least_row(P) == 3
+    assert oracle.weak(P) == 2
+    found = weak(P)
+    assert found is not None
+    assert (found.lower, found.upper, found.users) == (2, 2, (0, 1))
+
+
+def test_what_only_the_search_sees() -> None:
+    growing = Growing(9, PRIMES[0])
+    for members in rounds(BEYOND_ROWS):
+        growing.append(members)
+    assert growing.inside.sum() == oracle.least_row(BEYOND_ROWS) == 4
+    found = weak(BEYOND_ROWS)
+    assert found is not None
+    assert found.upper == found.lower == oracle.weak(BEYOND_ROWS) == 3
+    verify(BEYOND_ROWS, found)
+    assert weak_over_time(BEYOND_ROWS)[-1] == (3, 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_selection_falls_to_one_within_n_to_2_n_rounds(seed: int) -> None:
+    N = 20
+    P = run(SCHEMES["random"], N, 4, 3 * N, seed).matrix()
+    over_time = weak_over_time(P)
+    first = over_time.index((1, 1)) + 1
+    assert N / 2 < first <= 2 * N
+    assert set(over_time[first - 1 :]) == {(1, 1)}
+    found = weak(P)
+    assert found is not None
+    verify(P.toarray(), found)
+
+
+@pytest.mark.parametrize("T", [2, 4])
+def test_multi_round_keeps_its_promise_in_both_notions(T: int) -> None:
+    P = run(partial(SCHEMES["multi_round"], T=T, fair=False), 20, 4, 60, T, p=0.1).matrix()
+    over_time = weak_over_time(P)
+    assert over_time[-1] == (T, T)
+    assert strong(P) == T
+    assert all(bounds is None or bounds[0] >= T for bounds in over_time)
+
+
+def test_a_hundred_users_and_hundreds_of_rounds() -> None:
+    """The paper's size: intervals on the way, the truth at both ends, and every claim consistent."""
+    P = run(SCHEMES["random"], 120, 12, 160, 1, p=0.3).matrix()
+    over_time = [bounds for bounds in weak_over_time(P) if bounds is not None]
+    assert len(over_time) == 160
+    assert over_time[4] == (12, 12)
+    lowers, uppers = zip(*over_time, strict=True)
+    assert sorted(lowers, reverse=True) == list(lowers)
+    assert sorted(uppers, reverse=True) == list(uppers)
+    assert all(s is not None and s <= lower for s, lower in zip(strong_over_time(P), lowers, strict=True))
+    first = over_time.index((1, 1)) + 1
+    assert 110 < first < 150
+    # One more kernel dimension, one more user: the last five values are known exactly, step by step.
+    assert {(5, 5), (4, 4), (3, 3), (2, 2)} <= set(over_time)
+    rows = P.toarray().astype(float)
+    for t in (first - 1, first):
+        # An independent opinion on T = 1: the projection on the row space leaves e_i where it is.
+        stays = np.diag(np.linalg.pinv(rows[:t]) @ rows[:t]) > 1 - 1e-10
+        assert stays.any() == (t == first)
+
+
+def test_skipped_rounds_and_nobody() -> None:
+    assert weak(np.zeros((0, 3), int)) is None
+    assert weak(np.zeros((2, 3), int)) is None
+    assert weak_over_time(np.zeros((0, 3), int)) == []
+    P = np.array([[0, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 0], [1, 0, 0]])
+    assert weak_over_time(P) == [None, (2, 2), (2, 2), (2, 2), (1, 1)]
+
+
+def test_an_unlucky_prime_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modulo 2 the three rounds add up to user 3 alone; over the rationals nobody can be singled out."""
+    P = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 1]])
+    monkeypatch.setattr(module, "PRIMES", (2, PRIMES[0]))
+    found = weak(P)
+    assert found is not None
+    assert found.exact
+    assert found.upper == oracle.weak(P) == 2
+    verify(P, found)
+    assert weak_over_time(P)[-1] == (2, 2)
+    assert weak_over_time(P, budget=0)[-1] == (2, 2)  # T = 1 is proved whatever the budget
+    monkeypatch.setattr(module, "PRIMES", (2,))
+    with pytest.raises(ArithmeticError, match="suits this"):
+        weak(P)
+    assert issubclass(Unlucky, ArithmeticError)

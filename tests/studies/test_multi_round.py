@@ -1,0 +1,51 @@
+"""Multi-RoundSecAgg's study, as shipped: over five seeds, by hand (`-m slow`, some minutes)."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+
+from simfl.scenario.load import load
+from simfl.studies.repeat import over_seeds
+from tests.engine.harness import ROOT, SIX, SYNC
+
+SCENARIO = ROOT / "scenarios" / "multi_round.yaml"
+
+
+def test_seeds_are_runs_of_their_own_in_the_order_asked() -> None:
+    scenario = load({**SYNC, "rounds": 2}, {**SIX, "selection": {"random": 3}, "protocols": ["fedavg"]})
+    counted: list[int] = []
+    summaries = over_seeds(scenario, [8, 7], jobs=1, watch=counted.append)
+    assert list(summaries) == [8, 7]
+    assert [summary["seed"] for summary in summaries.values()] == [8, 7]
+    assert counted == [1, 2]
+    assert summaries[7]["protocols"] != summaries[8]["protocols"]
+
+
+@pytest.mark.slow
+def test_the_order_of_the_papers_non_iid_tables() -> None:
+    """Partition worst; weighted random and batches of 3 and 4 above random; in the mean of five seeds."""
+    summaries = over_seeds(load(SCENARIO), range(1, 6), jobs=2).values()
+
+    def mean(name: str) -> float:
+        return statistics.fmean(summary["protocols"][name]["final_accuracy"] for summary in summaries)
+
+    def last(name: str, what: str) -> list[Any]:
+        return [summary["protocols"][name]["participation"][what][-1] for summary in summaries]
+
+    order = ["partition_1", "batches_6_1", "random_1", "batches_4_1", "batches_3_1", "weighted_1"]
+    accuracies = [mean(name) for name in order]
+    assert accuracies == sorted(accuracies)
+    assert mean("partition") < mean("batches_6") < mean("random")
+    for data in ("", "_1"):
+        assert last(f"random{data}", "T_weak") == last(f"weighted{data}", "T_weak") == [[1, 1]] * 5
+        for T in (3, 4, 6):
+            assert last(f"batches_{T}{data}", "T_weak") == [[T, T]] * 5
+            assert last(f"batches_{T}{data}", "T_strong") == [T] * 5
+        assert last(f"partition{data}", "T_strong") == [12] * 5
+        gaps = {
+            name: statistics.fmean(last(name + data, "F")) for name in ("random", "batches_3", "weighted")
+        }
+        assert gaps["weighted"] < gaps["batches_3"] < gaps["random"]
