@@ -123,7 +123,7 @@ def check(
         f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
         f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters"
     )
-    for line in promises(loaded):
+    for line in (*promises(loaded), *study.training_times()):
         print(f"# {line}")
     for name, counts in study.partitions.items():
         dealt = loaded.of(name).learning.partition
@@ -276,26 +276,10 @@ def schema() -> None:
 @app.command("list")
 def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
     """List protocols, models, datasets or profiles."""
-    for name, text in _listed(things):
+    from simfl.catalog import listed
+
+    for name, text in listed(things):
         print(f"{name:<20}{text}".rstrip())
-
-
-def _listed(things: Things) -> list[tuple[str, str]]:
-    if things is Things.protocols:
-        from simfl.protocols.registry import PROTOCOLS
-
-        return [(name, f"{kind.summary} ({kind.source})") for name, kind in PROTOCOLS.items()]
-    if things is Things.profiles:
-        from simfl import profiles
-
-        return [(name, profiles.load(name).description) for name in profiles.names()]
-    if things is Things.datasets:
-        from simfl.learning.data import DATASETS
-
-        return [(name, dataset.summary) for name, dataset in DATASETS.items()]
-    from simfl.learning.models import MODELS
-
-    return [(name, model.describe()) for name, model in MODELS.items()]
 
 
 def _load(

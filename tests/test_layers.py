@@ -48,7 +48,9 @@ MAY_IMPORT = {
         "scenario",
         "simulate",
     ),
+    "catalog": ("profiles", "protocols", "learning"),
     "cli": (
+        "catalog",
         "errors",
         "result",
         "simulate",

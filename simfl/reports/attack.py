@@ -41,7 +41,7 @@ def lines(name: str, found: Attack) -> Iterator[str]:
         yield f"  sums that can be isolated: {groups} of {shown} users"
 
 
-def _some(users: tuple[int, ...], most: int = 12) -> str:
+def _some(users: tuple[int, ...], most: int = 6) -> str:
     listed = ", ".join(map(str, users[:most]))
     more = f" and {len(users) - most} more" if len(users) > most else ""
     count = "user" if len(users) == 1 else "users"

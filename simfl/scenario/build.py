@@ -70,6 +70,24 @@ class Study:
                 counts[name] = partition.label_counts(split.y_train, trainer.parts, split.classes)
         return counts
 
+    def training_times(self) -> Iterator[str]:
+        """Under the modelled clock, where the durations of local training come from."""
+        if not isinstance(self.scenario.clock, schema.Modelled):
+            return
+        trainer, profile = self.trainer, self.scenario.profile
+        model, B = trainer.model.name, trainer.sgd.batch_size
+        law = self.profile.law(model, trainer.split.shape, B)
+        if law is None:
+            yield (
+                f"training: profile {profile} has no law of {model} with batches of {B}: its time is counted "
+                "in multiply-adds and minibatches"
+            )
+        else:
+            yield (
+                f"training: T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown (profile {profile}, "
+                f"{model}, batches of {B})"
+            )
+
     def session(self, name: str, clock: durations.Clock) -> Session:
         """A fresh session of one of the scenario's entries."""
         s, trainer = self.scenario.of(name), self.trainers[name]

@@ -23,7 +23,13 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     kinds = {name: PROTOCOLS[spec.protocol] for name, spec in scenario.protocols.items()}
     asynchronous = any(kind.asynchronous for kind in kinds.values())
     mixed = list(_one_mode(kinds))
-    found = [*mixed, *_clock(scenario), *_deadlines(scenario, kinds), *_field(scenario)]
+    found = [
+        *mixed,
+        *_clock(scenario),
+        *_recording(scenario),
+        *_deadlines(scenario, kinds),
+        *_field(scenario),
+    ]
     if not mixed:
         found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
         found += _selections(scenario, asynchronous)
@@ -57,6 +63,11 @@ def _clock(s: Scenario) -> Found:
                 "payload",
                 "payload shadow needs clock modelled or recorded: it executes nothing to be measured",
             )
+
+
+def _recording(s: Scenario) -> Found:
+    if s.record_updates and s.payload == "shadow":
+        yield "record_updates", "needs payload real: a shadow has no updates to record"
 
 
 def _deadlines(s: Scenario, kinds: dict[str, Kind]) -> Found:

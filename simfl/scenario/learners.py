@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from simfl.learning import data, models, partition, server_opt
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
+from simfl.learning.trainer import Trainer, pick_device
 from simfl.profiles import Profile
 from simfl.scenario import schema
 from simfl.scenario.placed import or_error
@@ -22,7 +22,13 @@ def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dic
     spec = s.learning
     split = or_error(s, "learning.dataset", partial(_split, spec, streams))
     model = or_error(s, "learning.model", partial(_model, spec.model))
+    or_error(s, "learning.model", partial(model.blank, split.shape, split.classes))
+    device = or_error(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
+    if not isinstance(s.clock, schema.Modelled):
+        by_law = True  # nothing is charged by what is counted
+    elif not by_law:
+        or_error(s, "learning.model", partial(model.macs, split.shape, split.classes))
     way = None if spec.way == "auto" else spec.way
     if isinstance(s.clock, schema.Measured):
         way = "loop"  # each client is trained alone, as on its own device
@@ -32,8 +38,8 @@ def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dic
         key = dealt.model_dump_json()
         if key not in made:
             parts = or_error(s, "learning.partition", partial(_deal, dealt, split, s, streams))
-            make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
-            made[key] = or_error(s, "learning", make)
+            make = partial(Trainer, split, parts, model, local_sgd(spec), device, way, by_law=by_law)
+            made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
 
 

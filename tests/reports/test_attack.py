@@ -34,4 +34,4 @@ def test_nobody_isolated() -> None:
 
 def test_many_isolated_users_are_not_all_listed() -> None:
     (line,) = [line for line in lines("x", found([0.5], tuple(range(40)), ())) if "isolated" in line]
-    assert line.endswith("40 users (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 28 more)")
+    assert line.endswith("40 users (0, 1, 2, 3, 4, 5 and 34 more)")
