@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 from simfl.crypto import mds
 from simfl.crypto.keys import Forged, nonce
@@ -150,6 +150,43 @@ class Answer(Message):
         return self.content.size_bytes + INT_BYTES * len(self.missing)
 
 
+class Pairs(Sequence[bytes]):
+    """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
+
+    def __init__(self, first: Sequence[int], second: Sequence[int]) -> None:
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @abstractmethod
+    def bytes_of(self, first: int, second: int) -> bytes:
+        """The bytes of a row."""
+
+    @overload
+    def __getitem__(self, row: int) -> bytes: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, row: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(row, slice):
+            return type(self)(self.first[row], self.second[row])
+        return self.bytes_of(self.first[row], self.second[row])
+
+
+class Nonces(Pairs):
+    """(sender, counter)."""
+
+    def bytes_of(self, first: int, second: int) -> bytes:
+        return nonce(first, second)
+
+
+class Aads(Pairs):
+    """(sender, receiver), what is authenticated with a row and not sent."""
+
+    def bytes_of(self, first: int, second: int) -> bytes:
+        return first.to_bytes(4, "big") + second.to_bytes(4, "big")
+
+
 class Channels:
     """Sealed channels between one user and its peers; a nonce is (sender, counter), never used twice.
 
@@ -170,7 +207,7 @@ class Channels:
         """Derive the keys shared with these peers."""
         keys = agreed(self.ops, self._secret, users, publics, self._info)
         start = len(self._row)
-        self._row |= {user: start + k for k, user in enumerate(users)}
+        self._row.update(zip(users, range(start, start + len(users)), strict=True))
         self._keys = keys if self._keys is None else self.ops.join([self._keys, keys])
 
     def seal(self, to: Sequence[int], items: Handle, counter: int) -> Handle:
@@ -178,8 +215,8 @@ class Channels:
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
-        nonces = [nonce(self.user, counter)] * len(to)
-        return self.ops.seal(self._of(to), items, nonces, [_aad(self.user, user) for user in to])
+        mine = [self.user] * len(to)
+        return self.ops.seal(self._of(to), items, Nonces(mine, [counter] * len(to)), Aads(mine, to))
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
@@ -202,8 +239,7 @@ class Channels:
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
-        nonces = [nonce(sender, c) for sender, c in zip(senders, counters, strict=True)]
-        aads = [_aad(sender, self.user) for sender in senders]
+        nonces, aads = Nonces(senders, counters), Aads(senders, [self.user] * len(senders))
         try:
             return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
         except Forged as fault:
@@ -215,7 +251,7 @@ class Channels:
 
     def _of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        return self.ops.pick(self._keys, [self._row[user] for user in users])
+        return self.ops.pick(self._keys, list(map(self._row.__getitem__, users)))
 
 
 class MaskedServer(Server):
@@ -296,10 +332,6 @@ def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info
         raise PeerFault(users[fault.row], fault.why) from None
 
 
-def _aad(sender: int, receiver: int) -> bytes:
-    return sender.to_bytes(4, "big") + receiver.to_bytes(4, "big")
-
-
 def coded_bytes(params: Params, length: int) -> int:
     """Length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
     return U32 * mds.share_length(length, params.U, params.T)
@@ -309,9 +341,9 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
     """Refuse a list from the server that names strangers or someone twice."""
     if len(set(users)) != len(users):
         raise PeerFault(SERVER, f"{what} names a user twice")
-    strangers = [user for user in users if user not in known]
-    if strangers:
-        raise PeerFault(SERVER, f"{what} names stranger {strangers[0]}")
+    if not all(map(known.__contains__, users)):
+        stranger = next(user for user in users if user not in known)
+        raise PeerFault(SERVER, f"{what} names stranger {stranger}")
 
 
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:

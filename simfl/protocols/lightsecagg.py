@@ -68,13 +68,14 @@ class LightSecAggClient(Client):
         check_roster(roster, self.user, p, keys=1)
         if len(roster.users) < p.U:
             raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={p.U}")
-        others = [k for k, user in enumerate(roster.users) if user != self.user]
-        self.peers = tuple(roster.users[k] for k in others)
+        users, mine = roster.users, roster.users.index(self.user)
+        others = [*range(mine), *range(mine + 1, len(users))]
+        self.peers = users[:mine] + users[mine + 1 :]
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
         noise = ops.secret(self.entropy("noise"))
-        coded = ops.encode(self.z, noise, [point(user) for user in roster.users], p.U, p.T)
-        self.own = ops.pick(coded, [roster.users.index(self.user)])
+        coded = ops.encode(self.z, noise, list(map(point, users)), p.U, p.T)
+        self.own = ops.pick(coded, [mine])
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(coded, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
@@ -83,7 +84,7 @@ class LightSecAggClient(Client):
         kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U32)
         self.circle = (*inbox.senders, self.user)
         self.held = self.own if opened is None else self.ops.join([opened, self.own])
-        self.row = {user: k for k, user in enumerate((*kept, self.user))}
+        self.row = dict(zip((*kept, self.user), range(len(kept) + 1), strict=True))
         return refusals
 
     def upload(self, update: Update) -> Effects:
@@ -93,11 +94,11 @@ class LightSecAggClient(Client):
     def sum_shares(self, survivors: Survivors) -> Effects:
         """Answer for the survivors' masks: once, since the state moves on, and never for too few."""
         check_survivors(survivors, self.circle, self.user, self.params.U)
-        for user in survivors.users:
-            if user not in self.row:
-                return [Ignore(SERVER, "survivors", f"no share of user {user} to add")]
-        rows = self.ops.pick(self.held, [self.row[user] for user in survivors.users])
-        return [Send(SERVER, Answer(self.ops.total(rows)))]
+        try:
+            at = list(map(self.row.__getitem__, survivors.users))
+        except KeyError as missing:
+            return [Ignore(SERVER, "survivors", f"no share of user {missing} to add")]
+        return [Send(SERVER, Answer(self.ops.total(self.ops.pick(self.held, at))))]
 
     def refuse(self, survivors: Survivors) -> Effects:
         """It has answered: the difference of two sums would be coded shares of who is in one of them only."""
@@ -141,14 +142,17 @@ class LightSecAggServer(MaskedServer):
         return [*self.collect("shares", got), *(Send(user, message) for user in got)]
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
-        """Pass each user's sealed shares on; row k of a sender is for the k-th other of the roster."""
+        """Pass each user's sealed shares on; row k of a sender is for the k-th other of the roster.
+
+        Both are in ascending order: a user stands one place further up among the others of those below it.
+        """
         place = {user: k for k, user in enumerate(self.roster)}
+        users, rows = tuple(got), [message.sealed for message in got.values()]
         effects: Effects = []
-        for user in got:
-            senders = tuple(i for i in got if i != user)
-            rows = [place[user] - (place[user] > place[i]) for i in senders]
-            sealed = self.ops.gather([got[i].sealed for i in senders], rows)
-            effects.append(Send(user, Inbox(senders, sealed)))
+        for k, user in enumerate(users):
+            at = [place[user] - 1] * k + [place[user]] * (len(users) - k - 1)
+            sealed = self.ops.gather(rows[:k] + rows[k + 1 :], at)
+            effects.append(Send(user, Inbox(users[:k] + users[k + 1 :], sealed)))
         return [*self.collect("upload", got), *effects]
 
     def decode(self, got: dict[int, Answer]) -> Effects:

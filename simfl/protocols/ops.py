@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -170,11 +171,13 @@ class Ops(ABC):
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Rows `at` of `rows`."""
         out = self._op(_pick, (len(at), rows.length, rows.width), {}, rows, tuple(at))
-        return _forged(out, (k for k, i in enumerate(at) if i in rows.forged))
+        return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
         """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         out = self._op(_gather, (len(rows), rows[0].length, rows[0].width), {}, list(rows), tuple(at))
+        if not any(map(attrgetter("forged"), rows)):
+            return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
 
     def join(self, rows: Sequence[Handle]) -> Handle:
@@ -207,7 +210,7 @@ class Ops(ABC):
         """AES-256-GCM of row k under key k: 16 bytes longer."""
         shape = (items.n, items.length * items.width + 16, U8)
         work = {"aead_item": items.n, "aead_byte": items.size_bytes}
-        out = self._op(keys.seal, shape, work, keys_, items, tuple(nonces), tuple(aads))
+        out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
         return _forged(out, keys_.forged | items.forged)
 
     def open(
@@ -231,7 +234,7 @@ class Ops(ABC):
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
         dtype = "uint8" if width == U8 else "uint32"
-        return self._op(keys.open_, shape, work, keys_, sealed, tuple(nonces), tuple(aads), dtype)
+        return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
         """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
