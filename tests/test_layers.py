@@ -70,10 +70,10 @@ MAY_IMPORT = {
 
 HOMES = {
     "simpy": ("engine",),
-    "torch": ("learning",),
+    "torch": ("learning", "crypto"),
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
-    "galois": (),
+    "galois": ("crypto",),
     "typer": ("cli", "__main__"),
     "rich": ("reports", "cli"),
     "matplotlib": ("reports",),

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.crypto import product
+
 A32 = NDArray[np.uint32]
-F64 = NDArray[np.float64]
 
 Q = 2**32 - 5
 
 _BLOCK = 1 << 16  # elements of a vector worked on at once: its uint64 temporaries stay in the L2 cache
-_TILE = 1 << 18  # elements of a float64 temporary in matmul: 2 MB
-# Recombining lo + 2^16 hi (hi reduced to 32 bits) adds up to 2^48 to a sum of products.
-_EXACT = 2**53 - 2**49
 
 
 def is_prime(q: int) -> bool:
@@ -102,66 +100,8 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
 def matmul(W: A32, Z: A32, q: int) -> A32:
     """W Z mod q for W [a, k] and Z [k, m], as [a, m]. ValueError if the inner sizes differ.
 
-    Exact on float64 BLAS: both are centred, |z| <= q/2, and W = lo + 2^16 hi with |lo|, |hi| <= 2^15.
-    The k columns are cut into blocks so that in every row
-
-        (sum of |lo|) q/2 <= 2^53 - 2^49   and   (sum of |hi|) q/2 <= 2^53 - 2^49,
-
-    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. The bound is computed
-    from W itself: a block has at least 120 columns, a random W about 250.
-    """
-    if W.shape[1] != Z.shape[0]:
-        raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
-    a, m = W.shape[0], Z.shape[1]
-    w = W.astype(np.int64)
-    w -= (w > q // 2) * np.int64(q)
-    hi = (w + 2**15) >> 16
-    limbs = np.vstack([w - (hi << 16), hi])
-    blocks = _exact_blocks(limbs, q)
-    left = limbs.astype(np.float64)
-    out = np.empty((a, m), np.uint32)
-    tile = max(64, _TILE // max(1, *left.shape))
-    for j in range(0, m, tile):
-        z = Z[:, j : j + tile].astype(np.float64)
-        z -= (z > q // 2) * float(q)
-        total: F64 = np.zeros((a, z.shape[1]))
-        for start, end in blocks:
-            product = left[:, start:end] @ z[start:end]
-            high = product[a:]
-            _reduce(high, q)
-            high *= 2.0**16
-            high += product[:a]
-            _reduce(high, q)
-            total += high
-        _reduce(total, q)
-        total += (total < 0) * float(q)
-        out[:, j : j + tile] = total
-    return out
-
-
-def _exact_blocks(limbs: NDArray[np.int64], q: int) -> list[tuple[int, int]]:
-    """Greedy column ranges whose row sums of |limb| times q/2 stay within _EXACT."""
-    sums = np.abs(limbs).cumsum(axis=1)
-    limit = _EXACT // max(1, q // 2)
-    blocks, start, columns = [], 0, limbs.shape[1]
-    while start < columns:
-        before = sums[:, start - 1 : start] if start else 0
-        worst = (sums[:, start:] - before).max(axis=0, initial=0)
-        end = start + int(np.searchsorted(worst, limit, side="right"))
-        blocks.append((start, end))
-        start = end
-    return blocks
-
-
-def _reduce(x: F64, q: int) -> None:
-    """x mod q in place for integers |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
-
-    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
-    subtracted without rounding."""
-    quotient = x * (1.0 / q)
-    np.rint(quotient, out=quotient)
-    quotient *= float(q)
-    x -= quotient
+    Exact, whichever implementation simfl.crypto.product has chosen; their docstrings give the bounds."""
+    return product.matmul(W, Z, q)
 
 
 def inverse(A: A32, q: int) -> A32:

@@ -1,0 +1,126 @@
+"""The product over F_q on float64 BLAS: a matrix product with two signed limbs on the left.
+
+The law: every float64 that is meant as an integer stays below 2^53 in magnitude, so nothing rounds. That
+is checked on W when it is prepared, since W is public and used again; Z may be anything.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+A32 = NDArray[np.uint32]
+F64 = NDArray[np.float64]
+
+_TILE_BYTES = 1 << 22  # of one product [2a, tile]: wide enough for BLAS, and within the L3 cache
+# Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48), and a residue for centring.
+_EXACT = 2**53 - 2**49
+
+
+class Prepared(NamedTuple):
+    """What a product needs of W [a, k]: its limbs [2a, k], exact column blocks, what centring adds [a, 1]."""
+
+    limbs: F64
+    blocks: list[tuple[int, int]]
+    offset: F64
+
+
+def matmul(W: A32, Z: A32, q: int) -> A32:
+    """W Z mod q for W [a, k] and Z [k, m], as [a, m].
+
+    With W = lo + 2^16 hi centred, |lo|, |hi| <= 2^15, and c = floor(q / 2),
+
+        W Z = lo (Z - c) + 2^16 (hi (Z - c) mod q) + c W 1   (mod q),   |Z - c| <= c.
+
+    The k columns are cut into blocks so that in every row
+
+        (sum of |lo|) c <= 2^53 - 2^49   and   (sum of |hi|) c <= 2^53 - 2^49,
+
+    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. The bound is computed
+    from W itself: a block has at least 120 columns, a random W about 250.
+    """
+    a, m = W.shape[0], Z.shape[1]
+    out = np.empty((a, m), np.uint32)
+    limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
+    tile = max(64, _TILE_BYTES // (16 * max(1, *W.shape)))
+    centre, width = float(q // 2), 0
+    for j in range(0, m, tile):
+        if width != min(tile, m - j):
+            width = min(tile, m - j)
+            z, scratch = np.empty((W.shape[1], width)), np.empty((a, width))
+            product = np.empty((2 * a, width))
+            high, low = product[a:], product[:a]
+        np.subtract(Z[:, j : j + width], centre, out=z)
+        total: F64 | None = None
+        for start, end in blocks:
+            np.matmul(limbs[:, start:end], z[start:end], out=product)
+            reduce(high, q, scratch)
+            high *= 2.0**16
+            high += low
+            if len(blocks) > 1:
+                reduce(high, q, scratch)
+                total = high.copy() if total is None else np.add(total, high, out=total)
+        total = high if total is None else total
+        total += offset
+        canonical(total, q, scratch)
+        out[:, j : j + width] = total
+    return out
+
+
+@lru_cache(maxsize=4)
+def prepare(content: bytes, shape: tuple[int, int], q: int) -> Prepared:
+    """W from its content, which is the key: a matrix that was changed is another matrix."""
+    W = np.frombuffer(content, np.uint32).reshape(shape)
+    w = W.astype(np.int64)
+    w -= (w > q // 2) * np.int64(q)
+    hi = (w + 2**15) >> 16
+    limbs = np.vstack([w - (hi << 16), hi])
+    return Prepared(limbs.astype(np.float64), exact_blocks(limbs, q), row_sums(W, q // 2, q))
+
+
+def row_sums(W: A32, factor: int, q: int) -> F64:
+    """factor W 1 mod q as [a, 1], for 0 <= factor < 2^32: exact in uint64 for rows below 2^32 long."""
+    total = W.sum(axis=1, keepdims=True, dtype=np.uint64) % np.uint64(q)
+    residues: F64 = (total * np.uint64(factor) % np.uint64(q)).astype(np.float64)
+    return residues
+
+
+def exact_blocks(limbs: NDArray[np.int64], q: int) -> list[tuple[int, int]]:
+    """Greedy column ranges whose row sums of |limb| times q/2 stay within 2^53 - 2^49; at least one."""
+    sums = np.abs(limbs).cumsum(axis=1)
+    limit = _EXACT // max(1, q // 2)
+    blocks, start, columns = [], 0, limbs.shape[1]
+    while start < columns:
+        before = sums[:, start - 1 : start] if start else 0
+        worst = (sums[:, start:] - before).max(axis=0, initial=0)
+        end = start + int(np.searchsorted(worst, limit, side="right"))
+        blocks.append((start, end))
+        start = end
+    return blocks or [(0, 0)]
+
+
+def reduce(x: F64, q: int, scratch: F64) -> None:
+    """x mod q in place for integers |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
+
+    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
+    subtracted without rounding."""
+    np.multiply(x, 1.0 / q, out=scratch)
+    np.rint(scratch, out=scratch)
+    scratch *= float(q)
+    x -= scratch
+
+
+def canonical(x: F64, q: int, scratch: F64) -> None:
+    """x mod q in place, 0 <= x < q, for integers |x| < 2^53 - 2q.
+
+    The quotient x / q is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q:
+    where one falls outside, which is looked for and rare, q is added or taken away."""
+    np.multiply(x, 1.0 / q, out=scratch)
+    np.floor(scratch, out=scratch)
+    scratch *= float(q)
+    x -= scratch
+    while x.size and x.min() < 0:
+        x += (x < 0) * float(q)
+    while x.size and x.max() >= q:
+        x -= (x >= q) * float(q)
