@@ -83,7 +83,7 @@ def prepare(content: bytes, shape: tuple[int, int], q: int) -> Prepared:
         multiples = np.hstack([(w << np.uint64(8 * j)) % np.uint64(q) for j in range(4)])
         digits = torch.from_numpy(np.ascontiguousarray(np.vstack(signed_digits(multiples, q))))
         blocks.append((start, min(start + BLOCK, shape[1]), digits))
-    return Prepared(blocks, row_sums(W, _CENTRE % q, q))
+    return Prepared(blocks, row_sums(W.astype(np.int64), _CENTRE % q, q))
 
 
 def signed_digits(x: NDArray[np.uint64], q: int) -> list[NDArray[np.int8]]:

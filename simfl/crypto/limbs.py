@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 A32 = NDArray[np.uint32]
 F64 = NDArray[np.float64]
 
-_TILE_BYTES = 1 << 22  # of one product [2a, tile]: wide enough for BLAS, and within the L3 cache
+_TILE = 512  # columns of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
+_NARROW = 1 << 18  # of a small W, as many columns as give a temporary so many elements
 # Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48), and a residue for centring.
 _EXACT = 2**53 - 2**49
 
@@ -43,7 +44,7 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     a, m = W.shape[0], Z.shape[1]
     out = np.empty((a, m), np.uint32)
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
-    tile = max(64, _TILE_BYTES // (16 * max(1, *W.shape)))
+    tile = max(_TILE, _NARROW // max(1, *limbs.shape))
     centre, width = float(q // 2), 0
     for j in range(0, m, tile):
         if width != min(tile, m - j):
@@ -76,12 +77,13 @@ def prepare(content: bytes, shape: tuple[int, int], q: int) -> Prepared:
     w -= (w > q // 2) * np.int64(q)
     hi = (w + 2**15) >> 16
     limbs = np.vstack([w - (hi << 16), hi])
-    return Prepared(limbs.astype(np.float64), exact_blocks(limbs, q), row_sums(W, q // 2, q))
+    return Prepared(limbs.astype(np.float64), exact_blocks(limbs, q), row_sums(w, q // 2, q))
 
 
-def row_sums(W: A32, factor: int, q: int) -> F64:
-    """factor W 1 mod q as [a, 1], for 0 <= factor < 2^32: exact in uint64 for rows below 2^32 long."""
-    total = W.sum(axis=1, keepdims=True, dtype=np.uint64) % np.uint64(q)
+def row_sums(w: NDArray[np.int64], factor: int, q: int) -> F64:
+    """factor w 1 mod q as [a, 1], for |w| < 2^32 and 0 <= factor < 2^32: exact in int64 for rows shorter
+    than 2^31, and then in uint64."""
+    total = (w.sum(axis=1, keepdims=True) % np.int64(q)).astype(np.uint64)
     residues: F64 = (total * np.uint64(factor) % np.uint64(q)).astype(np.float64)
     return residues
 

@@ -115,10 +115,12 @@ def test_backends_agree_over_several_tiles(q):
 
 def test_residues_next_to_zero_at_the_edge_of_53_bits():
     # The estimated quotient's rounding shows only here: at multiples of q, and at their neighbours.
+    # Below a power of two doubles are denser, and a 1 / q rounded down (as for 103) falls short of it.
     rng = np.random.default_rng(3)
-    for q in PRIMES:
-        top = 2**53 - 2**49
-        multiples = rng.integers(-(top // q), top // q, 50_000)
+    for q in [*PRIMES, 103, 347, 443]:
+        top = (2**53 - 2**49) // q
+        powers = 1 << np.arange(top.bit_length() - 1)
+        multiples = np.concatenate([rng.integers(-top, top, 50_000), powers, -powers])
         x = (multiples[:, None] * q + np.arange(-2, 3)).astype(np.float64)
         expected = x.astype(np.int64) % q
         limbs.canonical(x, q, np.empty_like(x))
@@ -140,6 +142,24 @@ def test_blocks_of_digits_keep_both_bounds():
     inner = 4 * digits.BLOCK * 2**14
     assert inner < 2**31
     assert inner * (1 + 2**8 + 2**16 + 2**24) + Q < 2**53 - 2 * Q
+
+
+def test_many_blocks_of_digits_add_up():
+    # Rotations of its bytes: the top digit of each multiple of w is 112, every sum is about as large as it
+    # can be, and 12 of them would pass 53 bits if they were not reduced first.
+    k = 12 * digits.BLOCK
+    W = np.full((1, k), 0x70707070, np.uint32)
+    Z = np.random.default_rng(7).integers(0, 2, (k, 5), np.uint32) * np.uint32(0x01010101)
+    expected = [0x70707070 * int(column) % Q for column in Z.sum(axis=0, dtype=np.uint64)]
+    for name in FAST:
+        assert same(require(name)(W, Z, Q), np.array([expected], object))
+
+
+@pytest.mark.parametrize("q", [2013265921, 2147352577, 2**31 - 1, Q])
+def test_a_block_of_limbs_is_long(q):
+    for w in extremes(q):
+        blocks = limbs.prepare(np.full((2, 1000), w, np.uint32).tobytes(), (2, 1000), q).blocks
+        assert all(end - start >= 120 for start, end in blocks[:-1]), w
 
 
 @pytest.mark.parametrize("q", PRIMES)
