@@ -4,10 +4,15 @@ from __future__ import annotations
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """(name, one line) of all protocols, models, datasets or profiles. KeyError for anything else."""
-    return {"protocols": _protocols, "models": _models, "datasets": _datasets, "profiles": _profiles}[
-        things
-    ]()
+    """(name, one line) of all protocols, models, datasets, profiles or backends. KeyError for others."""
+    lists = {
+        "protocols": _protocols,
+        "models": _models,
+        "datasets": _datasets,
+        "profiles": _profiles,
+        "backends": _backends,
+    }
+    return lists[things]()
 
 
 def _protocols() -> list[tuple[str, str]]:
@@ -26,6 +31,14 @@ def _datasets() -> list[tuple[str, str]]:
     from simfl.learning.data import DATASETS
 
     return [(name, dataset.summary) for name, dataset in DATASETS.items()]
+
+
+def _backends() -> list[tuple[str, str]]:
+    from simfl.crypto import product
+    from simfl.learning.threads import one_thread
+
+    with one_thread():
+        return product.describe()
 
 
 def _profiles() -> list[tuple[str, str]]:

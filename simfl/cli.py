@@ -45,6 +45,7 @@ class Things(StrEnum):
     models = "models"
     datasets = "datasets"
     profiles = "profiles"
+    backends = "backends"
 
 
 ScenarioFile = Annotated[Path, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO")]
@@ -275,7 +276,7 @@ def schema() -> None:
 
 @app.command("list")
 def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
-    """List protocols, models, datasets or profiles."""
+    """List protocols, models, datasets, profiles or the backends of matrix products."""
     from simfl.catalog import listed
 
     for name, text in listed(things):

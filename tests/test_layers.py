@@ -48,7 +48,7 @@ MAY_IMPORT = {
         "scenario",
         "simulate",
     ),
-    "catalog": ("profiles", "protocols", "learning"),
+    "catalog": ("crypto", "profiles", "protocols", "learning"),
     "cli": (
         "catalog",
         "errors",

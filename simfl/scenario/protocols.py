@@ -149,9 +149,14 @@ class Privacy(Block):
 
 
 class FieldOfSums(Block):
-    """The prime field F_q of masks and sums; the paper's q by default."""
+    """The prime field F_q of masks and sums; the paper's q by default.
+
+    `backend`: what multiplies matrices over it, `auto` for the fastest by measurement; all give the same
+    bits (`simfl list backends`).
+    """
 
     q: Annotated[int, Field(strict=True, ge=3, lt=2**32)] = 2**32 - 5
+    backend: Literal["auto", "limbs", "digits", "galois"] = "auto"
 
 
 class Quantization(Block):
