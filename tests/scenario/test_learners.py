@@ -14,7 +14,8 @@ from simfl.learning.models import MODELS
 from simfl.scenario import schema
 from simfl.scenario.build import build
 from simfl.scenario.load import ScenarioError, load
-from tests.engine.harness import SYNC
+from simfl.trace import Step
+from tests.engine.harness import PLAIN, SYNC, run
 
 BARE = """
 import torch
@@ -94,5 +95,12 @@ def test_your_own_model_and_data_are_found_from_the_scenarios_folder(tmp_path: P
 def test_a_law_of_the_profile_charges_by_samples(tmp_path: Path) -> None:
     by_count = build(load(SYNC)).trainer
     assert set(by_count.work(0)) == {"train_mac", "train_step"}
-    by_law = build(load(SYNC, {"profile": "reference", "learning.batch_size": 10})).trainer
+    profile = yaml.safe_load(PLAIN.read_text())
+    law = {"model": "logistic", "shape": [1, 8, 8], "batch_size": 50, "start": 2e-3, "sample": 3e-6}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**profile, "training": [law]}))
+    overrides = {"profile": str(tmp_path / "mine.yaml")}
+    by_law = build(load(SYNC, overrides)).trainer
     assert by_law.work(0) == {"train_start": 1, "train_sample": by_law.samples(0)}
+    (trace,) = run(overrides).traces.values()
+    (step,) = [s for s in trace if isinstance(s, Step) and s.call == "train" and s.party == 0]
+    assert step.end - step.start == 10 * (2_000_000 + 3_000 * by_law.samples(0))  # ten times slower
