@@ -74,6 +74,7 @@ HOMES = {
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
     "galois": ("crypto",),
+    "numba": ("crypto",),
     "typer": ("cli", "__main__"),
     "rich": ("reports", "cli"),
     "matplotlib": ("reports",),

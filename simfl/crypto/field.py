@@ -18,7 +18,6 @@ A32 = NDArray[np.uint32]
 
 Q = 2**32 - 5
 
-_BLOCK = 1 << 16  # elements of a vector worked on at once: its uint64 temporaries stay in the L2 cache
 
 
 def is_prime(q: int) -> bool:
@@ -46,18 +45,19 @@ def sub(a: A32, b: A32, q: int) -> A32:
 
 
 def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
+    from simfl.crypto import loops
+
     if a.shape != b.shape:
         raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
     out = np.empty(a.shape, np.uint32)
-    flat_out, flat_a, flat_b = out.reshape(-1), a.reshape(-1), b.reshape(-1)
-    modulus = np.uint32(q)
-    for i in range(0, out.size, _BLOCK):
-        block, x, y = flat_out[i : i + _BLOCK], flat_a[i : i + _BLOCK], flat_b[i : i + _BLOCK]
-        if not minus:
-            y = modulus - y  # a + b = a - (q - b), which never needs a 33rd bit
-        np.subtract(x, y, out=block)
-        block += (x < y) * modulus
+    loops.combine(flat(a), flat(b), np.uint32(q), minus, out.reshape(-1))
     return out
+
+
+def flat(x: A32) -> A32:
+    """x as one contiguous row, copied only if it is not one already. TypeError if x is no uint32, nor safely
+    one."""
+    return np.require(x.reshape(-1).astype(np.uint32, casting="safe", copy=False), None, ["C", "A"])
 
 
 def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: int) -> A32:
@@ -67,10 +67,12 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     Any uint32 content is summed correctly, also q and above. ValueError if there are no rows, if their
     lengths differ, or if weights are not one a row.
 
-    Exact: a uint64 accumulator, reduced only when w (2^32 - 1) more could pass 2^64; one product and a
-    reduced accumulator always fit, (q - 1)(2^32 - 1) + (q - 1) < 2^64.
+    Exact: a uint64 accumulator for 8,192 columns at a time, reduced once at its end where the sum of the
+    w_i mod q is at most 2^32; otherwise one for each half of the products, which no 2^32 rows can fill.
     """
-    vectors = [np.reshape(row, -1) for row in rows]
+    from simfl.crypto import loops
+
+    vectors = [flat(row) for row in rows]
     if not vectors:
         raise ValueError("a weighted sum needs at least one row")
     length = vectors[0].size
@@ -80,20 +82,9 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     if len(factors) != len(vectors):
         raise ValueError(f"{len(factors)} weights for {len(vectors)} rows")
     out = np.empty((1, length), np.uint32)
-    for i in range(0, length, _BLOCK):
-        total = np.zeros(min(_BLOCK, length - i), np.uint64)
-        product = np.empty_like(total)
-        bound = 0
-        for vector, w in zip(vectors, factors, strict=True):
-            if bound + w * (2**32 - 1) >= 2**64:
-                total %= np.uint64(q)
-                bound = q - 1
-            bound += w * (2**32 - 1)
-            if w == 1:
-                total += vector[i : i + _BLOCK]
-            else:
-                total += np.multiply(vector[i : i + _BLOCK], np.uint64(w), out=product)
-        out[0, i : i + _BLOCK] = total % np.uint64(q)
+    padding = -len(vectors) % 4  # the loop takes four rows at a time
+    addresses = np.array([v.ctypes.data for v in vectors + vectors[:1] * padding], np.uint64)
+    loops.weighted_sum(addresses, np.array(factors + [0] * padding, np.uint32), np.uint64(q), out[0])
     return out
 
 

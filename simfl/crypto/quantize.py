@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.crypto.field import A32
-from simfl.crypto.prg import A8, words
+from simfl.crypto.field import A32, flat
+from simfl.crypto.prg import A8, BLOCK, BUFFERS, stream_of
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -26,24 +26,47 @@ def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
     Magnitudes are at most ceil(clip levels). ValueError if a coordinate is not finite, or unless
     0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left.
     """
+    _check_scale(clip, levels)
+    from simfl.crypto import loops
+
+    out = np.empty(delta.shape, np.int64)
+    row, scale = _one_row(delta), (float(clip), float(levels))
+    stream, finite = stream_of(seed), True
+    for i in range(0, row.size, BLOCK):
+        block = out[0, i : i + BLOCK]
+        words = BUFFERS.read(stream, block.size)
+        finite &= loops.signed_levels(row[i : i + BLOCK], words, *scale, block)
+    _check_finite(delta, finite)
+    return out
+
+
+def _check_scale(clip: float, levels: int) -> None:
     if not (clip > 0 and levels >= 1 and clip * levels < 2**52):
         raise ValueError(f"clip={clip} and levels={levels} must be positive, their product below 2^52")
-    if not np.isfinite(delta).all():
+
+
+def _one_row(delta: Floats) -> Floats:
+    """delta [1, d] as contiguous float32 or float64 [d]."""
+    if delta.shape[:-1] != (1,):
+        raise ValueError(f"an update is one row [1, d], not {list(delta.shape)}")
+    kind = np.float32 if delta.dtype == np.float32 else np.float64
+    return np.require(delta[0], kind, ["C", "A"])
+
+
+def _check_finite(delta: Floats, finite: bool) -> None:
+    if not finite:
         bad = int(np.flatnonzero(~np.isfinite(delta))[0])
         raise ValueError(f"coordinate {bad} of the update is {delta.reshape(-1)[bad]}: not finite")
-    return _round(np.clip(delta.astype(np.float64), -clip, clip) * levels, seed)
-
-
-def _round(x: F64, seed: A8) -> I64:
-    """Stochastic rounding of x [1, d]: up with probability the fractional part."""
-    floor = np.floor(x)
-    floor += words(seed, x.shape[1]) < (x - floor) * 2.0**32
-    return floor.astype(np.int64)
 
 
 def count_clipped(delta: Floats, clip: float) -> int:
     """How many coordinates lie outside [-clip, clip]."""
-    return int(np.count_nonzero(np.abs(delta) > clip))
+    from simfl.crypto import loops
+
+    kind = np.result_type(delta, clip)  # numpy compares float32 with a Python float in float32
+    own = delta.dtype in (np.float32, np.float64)
+    row = np.require(delta.reshape(-1), None if own else np.float64, ["C", "A"])
+    return loops.count_beyond(row, float(np.asarray(clip, kind)))
 
 
 def quantise(
@@ -59,10 +82,21 @@ def quantise(
         raise ValueError(f"weight={weight} must be at least 0 and below (q-1)/2={overflow_bound(q)}")
     if weight * (clip * levels + 1) >= 2**63:
         raise ValueError(f"weight={weight} times clip={clip} times levels={levels} must be below 2^63")
-    x = signed_levels(delta, clip, levels, seed) * weight
-    if append_weight:
-        x = np.append(x, [[weight]], axis=1)
-    return (x % q).astype(np.uint32)
+    from simfl.crypto import loops
+
+    _check_scale(clip, levels)
+    row = _one_row(delta)
+    out = np.empty((1, row.size + append_weight), np.uint32)
+    small = weight * (clip * levels + 1) < q
+    scale = float(clip), float(levels), int(weight), int(q), small
+    stream, finite = stream_of(seed), True
+    for i in range(0, row.size, BLOCK):
+        part = row[i : i + BLOCK]
+        words = BUFFERS.read(stream, part.size)
+        finite &= loops.quantise(part, words, *scale, out[0, i : i + part.size])
+    _check_finite(delta, finite)
+    out[0, row.size :] = weight
+    return out
 
 
 def signed(x: A32, q: int) -> I64:
@@ -76,12 +110,15 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     total [1, L]. divisor None: the last coordinate is the sum of weights, which is the divisor and is
     removed; the result is [1, L - 1]. Otherwise [1, L]. ValueError unless the divisor is positive.
     """
-    x = signed(total, q)
+    from simfl.crypto import loops
+
     if divisor is None:
-        x, divisor = x[:, :-1], int(x[0, -1])
+        total, divisor = total[:, :-1], int(signed(total[:, -1:], q)[0, 0])
     if divisor <= 0:
         raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
-    return x / float(levels * divisor)
+    out = np.empty(total.shape, np.float64)
+    loops.dequantise(flat(total), np.uint32(q), float(levels * divisor), out.reshape(-1))
+    return out
 
 
 def round_weight(s: float, levels: int, seed: A8) -> int:

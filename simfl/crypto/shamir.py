@@ -30,15 +30,34 @@ def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
     A share is 9 little-endian uint32. The coefficients come from expand(seed, ...) with q = p.
     ValueError unless points are distinct and in [1, p), and 1 <= t <= n.
     """
+    return share_many([secrets], seed, points, t)[0]
+
+
+def share_many(secrets: Sequence[A8], seeds: A8, points: Sequence[int], t: int) -> list[A8]:
+    """share(secrets[u], seeds[u : u + 1], points, t) of every user u, with one matrix product for them all.
+
+    secrets: an array [k, 32] a user, k may differ; seeds [users, 32]. ValueError as for share, or if there is
+    not one seed a user.
+    """
     _check_points(points)
     if not 1 <= t <= len(points):
         raise ValueError(f"t={t} must be at least 1 and at most n={len(points)}")
+    if len(seeds) != len(secrets):
+        raise ValueError(f"{len(seeds)} seeds for the secrets of {len(secrets)} users")
+    if not secrets:
+        return []
+    coefficients = [_coefficients(rows, seeds[u : u + 1], t) for u, rows in enumerate(secrets)]
+    shares = matmul(matrix(points, t, P), np.hstack(coefficients), P)
+    users = np.split(shares, np.cumsum([c.shape[1] for c in coefficients])[:-1], axis=1)
+    return [np.ascontiguousarray(user, "<u4").view(np.uint8) for user in users]
+
+
+def _coefficients(secrets: A8, seed: A8, t: int) -> A32:
+    """The polynomials [t, 9 k] of one user's secrets [k, 32], constant terms first."""
     if secrets.dtype != np.uint8 or secrets.shape[1:] != (32,):
         raise ValueError(f"secrets must be uint8 [k, 32], not {secrets.dtype} {list(secrets.shape)}")
     limbs = np.array([_to_limbs(row.tobytes()) for row in secrets], np.uint32).reshape(1, -1)
-    random = expand(seed, (t - 1) * limbs.size, P).reshape(t - 1, limbs.size)
-    shares = matmul(matrix(points, t, P), np.vstack([limbs, random]), P)
-    return shares.astype("<u4", copy=False).view(np.uint8)
+    return np.vstack([limbs, expand(seed, (t - 1) * limbs.size, P).reshape(t - 1, limbs.size)])
 
 
 def reconstruct(shares: A8, points: Sequence[int]) -> A8:

@@ -1,0 +1,250 @@
+"""The vector loops of field.py, prg.py and quantize.py, compiled: one pass each, no temporaries.
+
+The law: a loop gives, bit for bit, what the numpy expressions in its docstring give. Integers wrap as
+uint32 and uint64 do, floats are float64 in the order that is written (no fused multiply-add, no fast-math).
+Callers check everything: a loop believes its arguments.
+
+Importing this module imports numba and compiles, or loads from numba's cache: callers do it inside their
+functions, when there is a first vector. Every signature is explicit, so that no call compiles later.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import carray, njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+A32 = NDArray[np.uint32]
+A64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+Loop = TypeVar("Loop", bound=Callable[..., object])
+
+_COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
+_GROUP = 2048  # words that are tested together for one that is no element,
+_FEW = 128  # and these, where there was one
+
+_INT, _WORD, _WIDE, _REAL, _BOOL = types.int64, types.uint32, types.uint64, types.float64, types.boolean
+
+
+def _out(kind: Any) -> Any:
+    return types.Array(kind, 1, "C")
+
+
+def _in(kind: Any) -> Any:
+    return types.Array(kind, 1, "C", readonly=True)
+
+
+_REALS = (_in(types.float32), _in(types.float64))
+
+
+def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
+    """Compile for these signatures now. Where numba finds no folder to cache in, every process compiles."""
+
+    def decorate(loop: Loop) -> Loop:
+        def compile_it(cache: bool) -> Any:
+            return njit(list(signatures), cache=cache, nogil=True, error_model="numpy")(loop)
+
+        try:
+            fast: Loop = compile_it(cache=True)
+        except (RuntimeError, OSError):
+            fast = compile_it(cache=False)
+        return fast
+
+    return decorate
+
+
+def _inttoptr(typing: Any, address: Any) -> Any:
+    """An address as a pointer to uint32: a numba intrinsic, as numba.extending documents them."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(_WORD)(_WIDE), code
+
+
+_pointer = intrinsic(_inttoptr)
+
+
+@compiled(types.void(_in(_WORD), _in(_WORD), _WORD, _BOOL, _out(_WORD)))
+def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
+    """out = a - y + q (a < y), where y = b if minus, else q - b: a + b needs a 33rd bit, a - (q - b) not."""
+    for j in range(out.size):
+        y = b[j] if minus else np.uint32(q - b[j])
+        difference = np.uint32(a[j] - y)
+        out[j] = np.uint32(difference + q) if a[j] < y else difference
+
+
+@compiled(types.void(_in(_WIDE), _in(_WORD), _WIDE, _out(_WORD)))
+def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
+    """out = sum_k weights[k] v_k mod q, v_k the out.size uint32 at addresses[k].
+
+    The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast.
+    Exact: where sum(weights) <= 2^32, in one uint64 sum; otherwise the products' halves are summed apart,
+    each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q.
+    """
+    heaviest = np.uint64(0)
+    for k in range(weights.size):
+        heaviest += np.uint64(weights[k])
+    narrow = heaviest <= np.uint64(2**32)  # (2^32)(2^32 - 1) < 2^64
+    low = np.empty(_COLUMNS, np.uint64)
+    high = np.empty(_COLUMNS, np.uint64)
+    half, ones = np.uint64(32), np.uint64(2**32 - 1)
+    for start in range(0, out.size, _COLUMNS):
+        end = min(start + _COLUMNS, out.size)
+        low[:] = 0
+        high[:] = 0
+        for k in range(0, addresses.size, 4):
+            a = carray(_pointer(addresses[k]), (out.size,))[start:end]
+            b = carray(_pointer(addresses[k + 1]), (out.size,))[start:end]
+            c = carray(_pointer(addresses[k + 2]), (out.size,))[start:end]
+            d = carray(_pointer(addresses[k + 3]), (out.size,))[start:end]
+            s, t = np.uint64(weights[k]), np.uint64(weights[k + 1])
+            u, v = np.uint64(weights[k + 2]), np.uint64(weights[k + 3])
+            if narrow:
+                for j in range(end - start):
+                    low[j] += s * a[j] + t * b[j] + u * c[j] + v * d[j]
+            else:
+                for j in range(end - start):
+                    w, x, y, z = s * a[j], t * b[j], u * c[j], v * d[j]
+                    low[j] += (w & ones) + (x & ones) + (y & ones) + (z & ones)
+                    high[j] += (w >> half) + (x >> half) + (y >> half) + (z >> half)
+        for j in range(end - start):
+            total = low[j] % q
+            if not narrow:
+                total = (((high[j] % q) << half) + total) % q  # (q - 1) 2^32 + q - 1 < 2^64
+            out[start + j] = np.uint32(total)
+
+
+@compiled(types.void(_in(_WORD), _WORD, _out(_WORD)))
+def canonical(x: A32, q: np.uint32, out: A32) -> None:
+    """out = x mod q."""
+    largest = np.uint32(0)
+    for j in range(out.size):
+        out[j] = x[j]
+        largest = x[j] if x[j] > largest else largest
+    if largest >= q:
+        for j in range(out.size):
+            out[j] = np.uint32(x[j] % q)
+
+
+@compiled(_INT(_in(_WORD), _INT, _WORD, _WORD, _out(_INT), _INT))
+def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, found: int) -> int:
+    """places[found:] = first + flatnonzero(words & kept >= q); how many places there are then."""
+    for start in range(0, words.size, _FEW):
+        few = words[start : start + _FEW]
+        largest = np.uint32(0)
+        for j in range(few.size):
+            word = few[j] & kept
+            largest = word if word > largest else largest
+        if largest >= q:
+            for j in range(few.size):
+                if few[j] & kept >= q:
+                    places[found] = first + start + j
+                    found += 1
+    return found
+
+
+@compiled(_INT(_out(_WORD), _INT, _WORD, _WORD, _out(_INT)))
+def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
+    """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
+    found = 0
+    for start in range(0, words.size, _GROUP):
+        group = words[start : start + _GROUP]
+        largest = np.uint32(0)
+        if kept == np.uint32(2**32 - 1):
+            for j in range(group.size):
+                largest = group[j] if group[j] > largest else largest
+        else:
+            for j in range(group.size):
+                word = group[j] & kept
+                group[j] = word
+                largest = word if word > largest else largest
+        if largest >= q:
+            found = _rejected(group, first + start, kept, q, places, found)
+    return found
+
+
+@compiled(_INT(_out(_WORD), _in(_WORD), _INT, _WORD, _WORD, _BOOL, _out(_INT)))
+def accumulate(
+    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+) -> int:
+    """total += words & kept mod q, or -= if minus, where those are below q; places and result as for `cut`."""
+    found = 0
+    for start in range(0, total.size, _GROUP):
+        sums, group = total[start : start + _GROUP], words[start : start + _GROUP]
+        largest = np.uint32(0)
+        for j in range(sums.size):
+            word = group[j] & kept
+            largest = word if word > largest else largest
+            element = word if word < q else np.uint32(0)
+            y = element if minus else np.uint32(q - element)
+            difference = np.uint32(sums[j] - y)
+            sums[j] = np.uint32(difference + q) if sums[j] < y else difference
+        if largest >= q:
+            found = _rejected(group, first + start, kept, q, places, found)
+    return found
+
+
+@compiled(*(_REAL(real, _WORD, _REAL, _REAL) for real in (types.float32, types.float64)))
+def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
+    """floor(y) + (threshold < (y - floor(y)) 2^32), y = x clipped to [-clip, clip], times levels."""
+    y = min(max(np.float64(x), -clip), clip) * levels
+    floor: float = np.floor(y)
+    return floor + 1.0 if np.float64(threshold) < (y - floor) * 2.0**32 else floor
+
+
+@compiled(*(_BOOL(real, _in(_WORD), _REAL, _REAL, _out(_INT)) for real in _REALS))
+def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
+    """out = the level of each coordinate; whether every coordinate is finite, otherwise out is garbage."""
+    strange = 0
+    for j in range(out.size):
+        strange += not abs(delta[j]) < np.inf
+        out[j] = np.int64(_level(delta[j], words[j], clip, levels))
+    return strange == 0
+
+
+@compiled(*(_BOOL(real, _in(_WORD), _REAL, _REAL, _INT, _INT, _BOOL, _out(_WORD)) for real in _REALS))
+def quantise(
+    delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
+) -> bool:
+    """out = weight * level mod q; finite or not, as for signed_levels.
+
+    `small` promises that every |weight * level| < q: such products are exact in float64, and one addition
+    of q takes them into the field.
+    """
+    strange = 0
+    if small:
+        for j in range(out.size):
+            strange += not abs(delta[j]) < np.inf
+            product = _level(delta[j], words[j], clip, levels) * np.float64(weight)
+            out[j] = np.uint32(product + np.float64(q) if product < 0 else product)
+    else:
+        for j in range(out.size):
+            strange += not abs(delta[j]) < np.inf
+            level = np.int64(_level(delta[j], words[j], clip, levels))
+            out[j] = np.uint32(level * weight % q)
+    return strange == 0
+
+
+@compiled(*(_INT(real, _REAL) for real in _REALS))
+def count_beyond(delta: Floats, clip: float) -> int:
+    """count_nonzero(abs(delta) > clip)."""
+    count = 0
+    for j in range(delta.size):
+        if np.float64(abs(delta[j])) > clip:
+            count += 1
+    return count
+
+
+@compiled(types.void(_in(_WORD), _WORD, _REAL, _out(_REAL)))
+def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
+    """out = phi^-1(total) / divisor, eq. 36: total - q from (q - 1)/2 on."""
+    half = np.uint32((q - np.uint32(1)) >> np.uint32(1))
+    modulus = np.float64(q)
+    for j in range(out.size):
+        x = np.float64(total[j])
+        out[j] = (x - modulus if total[j] >= half else x) / divisor
