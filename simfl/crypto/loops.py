@@ -172,7 +172,7 @@ def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> i
 def accumulate(
     total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    """total += words & kept mod q, or -= if minus, where those are below q; places and result as for `cut`."""
+    """total += words & kept mod q, or -= if minus, where those are below q; places, result as for `cut`."""
     found = 0
     for start in range(0, total.size, _GROUP):
         sums, group = total[start : start + _GROUP], words[start : start + _GROUP]

@@ -146,3 +146,37 @@ def test_a_result_that_is_no_32_bytes_is_told(limb):
 def test_bad_parameters_name_value_and_bound(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize(("n", "t", "users"), [(1, 1, 1), (5, 1, 3), (5, 5, 4), (40, 21, 40)])
+def test_shares_of_many_users_are_those_of_each(n, t, users):
+    rng = np.random.default_rng(n)
+    secrets = [rng.integers(0, 256, (1 + u % 3, 32), dtype=np.uint8) for u in range(users)]
+    secrets[0] = EXTREMES
+    seeds = rng.integers(0, 256, (users, 32), dtype=np.uint8)
+    points = [int(x) for x in rng.choice(2**20, n, replace=False) + 1]
+    many = shamir.share_many(secrets, seeds, points, t)
+    for u, shares in enumerate(many):
+        assert shares.dtype == np.uint8
+        assert shares.flags.c_contiguous
+        assert (shares == shamir.share(secrets[u], seeds[u : u + 1], points, t)).all()
+        coefficients = np.array([secret_limbs(s) for s in secrets[u]]).reshape(1, -1)
+        random = prg.expand(seeds[u : u + 1], (t - 1) * coefficients.size, P).reshape(
+            t - 1, coefficients.size
+        )
+        polynomials = np.vstack([coefficients, random]).astype(object)
+        for point, row in zip(points, shares, strict=True):
+            value = polynomials[-1] * 0
+            for coefficient in polynomials[::-1]:
+                value = (value * point + coefficient) % P
+            assert limbs(row) == value.tolist()
+
+
+def test_shares_of_many_users_need_a_seed_each():
+    with pytest.raises(ValueError, match="1 seeds for the secrets of 2 users"):
+        shamir.share_many([EXTREMES, EXTREMES], SEED, [1, 2], 2)
+    with pytest.raises(ValueError, match="secrets must be uint8"):
+        shamir.share_many([EXTREMES, EXTREMES[:, :31]], np.vstack([SEED, SEED]), [1, 2], 2)
+    with pytest.raises(ValueError, match="t=3 must be"):
+        shamir.share_many([EXTREMES], SEED, [1, 2], 3)
+    assert shamir.share_many([], SEED[:0], [1, 2], 2) == []

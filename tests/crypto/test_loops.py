@@ -1,0 +1,388 @@
+"""The compiled loops behind field, prg and quantize, against the numpy expressions that they replace."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.crypto import field, loops, prg, quantize
+from simfl.crypto.field import Q
+
+ROOT = Path(__file__).parents[2]
+NTT = 2147352577
+FIELDS = [3, 257, 2**31 - 1, NTT, Q]
+ANY_Q = [*FIELDS, 2, 2**31, 2**31 + 11, 3 * 2**30]
+EDGES = sorted(
+    {0, 1, 100, 2 * prg.BLOCK + 77}
+    | {
+        size + k
+        for size in (loops._FEW, loops._GROUP, loops._COLUMNS, prg.BLOCK, 2 * prg.BLOCK)
+        for k in (-1, 0, 1)
+    }
+)
+
+
+def seed(n):
+    return np.frombuffer(sha256(str(n).encode()).digest(), np.uint8).reshape(1, 32)
+
+
+def vector(rng, q, length):
+    """Residues [1, length], half of them extreme."""
+    extremes = np.array(sorted({x % q for x in (0, 1, 2, q - 1, q - 2, q // 2, q // 2 + 1)}), np.uint32)
+    uniform = rng.integers(0, q, (1, length), dtype=np.uint32)
+    return np.where(rng.random((1, length)) < 0.5, uniform, rng.choice(extremes, (1, length)))
+
+
+def same(got, expected):
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    assert got.flags.writeable
+    assert got.tobytes() == expected.tobytes()
+
+
+# What the functions were before, in plain numpy.
+
+
+def plain_combine(a, b, q, minus):
+    wide = a.astype(np.int64) - b if minus else a.astype(np.int64) + b
+    return (wide % q).astype(np.uint32)
+
+
+def plain_sum(rows, weights, q):
+    total = np.zeros((1, np.size(rows[0])), np.uint64)
+    for row, w in zip(rows, weights or [1] * len(rows), strict=True):
+        product = np.reshape(row, (1, -1)) * np.uint64(int(w) % q) % np.uint64(q)
+        total = (total + product) % np.uint64(q)
+    return total.astype(np.uint32)
+
+
+def plain_expand(seed, length, q):
+    kept = np.uint32((1 << (q - 1).bit_length()) - 1)
+    words = prg.words(seed, 4 * length + 64)[0] & kept
+    out, later = words[:length].copy(), words[length:]
+    rejected = np.flatnonzero(out >= q)
+    out[rejected] = later[later < q][: rejected.size]
+    return out.reshape(1, -1)
+
+
+def plain_mask(x, seeds, signs, q):
+    total = x.astype(np.int64)
+    for k, sign in enumerate(signs):
+        total += sign * plain_expand(seeds[k : k + 1], x.shape[1], q).astype(np.int64)
+    return (total % q).astype(np.uint32)
+
+
+def plain_levels(delta, clip, levels, seed):
+    x = np.clip(delta.astype(np.float64), -clip, clip) * levels
+    floor = np.floor(x)
+    floor += prg.words(seed, x.shape[1]) < (x - floor) * 2.0**32
+    return floor.astype(np.int64)
+
+
+def plain_quantise(delta, weight, clip, levels, seed, q, append_weight):
+    x = plain_levels(delta, clip, levels, seed) * weight
+    if append_weight:
+        x = np.append(x, [[weight]], axis=1)
+    return (x % q).astype(np.uint32)
+
+
+def plain_dequantise(total, levels, divisor, q):
+    x = quantize.signed(total, q)
+    if divisor is None:
+        x, divisor = x[:, :-1], int(x[0, -1])
+    return x / float(levels * divisor)
+
+
+@pytest.mark.parametrize("q", FIELDS)
+@pytest.mark.parametrize("length", EDGES)
+def test_add_and_sub(q, length):
+    rng = np.random.default_rng(length)
+    a, b = vector(rng, q, length), vector(rng, q, length)
+    same(field.add(a, b, q), plain_combine(a, b, q, minus=False))
+    same(field.sub(a, b, q), plain_combine(a, b, q, minus=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(FIELDS))
+def test_add_and_sub_of_any_residues(data, q):
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, q - 1), st.integers(0, q - 1)), min_size=1))
+    a, b = np.array(pairs, np.uint32).T
+    assert field.add(a, b, q).tolist() == [(x + y) % q for x, y in pairs]
+    assert field.sub(a, b, q).tolist() == [(x - y) % q for x, y in pairs]
+
+
+@pytest.mark.parametrize("q", FIELDS)
+@pytest.mark.parametrize("length", EDGES)
+def test_weighted_sums_across_blocks(q, length):
+    rng = np.random.default_rng(length)
+    rows = [vector(rng, q, length) for _ in range(6)]
+    for weights in (None, [3, 1, 0, 1, 2**20, -1], [q - 1, q - 2, q - 1, 1, 0, q // 2]):
+        same(field.weighted_sum(rows, weights, q), plain_sum(rows, weights, q))
+        same(field.weighted_sum(np.vstack(rows), weights, q), plain_sum(rows, weights, q))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(FIELDS), st.integers(1, 13))
+def test_weighted_sums_of_any_words_and_weights(data, q, n):
+    words = st.lists(st.integers(0, 2**32 - 1) | st.just(2**32 - 1), min_size=3, max_size=3)
+    rows = data.draw(st.lists(words, min_size=n, max_size=n))
+    weights = data.draw(st.lists(st.integers(), min_size=n, max_size=n))
+    expected = [sum(w * row[j] for w, row in zip(weights, rows, strict=True)) % q for j in range(3)]
+    assert field.weighted_sum(np.array(rows, np.uint32), weights, q)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("last", [-2, -1, 0, 1, 2])
+def test_sums_of_weights_around_the_bound_of_one_accumulator(last):
+    # The largest words; the weights add up to 2^32 + last, where 2^32 is the most for one uint64.
+    for weights in ([2**31, 2**31 - 1, 1 + last], [2**32 - 7, 7 + last], [2**30] * 3 + [2**30 + last]):
+        if min(weights) >= 0:
+            rows = np.full((len(weights), 5), 2**32 - 1, np.uint32)
+            assert (field.weighted_sum(rows, weights, Q) == sum(weights) * (2**32 - 1) % Q).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 200, 203])
+def test_sums_of_many_largest_words(n):
+    rows = [np.full((1, 9), 2**32 - 1, np.uint32)] * n
+    assert (field.weighted_sum(rows, [Q - 1] * n, Q) == n * (Q - 1) * (2**32 - 1) % Q).all()
+    assert (field.weighted_sum(rows, None, Q) == n * (2**32 - 1) % Q).all()
+
+
+def strange_copies(x):
+    """x, read-only, every second of a longer row, backwards, and at an odd address."""
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    spaced = np.zeros((x.shape[0], 2 * x.shape[1]), x.dtype)
+    spaced[:, ::2] = x
+    room = np.zeros(x.nbytes + 1, np.uint8)
+    odd = room[1:].view(x.dtype).reshape(x.shape)
+    odd[:] = x
+    return [frozen, spaced[:, ::2], x[:, ::-1].copy()[:, ::-1], odd, np.asfortranarray(x)]
+
+
+def test_arrays_of_every_layout():
+    x = vector(np.random.default_rng(1), Q, 5000)
+    delta = np.random.default_rng(2).normal(size=(1, 5000)).astype(np.float32)
+    for y in strange_copies(x):
+        same(field.add(y, y, Q), plain_combine(x, x, Q, minus=False))
+        same(field.weighted_sum([y, x], [5, 7], Q), plain_sum([x, x], [5, 7], Q))
+        same(prg.mask(y, seed(1), [-1], Q), plain_mask(x, seed(1), [-1], Q))
+        same(quantize.dequantise(y, 9, 5, Q), plain_dequantise(x, 9, 5, Q))
+    for y in strange_copies(delta):
+        same(quantize.signed_levels(y, 1.0, 99, seed(1)), plain_levels(delta, 1.0, 99, seed(1)))
+        assert quantize.count_clipped(y, 0.5) == np.count_nonzero(np.abs(delta) > 0.5)
+    square = vector(np.random.default_rng(3), Q, 49).reshape(7, 7)
+    same(field.sub(square.T, square, Q), plain_combine(square.T, square, Q, minus=True))
+    same(field.weighted_sum(square.T, None, Q), plain_sum(list(square.T), None, Q))
+    same(quantize.dequantise(square.T, 9, 5, Q), np.ascontiguousarray(plain_dequantise(square.T, 9, 5, Q)))
+
+
+def test_what_is_no_uint32_is_refused_not_cut():
+    wide = np.array([[2**32]], np.int64)
+    for call in (lambda: field.add(wide, wide, Q), lambda: field.weighted_sum([wide], None, Q)):
+        with pytest.raises(TypeError, match="safe"):
+            call()
+
+
+@pytest.mark.parametrize("q", ANY_Q)
+@pytest.mark.parametrize("length", EDGES)
+def test_expand_and_mask(q, length):
+    same(prg.expand(seed(length), length, q), plain_expand(seed(length), length, q))
+    x = vector(np.random.default_rng(length), q, length)
+    seeds, signs = np.vstack([seed(k) for k in range(3)]), [1, -1, 1]
+    same(prg.mask(x, seeds, signs, q), plain_mask(x, seeds, signs, q))
+
+
+@pytest.mark.parametrize("q", ANY_Q)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_mask_of_extremes_and_of_what_is_no_residue(q, sign):
+    for value in (0, q - 1, q // 2, q, 2**32 - 1):
+        x = np.full((1, 3000), value, np.uint32)
+        same(prg.mask(x, seed(1), [sign], q), plain_mask(x, seed(1), [sign], q))
+        same(prg.mask(x, np.empty((0, 32), np.uint8), [], q), (x % np.uint32(q)).astype(np.uint32))
+
+
+def test_mask_takes_one_row():
+    with pytest.raises(ValueError, match="only one row"):
+        prg.mask(np.zeros((2, 5), np.uint32), seed(1), [1], Q)
+
+
+REALS = {
+    np.float32: st.floats(width=32, allow_nan=False, allow_infinity=False),
+    np.float64: st.floats(allow_nan=False, allow_infinity=False),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.data(),
+    st.sampled_from(list(REALS)),
+    st.sampled_from([1e-3, 0.1, 1.0, 1.5, 3.7]),
+    st.sampled_from([1, 3, 4, 1000, 2**16, 2**40]),
+    st.integers(0, 2**20),
+    st.sampled_from(FIELDS),
+    st.booleans(),
+)
+def test_rounding_any_floats(data, dtype, clip, levels, weight, q, append):
+    weight = min(weight, quantize.overflow_bound(q) - 1)
+    near = st.floats(-2 * clip, 2 * clip).map(lambda x: float(dtype(x)))
+    edges = st.sampled_from([0.0, -0.0, clip, -clip, clip / 2, 0.25, -0.25, 5e-324]).map(
+        lambda x: float(dtype(x))
+    )
+    values = data.draw(st.lists(REALS[dtype] | near | edges, min_size=1, max_size=40))
+    delta, s = np.array([values], dtype), seed(data.draw(st.integers(0, 9)))
+    same(quantize.signed_levels(delta, clip, levels, s), plain_levels(delta, clip, levels, s))
+    expected = plain_quantise(delta, weight, clip, levels, s, q, append)
+    same(quantize.quantise(delta, weight, clip, levels, s, q, append), expected)
+    assert quantize.count_clipped(delta, clip) == np.count_nonzero(np.abs(delta) > clip)
+
+
+@pytest.mark.parametrize("length", EDGES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rounding_across_blocks(length, dtype):
+    delta = np.random.default_rng(length).normal(0, 0.7, (1, length)).astype(dtype)
+    same(quantize.signed_levels(delta, 1.0, 2**16, seed(1)), plain_levels(delta, 1.0, 2**16, seed(1)))
+    for weight, q in ((1, Q), (7, Q), (2**15 - 1, Q), (2**20, Q), (1, 257), (100, 257), (1, NTT)):
+        for append in (False, True):
+            expected = plain_quantise(delta, weight, 1.0, 2**16, seed(1), q, append)
+            same(quantize.quantise(delta, weight, 1.0, 2**16, seed(1), q, append), expected)
+    assert quantize.count_clipped(delta, 0.7) == np.count_nonzero(np.abs(delta) > 0.7)
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_products_around_the_field_s_size(over):
+    # |weight level| reaches weight levels; from q on one addition of q would not do.
+    q, levels = 2**31 - 1, 2**16
+    weight = (q + over) // (levels + 1) + over
+    delta = np.array([[-1.0, 1.0, -0.999999, 0.999999, 0.0]])
+    same(
+        quantize.quantise(delta, weight, 1.0, levels, seed(1), q, False),
+        plain_quantise(delta, weight, 1.0, levels, seed(1), q, False),
+    )
+    for q, weight, clip, levels in (
+        (5, 1, 1.0, 4),
+        (5, 1, 1.0, 5),
+        (5, 1, 0.9, 5),
+        (7, 1, 1.0, 4),
+        (11, 2, 1.0, 5),
+    ):
+        delta = np.linspace(-1, 1, 99)[None]
+        expected = plain_quantise(delta, weight, clip, levels, seed(2), q, False)
+        same(quantize.quantise(delta, weight, clip, levels, seed(2), q, False), expected)
+
+
+def test_a_threshold_that_is_met_exactly_rounds_down():
+    words = prg.words(seed(1), 50)
+    delta = (words.astype(np.float64) - 2**31) / 2**32 + 0.5
+    assert not quantize.signed_levels(delta, 1.0, 1, seed(1)).any()
+    same(quantize.signed_levels(delta, 1.0, 1, seed(1)), plain_levels(delta, 1.0, 1, seed(1)))
+
+
+def test_clipping_is_counted_in_the_update_s_own_precision():
+    delta = np.array([[np.float32(0.1), -np.float32(0.1), np.nan, np.inf, -np.inf, 0.0]], np.float32)
+    for clip in (0.1, np.float32(0.1), np.float64(0.1), 1, 0, np.inf):
+        assert quantize.count_clipped(delta, clip) == np.count_nonzero(np.abs(delta) > clip), repr(clip)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("place", [0, 1, prg.BLOCK - 1, prg.BLOCK, prg.BLOCK + 5])
+def test_what_is_not_finite_is_found_wherever_it_is(bad, dtype, place):
+    delta = np.zeros((1, prg.BLOCK + 6), dtype)
+    delta[0, place] = bad
+    text = f"coordinate {place} of the update is {dtype(bad)}: not finite"
+    with pytest.raises(ValueError, match=text):
+        quantize.signed_levels(delta, 1.0, 4, seed(1))
+    for weight, q in ((1, Q), (50, 257)):
+        with pytest.raises(ValueError, match=text):
+            quantize.quantise(delta, weight, 1.0, 4, seed(1), q, True)
+
+
+def test_rounding_takes_one_row():
+    with pytest.raises(ValueError, match="one row"):
+        quantize.signed_levels(np.zeros((2, 5)), 1.0, 4, seed(1))
+
+
+@pytest.mark.parametrize("q", FIELDS)
+@pytest.mark.parametrize("length", EDGES[1:])
+def test_dequantise(q, length):
+    total = vector(np.random.default_rng(length), q, length)
+    total[0, -1] = 1 if q > 3 else 0  # the divisor, if positive
+    for levels, divisor in ((1, 1), (3, 7), (2**16, 2**20), (2**40, 10**12)):
+        same(quantize.dequantise(total, levels, divisor, q), plain_dequantise(total, levels, divisor, q))
+    if q > 3:
+        same(quantize.dequantise(total, 49, None, q), plain_dequantise(total, 49, None, q))
+
+
+def test_threads_have_buffers_of_their_own():
+    x = vector(np.random.default_rng(1), Q, 3 * prg.BLOCK + 5)
+    delta = np.random.default_rng(2).normal(size=x.shape)
+
+    def work(n):
+        q = ANY_Q[n % len(ANY_Q)]
+        seeds = np.vstack([seed(n), seed(n + 1)])
+        return [
+            prg.expand(seed(n), x.shape[1], q),
+            prg.mask(x % np.uint32(q), seeds, [1, -1], q),
+            quantize.quantise(delta, 1, 1.0, 2**16, seed(n), Q, True),
+            quantize.signed_levels(delta, 1.0, 2**16, seed(n)),
+        ]
+
+    alone = [work(n) for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(work, range(24)))
+    for a, b in zip(alone, together, strict=True):
+        for got, expected in zip(b, a, strict=True):
+            same(got, expected)
+
+
+def test_results_are_no_views_of_a_buffer():
+    x, delta = np.zeros((1, 500), np.uint32), np.full((1, 500), 0.3)
+
+    def work(n):
+        return [
+            prg.words(seed(n), 500),
+            prg.expand(seed(n), 500, 3 * 2**30),
+            prg.mask(x, seed(n), [1], 3 * 2**30),
+            prg.mask(x, seed(n)[:0], [], Q),
+            quantize.signed_levels(delta, 1.0, 2**16, seed(n)),
+            quantize.quantise(delta, 1, 1.0, 2**16, seed(n), Q, False),
+            quantize.dequantise(x, 1, 1, Q),
+            field.add(x, x, Q),
+            field.weighted_sum([x], None, Q),
+        ]
+
+    first = work(1)
+    before = [result.copy() for result in first]
+    work(2)
+    for result, copy in zip(first, before, strict=True):
+        assert (result == copy).all()
+        for own in (prg.BUFFERS.keystream, prg.BUFFERS.places, x, delta):
+            assert not np.shares_memory(result, own)
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_loading_a_scenario_imports_nothing_heavy():
+    code = "import sys, simfl.cli, simfl.scenario.load, simfl.crypto.quantize, simfl.crypto.shamir\n"
+    done = run(code + "print(sorted({'numba', 'torch', 'galois'} & set(sys.modules)))")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_without_a_folder_to_cache_in_the_loops_are_compiled_all_the_same():
+    code = """
+import numba.core.caching
+numba.core.caching._CacheImpl._locator_classes = []
+import numpy as np
+from simfl.crypto import field, loops
+print(field.add(np.array([5], np.uint32), np.array([4], np.uint32), 7))
+"""
+    done = run(code)
+    assert done.stdout.strip() == "[2]", done.stderr
