@@ -379,7 +379,7 @@ def test_loading_a_scenario_imports_nothing_heavy():
 def test_without_a_folder_to_cache_in_the_loops_are_compiled_all_the_same():
     code = """
 from numba.core import caching
-getattr(caching, "CacheImpl", None or getattr(caching, "_CacheImpl", None))._locator_classes = []
+getattr(caching, "CacheImpl", getattr(caching, "_CacheImpl", None))._locator_classes = []
 import numpy as np
 from simfl.crypto import field, loops
 print(field.add(np.array([5], np.uint32), np.array([4], np.uint32), 7))
