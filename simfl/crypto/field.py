@@ -19,7 +19,6 @@ A32 = NDArray[np.uint32]
 Q = 2**32 - 5
 
 
-
 def is_prime(q: int) -> bool:
     """Whether q < 2^32 is prime: Miller-Rabin with bases 2, 7, 61, deterministic below 4,759,123,141
     (Jaeschke 1993). ValueError for q >= 2^32."""

@@ -78,7 +78,7 @@ def test_shadow_of_a_buffered_run_takes_the_same_course():
 @pytest.mark.parametrize("n", [6, 12])
 def test_every_key_share_and_mask_is_really_made(protocol, n, monkeypatch):
     calls = {"agreed": 0, "sealed": 0, "opened": 0, "expanded": 0}
-    hkdf, expand, aes = keys.hkdf, prg.expand, keys.AESGCM
+    hkdf, stream_of, aes = keys.hkdf, prg.stream_of, keys.AESGCM
 
     class Aes:
         def __init__(self, key):
@@ -101,15 +101,15 @@ def test_every_key_share_and_mask_is_really_made(protocol, n, monkeypatch):
 
     monkeypatch.setattr(keys, "AESGCM", Aes)
     monkeypatch.setattr(keys, "hkdf", counted("agreed", hkdf))
-    monkeypatch.setattr(prg, "expand", counted("expanded", expand))
+    monkeypatch.setattr(prg, "stream_of", counted("expanded", stream_of))
     ops = CountingEager(Q)
     out, steps = ledgered(protocol, ops, "nobody", n)
     pairs = n * (n - 1)
     assert out.result
     assert calls["sealed"] == calls["opened"] == pairs
     assert calls["agreed"] == (2 * pairs if protocol == "secagg" else pairs)
-    # LightSecAgg: a mask a user (noise is expanded inside mds); SecAgg: n seeds a user, and n to unmask
-    assert calls["expanded"] == (n * n + n if protocol == "secagg" else n)
+    # LightSecAgg: a mask and its noise a user; SecAgg: coefficients and n seeds a user, and n to unmask
+    assert calls["expanded"] == (n * n + 2 * n if protocol == "secagg" else 2 * n)
     work = work_of(steps)
     assert work["agree"] == ops.rows["agree"] == calls["agreed"]
     assert work["x25519"] == ops.ran["public"] == (2 * n if protocol == "secagg" else n)
