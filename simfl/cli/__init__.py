@@ -1,0 +1,30 @@
+"""The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 130 interrupted.
+
+A module holds the commands of one kind. Heavy modules are imported inside the commands that need them:
+`--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from simfl.cli import basics, explorer, lists, studies
+from simfl.cli.common import BAD, FAILED, INTERRUPTED, app
+
+__all__ = ["app", "basics", "explorer", "lists", "main", "studies"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. What a user can cause ends in one message, never a traceback."""
+    from simfl.errors import BadInput, RunFailed
+
+    try:
+        app(arguments)
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD)
+    except (RunFailed, OSError) as error:
+        print(f"simfl: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

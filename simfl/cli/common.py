@@ -1,0 +1,53 @@
+"""What all commands share: the application, exit codes, options, and how a scenario is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from simfl.scenario.schema import Scenario
+
+FAILED, BAD, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="simfl",
+    help="Federated learning with real secure aggregation, in virtual time.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[Path, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, such as a.b=c.")
+]
+Seed = Annotated[int | None, typer.Option(help="The scenario's seed.")]
+ClockOption = Annotated[
+    str | None, typer.Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")
+]
+Protocols = Annotated[str | None, typer.Option(metavar="A,B", help="Only these of its protocols.")]
+Workers = Annotated[int | None, typer.Option(help="Threads for the real work; 0: in line.")]
+
+
+def load_scenario(
+    scenario: Path,
+    set_: list[str] | None,
+    seed: int | None,
+    clock: str | None,
+    protocols: str | None,
+    workers: int | None,
+) -> Scenario:
+    """The scenario of a file with the command line's overrides."""
+    from simfl.scenario.load import load, parse_override, select_protocols
+
+    overrides: dict[str, Any] = dict(parse_override(text) for text in set_ or [])
+    given = {"seed": seed, "clock": clock, "workers": workers}
+    overrides |= {key: value for key, value in given.items() if value is not None}
+    loaded = load(scenario, overrides)
+    if protocols is not None:
+        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+    return loaded

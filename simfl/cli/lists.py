@@ -1,0 +1,38 @@
+"""What there is: the scenario's schema, and the names of things."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from simfl.cli.common import app
+
+
+class Things(StrEnum):
+    """What `list` lists."""
+
+    protocols = "protocols"
+    models = "models"
+    datasets = "datasets"
+    profiles = "profiles"
+    backends = "backends"
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenarios, for editors."""
+    from simfl.scenario.load import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command("list")
+def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
+    """List protocols, models, datasets, profiles or the backends of matrix products."""
+    from simfl.catalog import listed
+
+    for name, text in listed(things):
+        print(f"{name:<20}{text}".rstrip())
