@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from simfl.crypto import quantize
 
 Float = NDArray[np.floating[Any]]
+I64 = NDArray[np.int64]
 
 
 def real_sum(vectors: Sequence[Float], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -30,6 +31,25 @@ def real(total: Float, deltas: Sequence[Float], weights: Sequence[float]) -> NDA
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 
+def add_levels(
+    plain: I64 | None, delta: Float, weight: int, seed: NDArray[np.uint8], clip: float, levels: int
+) -> I64:
+    """plain + weight * Q(delta), in the place of plain if there is one: [1, d + 2].
+
+    delta: an update [1, d]; weight: what it was multiplied by, before masking (Remark 3) and by the
+    aggregation (eq. 34); seed: of its stochastic rounding. The two coordinates after the levels count the
+    weights, and the coordinates of the updates that were clipped.
+    """
+    d = delta.shape[1]
+    if plain is None:
+        plain = np.zeros((1, d + 2), np.int64)
+    level = quantize.signed_levels(delta, clip, levels, seed)
+    level *= weight
+    plain[:, :d] += level
+    plain[0, d:] += (weight, quantize.count_clipped(delta, clip))
+    return plain
+
+
 def in_field(
     total: NDArray[np.uint32],
     deltas: Sequence[Float],
@@ -39,27 +59,31 @@ def in_field(
     clip: float,
     levels: int,
     q: int,
-) -> NDArray[np.int64]:
-    """Compare an aggregate with sum_i factors[i] * samples[i] * Q(deltas[i]).
+) -> I64:
+    """Compare an aggregate with sum_i factors[i] * samples[i] * Q(deltas[i]); at least one delta.
+
+    factors are those of the aggregation, 1 in a synchronous round; the rest is as for `add_levels` and
+    `compare`, which do the same for updates that come one by one.
+    """
+    plain: I64 | None = None
+    for delta, weight, factor, seed in zip(deltas, samples, factors, seeds, strict=True):
+        plain = add_levels(plain, delta, weight * factor, seed, clip, levels)
+    assert plain is not None
+    return compare(total, plain, q)
+
+
+def compare(total: NDArray[np.uint32], plain: I64, q: int) -> I64:
+    """Compare an aggregate with the sum that `add_levels` has made.
 
     Args:
         total: the aggregate, 1 x d, or 1 x (d + 1) with the sum of weights as its last coordinate.
-        deltas: the members' updates, 1 x d each.
-        samples: the weight that each member multiplied in before masking (Remark 3).
-        factors: the weight that the aggregation applied (eq. 34), 1 in a synchronous round.
-        seeds: the seeds of the members' stochastic rounding.
+        plain: 1 x (d + 2).
 
     Returns:
         1 x 3: coordinates that differ, coordinates whose true sum left the field's signed range and
         so wrapped around, and coordinates that were clipped before rounding.
     """
-    d = deltas[0].shape[1]
-    true = np.zeros((1, total.shape[1]), np.int64)
-    clipped = 0
-    for delta, weight, factor, seed in zip(deltas, samples, factors, seeds, strict=True):
-        true[:, :d] += factor * weight * quantize.signed_levels(delta, clip, levels, seed)
-        true[:, d:] += factor * weight
-        clipped += quantize.count_clipped(delta, clip)
-    expected = true % q
-    wrapped = np.count_nonzero(quantize.signed(expected.astype(np.uint32), q) != true)
-    return np.array([[np.count_nonzero(expected != total), wrapped, clipped]], np.int64)
+    true = plain[:, : total.shape[1]]
+    expected = (true % q).astype(np.uint32)
+    wrapped = np.count_nonzero(quantize.signed(expected, q) != true)
+    return np.array([[np.count_nonzero(expected != total), wrapped, plain[0, -1]]], np.int64)

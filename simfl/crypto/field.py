@@ -53,6 +53,13 @@ def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
     return out
 
 
+def add_to(total: A32, x: A32, q: int) -> None:
+    """total += x mod q, in place; contiguous rows [L] of canonical elements."""
+    from simfl.crypto import loops
+
+    loops.combine(total, x, np.uint32(q), False, total)
+
+
 def flat(x: A32) -> A32:
     """x as one contiguous row, copied only if it is not one already. TypeError if x is no uint32, nor safely
     one."""

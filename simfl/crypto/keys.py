@@ -7,18 +7,19 @@ the row; what only the caller can cause is ValueError. A nonce must never be use
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import AEADDecryptionContext, Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from simfl.crypto.rows import Rows, together
+
 A8 = NDArray[np.uint8]
-A32 = NDArray[np.uint32]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -65,7 +66,7 @@ def hkdf(secret: bytes, info: bytes) -> bytes:
     return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
-def seal(keys: A8, items: NDArray[Any], nonces: Sequence[bytes], aads: Sequence[bytes]) -> A8:
+def seal(keys: A8, items: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Rows:
     """AES-256-GCM of each row of items [n, L] under its own key, as [n, L * itemsize + 16], tag last.
 
     keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
@@ -74,14 +75,19 @@ def seal(keys: A8, items: NDArray[Any], nonces: Sequence[bytes], aads: Sequence[
     n = len(items)
     _check("keys", keys, n, KEY_BYTES)
     _check_nonces(nonces, aads, n)
-    plain = np.ascontiguousarray(items, items.dtype.newbyteorder("<")).view(np.uint8)
-    out = np.empty((n, plain.shape[1] + TAG_BYTES), np.uint8)
+    if n == 0:
+        none = np.asarray(items)
+        return np.empty((0, none.shape[1] * none.itemsize + TAG_BYTES), np.uint8)
+    sealed = []
     for i in range(n):
-        out[i] = _row(AESGCM(keys[i].tobytes()).encrypt(nonces[i], plain[i].data, aads[i]))
-    return out
+        plain = np.ascontiguousarray(items[i], items[i].dtype.newbyteorder("<")).view(np.uint8)
+        sealed.append(
+            np.frombuffer(AESGCM(keys[i].tobytes()).encrypt(nonces[i], plain.data, aads[i]), np.uint8)
+        )
+    return together(sealed)
 
 
-def open_(keys: A8, sealed: A8, nonces: Sequence[bytes], aads: Sequence[bytes], dtype: str) -> A8 | A32:
+def open_(keys: A8, sealed: Rows, nonces: Sequence[bytes], aads: Sequence[bytes], dtype: str) -> Rows:
     """The rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
 
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
@@ -90,20 +96,54 @@ def open_(keys: A8, sealed: A8, nonces: Sequence[bytes], aads: Sequence[bytes], 
     """
     if dtype not in ("uint8", "uint32"):
         raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
-    n, size = sealed.shape
+    n = len(sealed)
     _check("keys", keys, n, KEY_BYTES)
-    _check("sealed", sealed, n, size)
     _check_nonces(nonces, aads, n)
-    length, rest = divmod(size - TAG_BYTES, np.dtype(dtype).itemsize)
-    if length < 0 or rest:
-        raise ValueError(f"rows of {size} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements")
-    plain = np.empty((n, size - TAG_BYTES), np.uint8)
+    kind = np.dtype(dtype).newbyteorder("<")
+    if n == 0:
+        return np.empty((0, (np.asarray(sealed).shape[1] - TAG_BYTES) // kind.itemsize), dtype)
+    opened = []
     for i in range(n):
+        row = sealed[i]
+        length, rest = divmod(row.size - TAG_BYTES, kind.itemsize)
+        if row.dtype != np.uint8 or length < 0 or rest:
+            raise ValueError(
+                f"rows of {row.nbytes} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements"
+            )
         try:
-            plain[i] = _row(AESGCM(keys[i].tobytes()).decrypt(nonces[i], sealed[i].tobytes(), aads[i]))
+            plain = AESGCM(keys[i].tobytes()).decrypt(nonces[i], np.ascontiguousarray(row).data, aads[i])
         except InvalidTag:
             raise Forged(i, "does not authenticate") from None
-    return plain if dtype == "uint8" else plain.view("<u4").astype(np.uint32, copy=False)
+        opened.append(np.frombuffer(plain, kind).astype(dtype, copy=False))
+    return together(opened)
+
+
+class Way:
+    """One item carried to its receiver block by block: what `seal` and `open_` do to one row."""
+
+    def __init__(self, key: bytes, nonce_: bytes, aad: bytes) -> None:
+        self._sealing = Cipher(algorithms.AES(key), modes.GCM(nonce_)).encryptor()
+        self._sealing.authenticate_additional_data(aad)
+        self._opening: AEADDecryptionContext | None = None
+
+    def opened_under(self, key: bytes, nonce_: bytes, aad: bytes) -> None:
+        """The item is opened on arrival, under what its receiver takes for the sender's."""
+        self._opening = Cipher(algorithms.AES(key), modes.GCM(nonce_)).decryptor()
+        self._opening.authenticate_additional_data(aad)
+
+    def carry(self, block: A8) -> A8:
+        """What the receiver reads of a block; not to be trusted before `close`."""
+        sealed = self._sealing.update(block.data)
+        return block if self._opening is None else np.frombuffer(self._opening.update(sealed), np.uint8)
+
+    def close(self) -> None:
+        """The item is through. Forged(0, "does not authenticate") if the receiver opened another one."""
+        self._sealing.finalize()
+        if self._opening is not None:
+            try:
+                self._opening.finalize_with_tag(self._sealing.tag)
+            except InvalidTag:
+                raise Forged(0, "does not authenticate") from None
 
 
 def nonce(sender: int, counter: int) -> bytes:

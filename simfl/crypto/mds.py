@@ -6,13 +6,14 @@ the noise the top T. The noise part of any T rows is then diag(alpha_j^(U-T)) ti
 matrix: invertible, so T coded rows are uniform whatever the mask. T-private by construction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.prg import A8, expand
+from simfl.crypto.rows import Rows
 
 
 def share_length(d: int, U: int, T: int) -> int:
@@ -53,15 +54,29 @@ def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A
     z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
     noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
     """
+    return matmul(matrix(points, U, q), _uncoded(z, seed, U, T, q), q)
+
+
+def encode_blocks(
+    z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int, width: int
+) -> Iterator[A32]:
+    """What `encode` gives, `width` columns at a time: where the coded rows are too long to be held."""
+    uncoded = _uncoded(z, seed, U, T, q)
+    for start in range(0, uncoded.shape[1], width):
+        yield matmul(matrix(points, U, q), uncoded[:, start : start + width], q)
+
+
+def _uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
+    """The sub-masks of z and the noise, [U, m]."""
     d = z.shape[1]
     m = share_length(d, U, T)
     rows = np.zeros((U, m), np.uint32)
     rows[: U - T].reshape(-1)[:d] = z[0]
     rows[U - T :] = expand(seed, T * m, q).reshape(T, m)
-    return matmul(matrix(points, U, q), rows, q)
+    return rows
 
 
-def decode(rows: A32, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
+def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
     """The mask [1, d] from exactly U coded rows [U, m], row j for points[j]: one-shot recovery.
 
     Rows may be sums (or weighted sums) of coded rows, and then the mask is that of the sum.
@@ -70,9 +85,10 @@ def decode(rows: A32, points: Sequence[int], U: int, T: int, d: int, q: int) -> 
     m = share_length(d, U, T)
     if len(points) != U:
         raise ValueError(f"decoding needs exactly U={U} points, not {len(points)}")
-    if rows.shape != (U, m):
-        raise ValueError(f"rows must be [U, m] = [{U}, {m}], not {list(rows.shape)}")
-    sub_masks = matmul(_interpolation(points, q)[: U - T], rows, q)
+    if len(rows) != U or any(row.shape != (m,) for row in rows):
+        shapes = sorted({row.shape for row in rows})
+        raise ValueError(f"rows must be U = {U} of m = {m}, not {len(rows)} of {shapes}")
+    sub_masks = matmul(_interpolation(points, q)[: U - T], np.asarray(rows), q)
     return sub_masks.reshape(1, -1)[:, :d]
 
 

@@ -51,7 +51,7 @@ async def drive(
             tick()
             await asyncio.sleep(0)
             pause_at = time.monotonic() + SLICE_S
-        while session.outcomes:
+        while len(session.outcomes) > (0 if session.done else ops.lag):
             await publish(session.outcomes.popleft())
     session.close()
     await ops.drain()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simfl.crypto import audit
 from simfl.engine.world import Outcome, Record
@@ -10,26 +10,23 @@ from simfl.protocols.base import Result
 from simfl.protocols.ops import F64, Handle, seed_array
 
 if TYPE_CHECKING:
+    from simfl.engine.party import Task
     from simfl.engine.session import Session
 
 
 def outcome(session: Session, result: Result) -> Outcome:
     """The outcome of the session's round in progress."""
-    kind, p, index, ops = session.machines.kind, session.machines.params, session.round, session.ops
+    kind, index, ops = session.machines.kind, session.round, session.ops
     involved = session.members(result)
     deltas = [task.update for task, _ in involved if task.update is not None]
     samples = [session.world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
-    factors = [factor for _, factor in involved]
-    weights = [n * factor for n, factor in zip(samples, factors, strict=True)]
-    check: tuple[Any, ...]
-    if kind.offline:  # masked in the field: the seeds of rounding are derived apart from the machines
-        seeds = [seed_array(task.client.entropy.peek(f"quantise{task.about}")) for task, _ in involved]
-        whole = [int(factor) for factor in factors]
-        check = (audit.in_field, result.total, deltas, samples, whole, seeds, p.clip, p.levels, p.q)
+    weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
+    if kind.offline:
+        audited = _audit_in_field(session, result, involved, samples)
     else:
-        check = (audit.real, result.total, deltas, weights)
-    kernel, *arguments = check
-    audited: Handle = ops.free(kernel, (1, 3, F64), *arguments)
+        audited = ops.free(audit.real, (1, 3, F64), result.total, deltas, weights)
+    for task, _ in involved:
+        task.update = None  # what holds on to it from here on is what was asked for above
     due = (index + 1) % session.world.evaluate_every == 0 or index + 1 == session.world.rounds
     evaluation = ops.free(session.trainer.evaluate, (1, 2, F64), session.weights) if due else None
     users = tuple(task.user for task, _ in involved)
@@ -42,3 +39,18 @@ def outcome(session: Session, result: Result) -> Outcome:
         clipped=tuple(task.clipped for task, _ in involved if task.clipped is not None),
         record=Record(result.mean, users, tuple(weights), tuple(deltas)) if session.world.record else None,
     )
+
+
+def _audit_in_field(
+    session: Session, result: Result, involved: list[tuple[Task, float]], samples: list[int]
+) -> Handle:
+    """What was masked in the field is held against a sum of whole numbers, made in the order of arrival, as
+    the server's was, so that no update is kept for long. Rounding has its seeds apart from the machines."""
+    ops, p = session.ops, session.machines.params
+    plain: Handle | None = None
+    for (task, factor), n in sorted(zip(involved, samples, strict=True), key=lambda pair: pair[0][0].arrived):
+        assert task.update is not None
+        seed = seed_array(task.client.entropy.peek(f"quantise{task.about}"))
+        arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
+        plain = ops.free(audit.add_levels, (1, task.update.length + 2, F64), *arguments)
+    return ops.free(audit.compare, (1, 3, F64), result.total, plain, p.q)

@@ -41,6 +41,7 @@ class Task:
     started: bool = False
     uploading: bool = False
     delivered: bool = False
+    arrived: int = 0
     lost: bool = False
     phase: str = "offline"
 

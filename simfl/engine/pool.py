@@ -1,106 +1,165 @@
-"""Work handed to a pool of threads: symbolic nodes now, content when it is there.
+"""Work handed to a pool of threads: symbolic nodes now, content when somebody wants it.
 
-The timeline runs ahead of the data. A node is an operation and its arguments (no closure); it runs when
-its arguments have content, last ready first, so that chains are finished and freed before new ones are
-begun. Calls of a batched kernel (local training) wait until somebody needs content, then those that are
-ready go together. The budget bounds the bytes of output that are still to come: the driver pauses the
-timeline while they exceed it. All nodes are executed, also those of users who were lost.
+The timeline runs ahead of the data. A node is an operation and its arguments (no closure) and costs no
+memory until it runs. It runs once something that is wanted needs it: depth first, in the order in which what
+is wanted needs it, so that chains are finished and freed before new ones are begun. Calls of a batched kernel
+(local training) go together once nothing else is left to do. The budget bounds the pending output that
+somebody holds on to: beyond it, the driver pauses the timeline and everything that is pending is done.
+All nodes are executed in the end, also those of users who were lost.
+
+Threads, not processes: the libraries behind every kernel that takes long release the interpreter.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from simfl.crypto import prg
+from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
+from simfl.engine.streams import Streams
 from simfl.errors import step_failed
-from simfl.protocols.ops import Handle, Ops, batched, grouped
+from simfl.protocols.ops import Handle, Ops, batched, seed_array
 
 
-class Node:
-    """One pending operation."""
+class Promise(Handle):
+    """A handle that tells its pool when nobody holds it any more."""
 
-    __slots__ = ("args", "consumers", "done", "kernel", "size", "value", "waiting", "where")
+    __slots__ = ("pool",)
 
-    def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...], size: int, where: Any) -> None:
-        self.kernel: Callable[..., Any] | None = kernel
-        self.args: tuple[Any, ...] = args
-        self.size = size
-        self.where = where
-        self.value: Any = None
-        self.done = False
-        self.waiting = 0
-        self.consumers: list[Node] = []
+    def __init__(self, n: int, length: int, width: int, content: Node, pool: PooledOps) -> None:
+        super().__init__(n, length, width, content)
+        self.pool = pool
+
+    def __del__(self) -> None:
+        self.pool.unheld(self.content)
 
 
 class PooledOps(Ops):
-    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output."""
+    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output.
 
-    def __init__(self, q: int, workers: int, budget_bytes: int) -> None:
+    streaming: coded shares are not held but made, sealed, opened and summed one sender after the other.
+    """
+
+    def __init__(self, q: int, workers: int, budget_bytes: int, streaming: bool = False) -> None:
         super().__init__(q)
         self.workers = workers
         self.budget_bytes = budget_bytes
+        self.lag = int(streaming)
         self.pauses = 0
         self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
-        self._lock = threading.Lock()
-        self._ready: list[list[Node]] = []
-        self._held: list[Node] = []
-        self._wanted = 0
+        self._lock = threading.RLock()  # a handle may die while its own thread holds it
+        self._streams = Streams() if streaming else None
+        self._open: dict[Node, None] = {}
+        self._unused: dict[Recipe, None] = {}
+        self._following: list[Node] = []
+        self._roots: deque[Node] = deque()
+        self._company: deque[Node] = deque()
         self._busy = 0
-        self._open = 0
         self._error: tuple[Node, BaseException] | None = None
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
-        node = Node(kernel, tuple(map(_symbolic, args)), shape[0] * shape[1] * shape[2], self.where)
+        if kernel is seed_array:  # quicker done than promised
+            self.executed += 1
+            return Handle(*shape, Node.of(kernel(*args)))
+        symbols = tuple(map(symbolic, args))
+        if self._streams is not None:
+            shares = self._streams.shares(kernel, symbols, self.where)
+            if shares is not None:
+                return Handle(*shape, shares)
+        if kernel is prg.expand:  # a mask is quicker made again than kept
+            recipe = Recipe(kernel, symbols)
+            with self._lock:
+                self._unused[recipe] = None
+            return Handle(*shape, recipe)
+        node = self._streams.total(kernel, symbols, self.where) if self._streams is not None else None
+        node = node or Node(kernel, symbols, self.where)
+        node.size = shape[0] * shape[1] * shape[2]
         with self._lock:
-            self._open += 1
+            self._open[node] = None
             self.pending_bytes += node.size
             self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
-            for needed in _nodes(node.args):
-                if not needed.done:
-                    needed.consumers.append(node)
-                    node.waiting += 1
-            if not node.waiting:
-                self._queue(node)
-        return Handle(*shape, node)
+        return Promise(*shape, node, self)
 
-    def _queue(self, node: Node) -> None:  # under the lock
-        if batched(node.kernel):
-            self._held.append(node)
-        else:
-            self._ready.append([node])
-            self._start_worker()
+    def unheld(self, node: Node) -> None:
+        """Nobody holds this node's handle any more: others may need its value, but nobody keeps it."""
+        with self._lock:
+            if not node.done:
+                self.pending_bytes -= node.size
+            node.size = 0
 
-    def _release(self) -> None:  # under the lock
-        """Let go of what waits for company: in chunks, but some for every worker."""
-        held, self._held = self._held, []
-        for group in grouped(held, lambda node: node.kernel):
-            share = -(-len(group) // self.workers)
-            self._ready += [group[k : k + share] for k in range(0, len(group), share)]
-        for _ in self._ready:
-            self._start_worker()
+    # -- what is wanted
+    def _want(self, targets: Iterable[Node]) -> None:  # under the lock
+        """Let these run, and before them what they need, in the order in which they need it."""
+        for target in targets:
+            path = [self._enter(target)] if target.waiting is None and not target.done else []
+            while path:
+                node, needs = path[-1]
+                for need in needs:
+                    if need.done:
+                        continue
+                    need.consumers.append(node)
+                    node.waiting = (node.waiting or 0) + 1
+                    if need.waiting is None:
+                        path.append(self._enter(need))
+                        break
+                else:
+                    path.pop()
+                    if not node.waiting:
+                        self._queue(node, self._roots)
+        self._start_workers()
 
-    def _start_worker(self) -> None:  # under the lock
-        if self._busy < self.workers and self._ready and self._error is None:
+    def _enter(self, node: Node) -> tuple[Node, Iterator[Node]]:
+        node.waiting = 0
+        if self._streams is not None:
+            self._streams.prepare(node)
+        return node, nodes(node.args)
+
+    def _queue(self, node: Node, others: Any) -> None:  # under the lock
+        (self._company if batched(node.kernel) else others).append(node)
+
+    def _everything(self) -> list[Node]:  # under the lock
+        """All that is left to do."""
+        self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
+        return list(self._open)
+
+    # -- workers
+    def _start_workers(self) -> None:  # under the lock
+        ready = len(self._following) + len(self._roots) + len(self._company)
+        while self._busy < min(self.workers, ready + self._busy) and self._error is None and ready:
             self._busy += 1
+            ready -= 1
             self._pool.submit(self._work)
+
+    def _take(self) -> list[Node]:  # under the lock
+        """The next to be done together: what follows from what was done last comes first."""
+        if self._following:
+            return [self._following.pop()]
+        if self._roots:
+            return [self._roots.popleft()]
+        if not self._company:
+            return []
+        kernel: Any = self._company[0].kernel
+        alike = [node for node in self._company if node.kernel is kernel]
+        unit = alike[: min(kernel.chunk, -(-len(alike) // self.workers))]
+        for node in unit:
+            self._company.remove(node)
+        return unit
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._ready and self._wanted:
-                    self._release()
-                if not self._ready or self._error is not None:
+                unit = self._take() if self._error is None else []
+                if not unit:
                     self._busy -= 1
-                    waiters, self._waiters = self._waiters, []
                     break
-                unit = self._ready.pop()
-                if self._ready:
-                    self._start_worker()
+                self._start_workers()
             try:
                 values = _execute(unit)
             except BaseException as error:
@@ -109,36 +168,42 @@ class PooledOps(Ops):
                 continue
             self._finish(unit, values)
             del unit, values
-        for loop, future in waiters:
-            loop.call_soon_threadsafe(_wake, future)
+        self._wake()
 
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
-            for node, value in zip(unit, values, strict=True):
-                node.value, node.done = value, True
-                node.args, node.kernel = (), None
-                self.executed += 1
-                self._open -= 1
+            for node, content in zip(unit, values, strict=True):
+                for recipe in recipes(node.args):
+                    self.executed += self._unused.pop(recipe, 0) is None
+                self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size
-                consumers, node.consumers = node.consumers, []
-                for consumer in consumers:
+                for consumer in reversed(node.finish(content)):
+                    assert consumer.waiting is not None
                     consumer.waiting -= 1
                     if not consumer.waiting:
-                        self._queue(consumer)
-            self._start_worker()
+                        self._queue(consumer, self._following)
+            self._start_workers()
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
             waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
             loop.call_soon_threadsafe(_wake, future)
 
-    async def _progress(self) -> None:
-        """Until a node finishes or nothing runs any more."""
+    # -- the coroutine's side
+    async def _until(self, there: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        with self._lock:
-            if not self._busy:
-                return
-            self._waiters.append((loop, future))
-        await future
+        while not there():
+            self.failed()
+            future = loop.create_future()
+            with self._lock:
+                if there() or self._error is not None:
+                    continue
+                if not self._busy:
+                    raise RuntimeError("what is wanted waits for work that nobody does")
+                self._waiters.append((loop, future))
+            await future
 
     def failed(self) -> None:
         if self._error is not None:
@@ -146,70 +211,50 @@ class PooledOps(Ops):
             raise step_failed(node.where, getattr(node.kernel, "__name__", ""), error) from error
 
     async def get(self, handle: Handle) -> Any:
-        await self._until(lambda: handle.content.done)
-        return handle.content.value
+        node = handle.content
+        if isinstance(node, Recipe):
+            node = Node(_made, (node,), self.where)
+        with self._lock:
+            self._want([node])
+        await self._until(lambda: node.done)
+        return node.value
 
     async def room(self) -> None:
-        if self.pending_bytes <= self.budget_bytes:
+        if self.pending_bytes <= self.budget_bytes or self.lag:
             return
         self.pauses += 1
+        with self._lock:
+            self._want(self._everything())
         await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
 
     async def drain(self) -> None:
-        await self._until(lambda: not self._open)
-
-    async def _until(self, there: Callable[[], bool]) -> None:
         with self._lock:
-            self._wanted += 1
-            if self._busy < self.workers:
-                self._release()
-        try:
-            while not there():
-                self.failed()
-                await self._progress()
-        finally:
-            with self._lock:
-                self._wanted -= 1
+            self._want(self._everything())
+        await self._until(lambda: not self._open)
+        with self._lock:
+            last = [Node(_made, (recipe,), ()) for recipe in self._unused]
+            self._want(last)
+        await self._until(lambda: not self._unused)
 
     def close(self) -> None:
         with self._lock:
-            self._ready.clear()
-            self._held.clear()
+            for waiting in (self._following, self._roots, self._company):
+                waiting.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _execute(unit: list[Node]) -> list[Any]:
     """The values of nodes of one kernel."""
-    kernel, calls = unit[0].kernel, [tuple(map(_value, node.args)) for node in unit]
-    assert kernel is not None
+    kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
     many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
     return [kernel(*call) for call in calls] if many is None else many(calls)
+
+
+def _made(content: Any) -> Any:
+    """What a recipe makes."""
+    return content
 
 
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _symbolic(argument: Any) -> Any:
-    if isinstance(argument, Handle):
-        return argument.content
-    if isinstance(argument, list):
-        return [_symbolic(a) for a in argument]
-    return argument
-
-
-def _value(argument: Any) -> Any:
-    if isinstance(argument, Node):
-        return argument.value
-    if isinstance(argument, list):
-        return [_value(a) for a in argument]
-    return argument
-
-
-def _nodes(argument: Any) -> Iterator[Node]:
-    if isinstance(argument, Node):
-        yield argument
-    elif isinstance(argument, list | tuple):
-        for part in argument:
-            yield from _nodes(part)

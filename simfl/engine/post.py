@@ -124,7 +124,7 @@ class Post:
             received=True,
         )
         if message.point == "upload" and task is not None:
-            task.delivered, task.phase = True, "recovery"
+            task.delivered, task.arrived, task.phase = True, session.env.now, "recovery"
             job.then = lambda step: session.on_processed(task, step)
         session.server.protocol.put(job)
 

@@ -4,7 +4,7 @@ A machine never touches content. It asks its `Ops` and gets a `Handle`, whose si
 whose content is known now (`EagerOps`), later (`simfl.engine.pool.PooledOps`) or never (`ShadowOps`).
 What is executed and what is charged come from the same line, so they cannot drift apart.
 
-Content is always a 2-D array of n rows x length, or for a sequence of handles a list of those.
+Content is n rows x length: a 2-D array, or where rows are long a list of n arrays (`simfl.crypto.rows`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from simfl.crypto import audit, keys, mds, prg, quantize, shamir
 from simfl.crypto import field as fq
+from simfl.crypto import rows as relay
 from simfl.errors import step_failed
 
 WORK = {
@@ -116,6 +117,8 @@ class Ops(ABC):
 
     pending_bytes = 0
     peak_bytes = 0
+    lag = 0
+    """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
 
     def __init__(self, q: int) -> None:
         self.q = q
@@ -170,12 +173,12 @@ class Ops(ABC):
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Rows `at` of `rows`."""
-        out = self._op(_pick, (len(at), rows.length, rows.width), {}, rows, tuple(at))
+        out = self._op(relay.pick, (len(at), rows.length, rows.width), {}, rows, tuple(at))
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
         """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
-        out = self._op(_gather, (len(rows), rows[0].length, rows[0].width), {}, list(rows), tuple(at))
+        out = self._op(relay.gather, (len(rows), rows[0].length, rows[0].width), {}, list(rows), tuple(at))
         if not any(map(attrgetter("forged"), rows)):
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
@@ -185,15 +188,15 @@ class Ops(ABC):
         shape = (sum(r.n for r in rows), rows[0].length, rows[0].width)
         starts = itertools.accumulate((r.n for r in rows), initial=0)
         forged = [start + i for start, r in zip(starts, rows, strict=False) for i in r.forged]
-        return _forged(self._op(_join, shape, {}, list(rows)), forged)
+        return _forged(self._op(relay.join, shape, {}, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
-        return self._op(_parts, (rows.n, length, rows.width), {}, rows, tuple(which), length)
+        return self._op(relay.parts, (rows.n, length, rows.width), {}, rows, tuple(which), length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
         """One byte of row `at` flipped: a scripted adversary's hand, known to the control plane."""
-        out = self._op(_tamper, (rows.n, rows.length, rows.width), {}, rows, at)
+        out = self._op(relay.tamper, (rows.n, rows.length, rows.width), {}, rows, at)
         return _forged(out, {*rows.forged, at})
 
     # -- keys
@@ -442,26 +445,3 @@ def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
 def seed_array(entropy: bytes) -> NDArray[np.uint8]:
     """32 bytes as the 1 x 32 array that kernels take."""
     return np.frombuffer(entropy, np.uint8).reshape(1, 32)
-
-
-def _pick(rows: NDArray[Any], at: tuple[int, ...]) -> NDArray[Any]:
-    return rows[list(at)]
-
-
-def _gather(rows: list[NDArray[Any]], at: tuple[int, ...]) -> NDArray[Any]:
-    return np.stack([r[i] for r, i in zip(rows, at, strict=True)])
-
-
-def _join(rows: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(rows)
-
-
-def _parts(rows: NDArray[Any], which: tuple[int, ...], length: int) -> NDArray[Any]:
-    cut = rows.reshape(len(rows), -1, length)
-    return cut[np.arange(len(rows)), list(which)]
-
-
-def _tamper(rows: NDArray[Any], at: int) -> NDArray[Any]:
-    out = rows.copy()
-    out.view(np.uint8)[at, 0] ^= 1
-    return out
