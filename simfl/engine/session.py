@@ -169,6 +169,7 @@ class Session(ABC):
         try:
             self.ops.begin(where, job.phase)
             effects = job.effects()
+            job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
             for effect in effects:
                 if isinstance(effect, Result):  # the global update belongs to the step that recovers
                     self._step_globally(effect.mean)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ from simfl.protocols.base import Params
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
-from simfl.scenario import schema
+from simfl.scenario import memory, schema
 from simfl.scenario.intervals import read_intervals
 from simfl.scenario.learners import make_trainers, server_rule
+from simfl.scenario.memory import Memory
 from simfl.scenario.placed import error, or_error
 from simfl.scenario.sparsity import sparsity
 from simfl.selection.history import Participation
@@ -53,6 +54,7 @@ class Study:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
+    memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
     def trainer(self) -> Trainer:
@@ -88,8 +90,8 @@ class Study:
                 f"{model}, batches of {B})"
             )
 
-    def session(self, name: str, clock: durations.Clock) -> Session:
-        """A fresh session of one of the scenario's entries."""
+    def session(self, name: str, clock: durations.Clock, ops: Ops | None = None) -> Session:
+        """A fresh session of one of the scenario's entries; with the scenario's operations unless given."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec = s.protocols[name]
         kind = PROTOCOLS[spec.protocol]
@@ -102,7 +104,8 @@ class Study:
         )
         world = make_world(s, self.streams, trainer)
         make = Buffers if kind.asynchronous else Rounds
-        return make(world, machines, operations(s), clock, trainer, self.streams, server_rule(s.learning))
+        ops = ops or operations(s, name in self.memory and self.memory[name].streams)
+        return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
 
 
 def build(scenario: schema.Scenario) -> Study:
@@ -120,7 +123,22 @@ def build(scenario: schema.Scenario) -> Study:
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
     make_availability(s, streams)
-    return Study(s, streams, trainers, profile)
+    study = Study(s, streams, trainers, profile)
+    return replace(study, memory=dict(_memory(study)))
+
+
+def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
+    """What each entry holds that may be too much."""
+    for name in study.scenario.protocols:
+        s = study.scenario.of(name)
+        spec, d = s.protocols[name], study.trainers[name].d
+        kind, p = PROTOCOLS[spec.protocol], params(s, spec, d)
+        if not memory.surely_fits(s, p, kind.offline and spec.protocol.startswith("lightsecagg")):
+            rounds = min(s.rounds, memory.ROUNDS)
+            first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
+            make = partial(first.session, name, modelled(study))
+            may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
+            yield name, memory.plan(s, name, p, make, may_stream)
 
 
 def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
@@ -237,12 +255,12 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     )  # fmt: skip
 
 
-def operations(s: schema.Scenario) -> Ops:
+def operations(s: schema.Scenario, streams: bool) -> Ops:
     """The data plane that a scenario asks for."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
-    if s.workers:
-        return PooledOps(s.field.q, s.workers, round(s.memory_limit_gb * 1e9))
+    if s.workers or streams:
+        return PooledOps(s.field.q, max(1, s.workers), round(s.memory_limit_gb * 1e9), streams)
     return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
 
 
@@ -257,11 +275,7 @@ def clocks(study: Study) -> Callable[[str], durations.Clock]:
         case schema.Measured():
             return lambda name: durations.Measured()
         case schema.Modelled():
-            seconds, trainer = study.profile.seconds, study.trainer
-            law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
-            if law is not None:
-                seconds = {**seconds, "train_start": law.start, "train_sample": law.sample}
-            return lambda name: durations.Modelled(seconds)
+            return lambda name: modelled(study)
         case schema.Recorded(dir=folder):
             traces = or_error(s, "clock", partial(rows.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
@@ -269,6 +283,15 @@ def clocks(study: Study) -> Callable[[str], durations.Clock]:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
             return lambda name: durations.Recorded(traces[name])
     raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
+
+
+def modelled(study: Study) -> durations.Clock:
+    """The clock of a study's profile."""
+    seconds, trainer = study.profile.seconds, study.trainer
+    law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
+    if law is not None:
+        seconds = {**seconds, "train_start": law.start, "train_sample": law.sample}
+    return durations.Modelled(seconds)
 
 
 def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., Any]:
