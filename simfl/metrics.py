@@ -80,8 +80,8 @@ def rounds(trace: Trace) -> list[Round]:
             selected = 0
         else:
             begin = begins[end.round]
-            accepted = {user for user, _, _ in members} or set(begin.users)
-            mine = [row for row in groups[end.round] if _parties(row) <= {*accepted, SERVER}]
+            parties = {SERVER, *({user for user, _, _ in members} or begin.users)}
+            mine = [row for row in groups[end.round] if _parties(row) <= parties]
             selected = len(begin.users)
         entry = Round(
             end.round, end.start, end.at, reasons.get(end.round), selected, members,

@@ -63,7 +63,7 @@ class Kept:
     updates: NDArray[np.float32]
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """A run: the resolved scenario, the trace of each protocol, and what its content showed.
 
@@ -77,6 +77,9 @@ class Result:
     training: dict[str, str] = field(default_factory=dict)
     updates: dict[str, list[Kept]] = field(default_factory=dict)
     interrupted: bool = False
+
+    def __repr__(self) -> str:  # short: the end of an event loop writes it out, and throws it away
+        return f"Result({self.scenario.name}, {', '.join(self.traces)})"
 
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from simfl.protocols.ops import Handle
+from simfl.protocols.ops import Handle, Pile
 
 
 class Node:
@@ -56,7 +56,7 @@ def symbolic(argument: Any) -> Any:
     """An argument with its handles' nodes in their places."""
     if isinstance(argument, Handle):
         return argument.content
-    if isinstance(argument, list):
+    if isinstance(argument, list | Pile):
         return [symbolic(part) for part in argument]
     return argument
 

@@ -14,7 +14,7 @@ from simfl.crypto import keys, mds, prg, rows
 from simfl.engine.clock import drive
 from simfl.engine.session import Session
 from simfl.engine.world import Outcome
-from simfl.protocols.ops import Handle, Ops
+from simfl.protocols.ops import Handle, Ops, Pile
 
 
 class Token:
@@ -80,4 +80,4 @@ def weigh(session: Session) -> Weighing:
 def _content(argument: Any) -> Any:
     if isinstance(argument, Handle):
         return argument.content
-    return [_content(part) for part in argument] if isinstance(argument, list) else argument
+    return [_content(part) for part in argument] if isinstance(argument, list | Pile) else argument

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-Graph = Mapping[int, tuple[int, ...]]
+from simfl.protocols.users import Users
+
+Graph = Mapping[int, Users]
 
 
 def complete(users: Sequence[int]) -> Graph:
-    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one tuple object."""
-    everyone = tuple(sorted(users))
+    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one list."""
+    everyone = Users(sorted(users))
     return dict.fromkeys(everyone, everyone)
 
 
@@ -61,4 +63,4 @@ def _rng(seed: bytes) -> np.random.Generator:
 
 
 def _closed(others: Mapping[int, Sequence[int]]) -> Graph:
-    return {i: tuple(sorted((i, *others[i]))) for i in sorted(others)}
+    return {i: Users(sorted((i, *others[i]))) for i in sorted(others)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 from simfl.crypto import mds
 from simfl.crypto.keys import Forged, nonce
@@ -28,6 +28,18 @@ from simfl.protocols.base import (
 )
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault
 from simfl.protocols.server import Server
+from simfl.protocols.users import (
+    Lookup,
+    Others,
+    Same,
+    Users,
+    View,
+    are_distinct,
+    are_within,
+    place,
+    users_among,
+    users_of,
+)
 
 TAG_BYTES = 16
 """What AES-GCM adds to an item."""
@@ -68,9 +80,13 @@ class Roster(Message):
 
     kind = "roster"
     phase = "offline"
-    users: tuple[int, ...]
+    users: Users
     publics: Handle
     t: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
 
     @property
     def size_bytes(self) -> int:
@@ -97,7 +113,7 @@ class Inbox(Message):
 
     kind = "inbox"
     phase = "offline"
-    senders: tuple[int, ...]
+    senders: Sequence[int]
     sealed: Handle
 
     @property
@@ -111,7 +127,11 @@ class Survivors(Message):
 
     kind = "survivors"
     phase = "recovery"
-    users: tuple[int, ...]
+    users: Users
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
 
     @property
     def size_bytes(self) -> int:
@@ -150,7 +170,7 @@ class Answer(Message):
         return self.content.size_bytes + INT_BYTES * len(self.missing)
 
 
-class Pairs(Sequence[bytes]):
+class Pairs(View[bytes]):
     """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
 
     def __init__(self, first: Sequence[int], second: Sequence[int]) -> None:
@@ -159,32 +179,19 @@ class Pairs(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self.first)
 
-    @abstractmethod
-    def bytes_of(self, first: int, second: int) -> bytes:
-        """The bytes of a row."""
-
-    @overload
-    def __getitem__(self, row: int) -> bytes: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, row: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(row, slice):
-            return type(self)(self.first[row], self.second[row])
-        return self.bytes_of(self.first[row], self.second[row])
-
 
 class Nonces(Pairs):
     """(sender, counter)."""
 
-    def bytes_of(self, first: int, second: int) -> bytes:
-        return nonce(first, second)
+    def at(self, k: int) -> bytes:
+        return nonce(self.first[k], self.second[k])
 
 
 class Aads(Pairs):
     """(sender, receiver), what is authenticated with a row and not sent."""
 
-    def bytes_of(self, first: int, second: int) -> bytes:
-        return first.to_bytes(4, "big") + second.to_bytes(4, "big")
+    def at(self, k: int) -> bytes:
+        return self.first[k].to_bytes(4, "big") + self.second[k].to_bytes(4, "big")
 
 
 class Channels:
@@ -200,46 +207,49 @@ class Channels:
         self._secret = secret
         self._info = b"simfl channel " + params.session
         self._keys: Handle | None = None
-        self._row: dict[int, int] = {}
+        self._first: Users | Others = Users()
+        self._later: dict[int, int] = {}
         self._counters: set[int] = set()
 
     def agree(self, users: Sequence[int], publics: Handle) -> None:
         """Derive the keys shared with these peers."""
         keys = agreed(self.ops, self._secret, users, publics, self._info)
-        start = len(self._row)
-        self._row.update(zip(users, range(start, start + len(users)), strict=True))
-        self._keys = keys if self._keys is None else self.ops.join([self._keys, keys])
+        if self._keys is None:
+            self._keys, self._first = keys, users_of(users)
+            return
+        start = self._keys.n
+        self._later.update(zip(users, range(start, start + len(users)), strict=True))
+        self._keys = self.ops.join([self._keys, keys])
 
     def seal(self, to: Sequence[int], items: Handle, counter: int) -> Handle:
         """Seal row k for user to[k]; each counter serves one call."""
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
-        mine = [self.user] * len(to)
-        return self.ops.seal(self._of(to), items, Nonces(mine, [counter] * len(to)), Aads(mine, to))
+        mine = Same(self.user, len(to))
+        return self.ops.seal(self._of(to), items, Nonces(mine, Same(counter, len(to))), Aads(mine, to))
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
-    ) -> tuple[list[int], Handle | None, Effects]:
+    ) -> tuple[Sequence[int], Handle | None, Effects]:
         """Open what is authentic of the rows that `senders` sealed with counter 0.
 
         Returns:
             the senders whose rows were opened, these rows, and a refusal of each row that was discarded.
         """
-        kept, effects = list(range(len(senders))), list[Effect]()
-        while kept:
-            whose = [senders[k] for k in kept]
-            rows = sealed if len(kept) == len(senders) else self.ops.pick(sealed, kept)
+        whose, rows, effects = senders, sealed, list[Effect]()
+        while len(whose):
             try:
-                return whose, self.open(whose, rows, [0] * len(kept), width), effects
+                return whose, self.open(whose, rows, Same(0, len(whose)), width), effects
             except PeerFault as fault:
                 effects.append(Refuse(fault.user, "share", fault.why))
-                kept = [k for k in kept if senders[k] != fault.user]
-        return [], None, effects
+                kept = [k for k, user in enumerate(senders) if user in whose and user != fault.user]
+                whose, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
+        return whose, None, effects
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
-        nonces, aads = Nonces(senders, counters), Aads(senders, [self.user] * len(senders))
+        nonces, aads = Nonces(senders, counters), Aads(senders, Same(self.user, len(senders)))
         try:
             return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
         except Forged as fault:
@@ -247,11 +257,14 @@ class Channels:
 
     def knows(self, user: int) -> bool:
         """Whether a key is shared with this user."""
-        return user in self._row
+        return user in self._first or user in self._later
 
     def _of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        return self.ops.pick(self._keys, list(map(self._row.__getitem__, users)))
+        return self.ops.pick(self._keys, Lookup(users, self._row))
+
+    def _row(self, user: int) -> int:
+        return self._later[user] if user in self._later else place(self._first, user)
 
 
 class MaskedServer(Server):
@@ -292,20 +305,20 @@ class MaskedServer(Server):
         """Tell the survivors who they are; their answers are what recovery needs."""
         self.ops.phase("recovery")
         self.survivors = tuple(got)
-        made: dict[tuple[int, ...], Survivors] = {}
+        made: dict[int, Survivors] = {}
         effects: Effects = []
         for user in got:
             circle = self.circle(user)
-            if circle not in made:
-                made[circle] = Survivors(tuple(u for u in circle if u in got))
-            effects.append(Send(user, made[circle]))
+            if id(circle) not in made:
+                made[id(circle)] = Survivors(users_among(circle, got))
+            effects.append(Send(user, made[id(circle)]))
         return [*self.collect("recovery", got), *effects]
 
     keys: ClassVar[int]
     """Public keys that a user advertises."""
 
     @abstractmethod
-    def circle(self, user: int) -> tuple[int, ...]:
+    def circle(self, user: int) -> Users:
         """The users, itself included, whom a user was told of: it must hear of no others."""
 
     @abstractmethod
@@ -339,9 +352,9 @@ def coded_bytes(params: Params, length: int) -> int:
 
 def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
     """Refuse a list from the server that names strangers or someone twice."""
-    if len(set(users)) != len(users):
+    if not are_distinct(users):
         raise PeerFault(SERVER, f"{what} names a user twice")
-    if not all(map(known.__contains__, users)):
+    if not are_within(users, known):
         stranger = next(user for user in users if user not in known)
         raise PeerFault(SERVER, f"{what} names stranger {stranger}")
 
@@ -354,21 +367,19 @@ def check_roster(roster: Roster, user: int | None, params: Params, keys: int) ->
     _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
 
 
-def check_inbox(inbox: Inbox, peers: Iterable[int], least: int, share_bytes: int) -> None:
+def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: int) -> None:
     """Refuse an inbox that names strangers or doubles, or from whose shares `least` users cannot recover."""
-    check_names(inbox.senders, set(peers), "the inbox")
+    check_names(inbox.senders, peers, "the inbox")
     if len(inbox.senders) + 1 < least:
         raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below {least} with me")
     _refuse(misshapen(inbox.sealed, len(inbox.senders), share_bytes + TAG_BYTES, U8))
 
 
-def check_survivors(survivors: Survivors, circle: Iterable[int], user: int, least: int) -> set[int]:
+def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
     """Refuse survivors that are strangers, doubled, fewer than `least`, or without the receiver."""
-    check_names(survivors.users, set(circle), "the survivors")
-    alive = set(survivors.users)
-    if user not in alive or len(alive) < least:
-        raise PeerFault(SERVER, f"{len(alive)} survivors, below {least} or without me")
-    return alive
+    check_names(survivors.users, circle, "the survivors")
+    if user not in survivors.users.place or len(survivors.users) < least:
+        raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
 
 
 def _refuse(flaw: str) -> None:

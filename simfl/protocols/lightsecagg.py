@@ -9,6 +9,8 @@ U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shar
 
 from __future__ import annotations
 
+from functools import partial
+
 from simfl.protocols.base import (
     SERVER,
     Client,
@@ -37,8 +39,9 @@ from simfl.protocols.keying import (
     check_survivors,
     coded_bytes,
 )
-from simfl.protocols.ops import U32, Handle, Ops, PeerFault
+from simfl.protocols.ops import U32, Handle, Ops, PeerFault, Pile
 from simfl.protocols.server import Stage
+from simfl.protocols.users import AllBut, Lookup, Others, Users, closed, rows_of
 
 
 class LightSecAggClient(Client):
@@ -68,23 +71,24 @@ class LightSecAggClient(Client):
         check_roster(roster, self.user, p, keys=1)
         if len(roster.users) < p.U:
             raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={p.U}")
-        users, mine = roster.users, roster.users.index(self.user)
-        others = [*range(mine), *range(mine + 1, len(users))]
-        self.peers = users[:mine] + users[mine + 1 :]
+        n, mine = len(roster.users), roster.users.place[self.user]
+        others = AllBut(n, mine)
+        self.peers = Others(roster.users, self.user)
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
         noise = ops.secret(self.entropy("noise"))
-        coded = ops.encode(self.z, noise, list(map(point, users)), p.U, p.T)
+        coded = ops.encode(self.z, noise, Lookup(roster.users, point), p.U, p.T)
         self.own = ops.pick(coded, [mine])
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(coded, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
+        """Keep the shares: in the order of their senders, and its own last."""
         p = self.params
         check_inbox(inbox, self.peers, p.U, coded_bytes(p, p.d + 1))
-        kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U32)
-        self.circle = (*inbox.senders, self.user)
+        self.kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U32)
+        self.circle = closed(inbox.senders, self.user)
+        self.complete = len(self.kept) == len(inbox.senders)
         self.held = self.own if opened is None else self.ops.join([opened, self.own])
-        self.row = dict(zip((*kept, self.user), range(len(kept) + 1), strict=True))
         return refusals
 
     def upload(self, update: Update) -> Effects:
@@ -94,11 +98,17 @@ class LightSecAggClient(Client):
     def sum_shares(self, survivors: Survivors) -> Effects:
         """Answer for the survivors' masks: once, since the state moves on, and never for too few."""
         check_survivors(survivors, self.circle, self.user, self.params.U)
-        try:
-            at = list(map(self.row.__getitem__, survivors.users))
-        except KeyError as missing:
-            return [Ignore(SERVER, "survivors", f"no share of user {missing} to add")]
-        return [Send(SERVER, Answer(self.ops.total(self.ops.pick(self.held, at))))]
+        if not self.complete:
+            missing = next((u for u in survivors.users if u != self.user and u not in self.kept), None)
+            if missing is not None:
+                return [Ignore(SERVER, "survivors", f"no share of user {missing} to add")]
+        row = rows_of(self.kept, self.user)
+        return [Send(SERVER, Answer(self.ops.total(self.ops.pick(self.held, Lookup(survivors.users, row)))))]
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Whose shares it holds, row by row."""
+        return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
         """It has answered: the difference of two sums would be coded shares of who is in one of them only."""
@@ -119,7 +129,7 @@ class LightSecAggServer(MaskedServer):
     def needed(self, stage: str) -> int:
         return self.params.U
 
-    def circle(self, user: int) -> tuple[int, ...]:
+    def circle(self, user: int) -> Users:
         return self.roster
 
     def share_bytes(self, circle: int) -> int:
@@ -136,7 +146,7 @@ class LightSecAggServer(MaskedServer):
         return super().enough()
 
     def send_roster(self, got: dict[int, Advertise]) -> Effects:
-        self.roster = tuple(got)
+        self.roster = Users(got)
         publics = self.ops.join([m.publics for m in got.values()])
         message = Roster(self.roster, publics)
         return [*self.collect("shares", got), *(Send(user, message) for user in got)]
@@ -146,17 +156,21 @@ class LightSecAggServer(MaskedServer):
 
         Both are in ascending order: a user stands one place further up among the others of those below it.
         """
-        place = {user: k for k, user in enumerate(self.roster)}
-        users, rows = tuple(got), [message.sealed for message in got.values()]
-        effects: Effects = []
+        place, users = self.roster.place, Users(got)
+        sealed = Pile([message.sealed for message in got.values()])
+        sends: Effects = []
         for k, user in enumerate(users):
-            at = [place[user] - 1] * k + [place[user]] * (len(users) - k - 1)
-            sealed = self.ops.gather(rows[:k] + rows[k + 1 :], at)
-            effects.append(Send(user, Inbox(users[:k] + users[k + 1 :], sealed)))
-        return [*self.collect("upload", got), *effects]
+            row = (place[user] - 1, place[user])  # of a sender below this user, and of one above it
+            at = Lookup(range(len(users) - 1), partial(_either, row, k))
+            sends.append(Send(user, Inbox(Others(users, user), self.ops.gather(sealed.without(k), at))))
+        return [*self.collect("upload", got), *sends]
 
     def decode(self, got: dict[int, Answer]) -> Effects:
         ops, p = self.ops, self.params
         rows = ops.join([m.content for m in got.values()])
         masks = ops.decode(rows, [point(user) for user in got], p.U, p.T, p.d + 1)
         return self.unmasked(lambda total: ops.sub(total, masks))
+
+
+def _either(row: tuple[int, int], k: int, i: int) -> int:
+    return row[i >= k]

@@ -38,6 +38,7 @@ from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
 from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
 from simfl.protocols.stamped import MaskShare, MaskShares, Recover, Start, SumOfShares, recovery
+from simfl.protocols.users import Users
 
 
 class LightSecAggAsyncClient:
@@ -204,7 +205,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Refuse(user, "advertise", flaw)]
         self.publics[user] = message.publics
         if self.enrolled:
-            newcomer = Roster((user,), message.publics)
+            newcomer = Roster(Users((user,)), message.publics)
             others = [Send(u, newcomer) for u in self.publics if u != user]
             return [*others, Send(user, self._roster())]
         return self._close_enrolment() if len(self.publics) == len(self.users) else []
@@ -215,7 +216,7 @@ class LightSecAggAsyncServer(BufferedServer):
         return [Send(user, roster) for user in self.publics] if roster else []
 
     def _roster(self) -> Roster:
-        return Roster(tuple(self.publics), self.ops.join(list(self.publics.values())))
+        return Roster(Users(self.publics), self.ops.join(list(self.publics.values())))
 
     @property
     def open(self) -> bool:

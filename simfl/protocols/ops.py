@@ -12,10 +12,10 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,33 @@ class Handle:
         return f"Handle({self.n} x {self.length} x {self.width} B)"
 
 
+class Pile(Sequence[Handle]):
+    """Handles that several operations take, each all but one of them: without(k) costs nothing."""
+
+    def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
+        self.handles, self.but = handles, but
+        self.clean = not any(map(attrgetter("forged"), handles)) if clean is None else clean
+
+    def without(self, k: int) -> Pile:
+        """All but the k-th."""
+        return Pile(self.handles, k, self.clean)
+
+    def __len__(self) -> int:
+        return len(self.handles) - (self.but is not None)
+
+    @overload
+    def __getitem__(self, k: int) -> Handle: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Handle]: ...
+    def __getitem__(self, k: int | slice) -> Handle | Sequence[Handle]:
+        if isinstance(k, slice) or k < 0:
+            return list(self)[k]
+        return self.handles[k + (self.but is not None and k >= self.but)]
+
+    def __iter__(self) -> Iterator[Handle]:
+        return (handle for k, handle in enumerate(self.handles) if k != self.but)
+
+
 @dataclass(slots=True)
 class Segment:
     """The part of a step that belongs to one phase: its counted work and the CPU time it took."""
@@ -173,13 +200,14 @@ class Ops(ABC):
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Rows `at` of `rows`."""
-        out = self._op(relay.pick, (len(at), rows.length, rows.width), {}, rows, tuple(at))
+        out = self._op(relay.pick, (len(at), rows.length, rows.width), {}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
         """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
-        out = self._op(relay.gather, (len(rows), rows[0].length, rows[0].width), {}, list(rows), tuple(at))
-        if not any(map(attrgetter("forged"), rows)):
+        pile = rows if isinstance(rows, Pile) else Pile(list(rows))
+        out = self._op(relay.gather, (len(rows), rows[0].length, rows[0].width), {}, pile, at)
+        if pile.clean:
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
 
@@ -192,7 +220,7 @@ class Ops(ABC):
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
-        return self._op(relay.parts, (rows.n, length, rows.width), {}, rows, tuple(which), length)
+        return self._op(relay.parts, (rows.n, length, rows.width), {}, rows, which, length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
         """One byte of row `at` flipped: a scripted adversary's hand, known to the control plane."""
@@ -243,12 +271,12 @@ class Ops(ABC):
         """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
         shape = (len(points), shamir.SHARE_BYTES * secrets.n, U8)
         work = {"shamir_mac": 9 * secrets.n * len(points) * t, "prg_element": 9 * secrets.n * (t - 1)}
-        return self._op(shamir.share, shape, work, secrets, seed, tuple(points), t)
+        return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
     def reconstruct(self, shares: Handle, points: Sequence[int]) -> Handle:
         """The secret behind these shares, 1 x 32."""
         work = {"shamir_mac": 9 * len(points), "lagrange_pair": len(points) ** 2}
-        return self._op(shamir.reconstruct, (1, 32, U8), work, shares, tuple(points))
+        return self._op(shamir.reconstruct, (1, 32, U8), work, shares, points)
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
@@ -259,7 +287,7 @@ class Ops(ABC):
         """x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
         amount = x.length * seeds.n
         work = {"prg_element": amount, "field_add": amount}
-        return self._op(prg.mask, (1, x.length, U32), work, x, seeds, tuple(signs), self.q)
+        return self._op(prg.mask, (1, x.length, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
         """a + b."""
@@ -284,12 +312,12 @@ class Ops(ABC):
         """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.length, U, T)
         work = {"mds_mac": len(points) * U * m, "prg_element": T * m}
-        return self._op(mds.encode, (len(points), m, U32), work, z, seed, tuple(points), U, T, self.q)
+        return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
         """The sum of masks behind U sums of coded shares."""
         work = {"mds_mac": (U - T) * U * rows.length, "mds_inverse": U**2}
-        return self._op(mds.decode, (1, d, U32), work, rows, tuple(points), U, T, d, self.q)
+        return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field
     def quantise(
@@ -380,7 +408,7 @@ class EagerOps(Ops):
             if isinstance(argument.content, Held):
                 self._release()
             return argument.content
-        if isinstance(argument, list):
+        if isinstance(argument, list | Pile):
             return [self._content(a) for a in argument]
         return argument
 

@@ -14,7 +14,9 @@ once it cannot be reliable any more (CCESA Theorem 1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
 
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.protocols.base import (
@@ -48,8 +50,21 @@ from simfl.protocols.keying import (
     check_roster,
     check_survivors,
 )
-from simfl.protocols.ops import U8, Handle, Ops, PeerFault
+from simfl.protocols.ops import U8, Handle, Ops, PeerFault, Pile
 from simfl.protocols.server import Stage
+from simfl.protocols.users import (
+    AllBut,
+    Lookup,
+    Others,
+    Same,
+    Users,
+    are_distinct,
+    are_within,
+    closed,
+    rows_of,
+    users_among,
+    users_of,
+)
 
 B, S = 0, 1
 """Which half of a row of shares: of the private seed b_i, or of the mask key s_i."""
@@ -84,42 +99,49 @@ class SecAggClient(Client):
         if t < max(2, self.params.threshold(n)) or n < t:
             raise PeerFault(SERVER, f"a roster of {n} users of whom t={t} reconstruct")
         self.t = t
-        others = [k for k, user in enumerate(roster.users) if user != self.user]
-        self.peers = tuple(roster.users[k] for k in others)
-        self.mask_publics = ops.pick(roster.publics, [n + k for k in others])
+        mine = roster.users.place[self.user]
+        others = AllBut(n, mine)
+        self.peers = Others(roster.users, self.user)
+        self.mask_publics = ops.pick(roster.publics, AllBut(n, mine, start=n))
         self.b = ops.secret(self.entropy("private seed"))
         seed = ops.secret(self.entropy("share coefficients"))
-        points = [point(user) for user in roster.users]
-        shares = ops.share(ops.join([self.b, self.s]), seed, points, t)
-        self.own = ops.pick(shares, [roster.users.index(self.user)])
+        shares = ops.share(ops.join([self.b, self.s]), seed, Lookup(roster.users, point), t)
+        self.own = ops.pick(shares, [mine])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """V2 is known: keep the shares, agree on the pairwise seeds a_ij."""
+        """V2 is known: keep the shares, in the order of their senders and its own last; agree on the pairwise
+        seeds a_ij."""
         ops = self.ops
         check_inbox(inbox, self.peers, self.t, 2 * SHARE_BYTES)
-        kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U8)
-        self.partners = inbox.senders
-        self.holders = (*kept, self.user)
+        self.partners = users_of(inbox.senders)
+        self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, U8)
         self.held = self.own if opened is None else ops.join([opened, self.own])
-        at = {user: k for k, user in enumerate(self.peers)}
-        publics = ops.pick(self.mask_publics, [at[user] for user in inbox.senders])
-        self.seeds = agreed(ops, self.s, inbox.senders, publics, _mask_info(self.params))
+        publics = ops.pick(self.mask_publics, Lookup(self.partners, self.peers.place))
+        self.seeds = agreed(ops, self.s, self.partners, publics, _mask_info(self.params))
         return refusals
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        signs = [1 if self.user < j else -1 for j in self.partners]
-        masked = self.ops.mask(x, self.ops.join([self.seeds, self.b]), [*signs, 1])
+        signs = Lookup((*self.partners, self.user), lambda j: -1 if j < self.user else 1)
+        masked = self.ops.mask(x, self.ops.join([self.seeds, self.b]), signs)
         return [Send(SERVER, MaskedUpload(masked))]
 
     def reveal(self, survivors: Survivors) -> Effects:
         """One share per user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
-        alive = check_survivors(survivors, (*self.partners, self.user), self.user, self.t)
-        which = [B if user in alive else S for user in self.holders]
-        missing = tuple(user for user in self.partners if user not in self.holders)
+        check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
+        alive = survivors.users.place
+        which = Lookup(self.holders, lambda user: B if user in alive else S)
+        missing: tuple[int, ...] = ()
+        if len(self.kept) < len(self.partners):
+            missing = tuple(user for user in self.partners if user not in self.kept)
         return [Send(SERVER, Answer(self.ops.parts(self.held, which, SHARE_BYTES), missing))]
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Whose shares it holds, row by row."""
+        return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
         """It has answered: two sets of survivors would reveal both shares of who is in one of them only."""
@@ -145,7 +167,7 @@ class SecAggServer(MaskedServer):
     def needed(self, stage: str) -> int:
         return self.params.t
 
-    def circle(self, user: int) -> tuple[int, ...]:
+    def circle(self, user: int) -> Users:
         return self.rosters[user]
 
     def share_bytes(self, circle: int) -> int:
@@ -153,42 +175,50 @@ class SecAggServer(MaskedServer):
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         peers = self.peers[user]
-        if len(set(missing)) < len(missing) or not set(missing) <= set(peers) - {user}:
+        if missing and not (are_distinct(missing) and are_within(missing, peers)):
             return "malformed: misses shares that it was never sent"
-        return misshapen(content, len(peers) - len(missing), SHARE_BYTES, U8)
+        return misshapen(content, len(peers) + 1 - len(missing), SHARE_BYTES, U8)
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
         """V1 is known: each user hears of its neighbours in it, if these are enough."""
         ops = self.ops
         self.mask_publics = {user: ops.pick(m.publics, [1]) for user, m in got.items()}
-        self.rosters: dict[int, tuple[int, ...]] = {}
+        self.rosters: dict[int, Users] = {}
         made: dict[int, Roster] = {}  # the complete graph has one neighbourhood, and one roster, for all
         sends: list[Send] = []
         for user in got:
-            closed, t = self.graph[user], self.t[user]
-            if id(closed) not in made:
-                users = tuple(j for j in closed if j in got)
-                rows = [got[j].publics for j in users]
-                keys = ops.join([ops.gather(rows, [half] * len(rows)) for half in (0, 1)])
-                made[id(closed)] = Roster(users, keys, t)
-            self.rosters[user] = made[id(closed)].users
+            circle, t = self.graph[user], self.t[user]
+            if id(circle) not in made:
+                users = users_among(circle, got)
+                rows = Pile([got[j].publics for j in users])
+                keys = ops.join([ops.gather(rows, Same(half, len(rows))) for half in (0, 1)])
+                made[id(circle)] = Roster(users, keys, t)
+            self.rosters[user] = made[id(circle)].users
             if len(self.rosters[user]) >= t:
-                sends.append(Send(user, made[id(closed)]))
+                sends.append(Send(user, made[id(circle)]))
         return self._go_on("shares", got, sends)
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
         """V2 is known: each user gets what its neighbours in it sealed for it, if these are enough."""
         ops = self.ops
-        self.peers: dict[int, tuple[int, ...]] = {}
-        row = {i: _rows(self.rosters[i], i) for i in got}
+        self.peers: dict[int, Others] = {}
+        made: dict[int, tuple[Users, Pile]] = {}
         sends: list[Send] = []
         for user in got:
-            senders = tuple(i for i in self.rosters[user] if i in got and i != user)
-            self.peers[user] = (*senders, user)
-            if len(self.peers[user]) >= self.t[user]:
-                sealed = ops.gather([got[i].sealed for i in senders], [row[i][user] for i in senders])
-                sends.append(Send(user, Inbox(senders, sealed)))
+            roster = self.rosters[user]
+            if id(roster) not in made:
+                users = users_among(roster, got)
+                made[id(roster)] = users, Pile([got[i].sealed for i in users])
+            users, sealed = made[id(roster)]
+            senders = self.peers[user] = Others(users, user)
+            if len(users) >= self.t[user]:
+                row = Lookup(senders, partial(self._row_for, user))
+                sends.append(Send(user, Inbox(senders, ops.gather(sealed.without(senders.k), row))))
         return self._go_on("upload", got, sends)
+
+    def _row_for(self, user: int, sender: int) -> int:
+        """Which of a sender's sealed shares is for a user."""
+        return Others(self.rosters[sender], sender).place(user)
 
     def _go_on(self, stage: str, got: Iterable[int], messages: list[Send]) -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
@@ -215,23 +245,29 @@ class SecAggServer(MaskedServer):
         sizes = (len(V1), len(V2), len(V3), len(V4))
         return [Verdict(sizes, done and evolution.reliable, evolution.private)]
 
+    def _holders(self, i: int, got: dict[int, Answer], t: int) -> list[int]:
+        """The first t who have answered with a share of user i."""
+        peers = self.peers[i]
+        there = (j for j in peers.users if j in got and i not in got[j].missing)
+        return list(islice(there, t))
+
     def unmask(self, got: dict[int, Answer]) -> Effects:
         """Reconstruct b_i of who survived and s_i of who was lost, and take their masks off (eq. 1)."""
         ops, alive = self.ops, set(self.survivors)
-        at = {j: _places(self.peers[j], m.missing) for j, m in got.items()}
+        row = {j: _rows(self.peers[j], m.missing) for j, m in got.items()}
         seeds: list[Handle] = []
         signs: list[int] = []
         for i, peers in self.peers.items():
-            partners = [j for j in peers if j in alive]
+            partners = list(filter(alive.__contains__, peers))
             if i not in alive and not partners:
                 continue  # no upload holds a mask of its
             t = self.t[i]
-            holders = sorted(j for j in peers if j in got and i in at[j])[:t]
+            holders = self._holders(i, got, t)
             if len(holders) < t:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {t} needed")
-            rows = ops.gather([got[j].content for j in holders], [at[j][i] for j in holders])
+            rows = ops.gather([got[j].content for j in holders], [row[j](i) for j in holders])
             try:
-                secret = ops.reconstruct(rows, [point(j) for j in holders])
+                secret = ops.reconstruct(rows, Lookup(holders, point))
             except Inconsistent:  # they do not fit together, or one is no share: who lied cannot be told
                 return self.abort(f"recovery: the shares of user {i} do not belong to one secret")
             if i in alive:
@@ -245,14 +281,10 @@ class SecAggServer(MaskedServer):
         return [*self.verdict(done=True), *result]
 
 
-def _rows(roster: tuple[int, ...], sender: int) -> dict[int, int]:
-    """Which row of a sender's sealed shares is for whom."""
-    return {user: k for k, user in enumerate(u for u in roster if u != sender)}
-
-
-def _places(peers: tuple[int, ...], missing: tuple[int, ...]) -> dict[int, int]:
+def _rows(peers: Others, missing: tuple[int, ...]) -> Callable[[int], int]:
     """Which row of a user's answer is about whom."""
-    return {i: k for k, i in enumerate(i for i in peers if i not in missing)}
+    kept = Users(i for i in peers if i not in missing) if missing else peers
+    return rows_of(kept, peers.but)
 
 
 def _mask_info(params: Params) -> bytes:

@@ -255,12 +255,16 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     )  # fmt: skip
 
 
+PENDING = 1.0
+"""How much of the memory may be promised before the timeline waits for the data."""
+
+
 def operations(s: schema.Scenario, streams: bool) -> Ops:
     """The data plane that a scenario asks for."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     if s.workers or streams:
-        return PooledOps(s.field.q, max(1, s.workers), round(s.memory_limit_gb * 1e9), streams)
+        return PooledOps(s.field.q, max(1, s.workers), round(PENDING * memory.limit_bytes(s)), streams)
     return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from simfl.engine.durations import ReplayError
 from simfl.protocols.ops import EagerOps, Ops
+from simfl.scenario import build
 from simfl.scenario.load import ScenarioError
 from simfl.trace import Lost, Step, read
 from tests.engine.harness import ASYNC, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
@@ -51,14 +52,18 @@ def eager(which: str) -> list[str]:
         {},
         {"workers": 1},
         {"workers": 2},
-        {"workers": 1, "memory_limit_gb": TINY},
-        {"workers": 2, "memory_limit_gb": TINY},
+        {"workers": 1, "pending": TINY},
+        {"workers": 2, "pending": TINY},
         {"payload": "shadow"},
     ],
     ids=str,
 )
-def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(which: str, how: dict[str, Any]) -> None:
+def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(
+    which: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     overrides, base = WORLDS[which]
+    how = dict(how)
+    monkeypatch.setattr(build, "PENDING", how.pop("pending", 1.0))
     assert lines(run({**overrides, **how}, base)) == eager(which)
 
 

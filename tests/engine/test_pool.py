@@ -16,6 +16,7 @@ from simfl.crypto import mds, prg
 from simfl.engine.pool import PooledOps
 from simfl.errors import DataPlaneError
 from simfl.protocols.ops import EagerOps, Handle, Ops
+from simfl.scenario import build
 from tests.engine.harness import ASYNC, SESSIONS, SIX, lines, run, script
 
 Q = 2**32 - 5
@@ -101,9 +102,12 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PooledOps]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_tiny_budget_pauses_and_changes_no_result(workers: int, pools: list[PooledOps]) -> None:
+def test_a_tiny_budget_pauses_and_changes_no_result(
+    workers: int, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "PENDING", TINY)
     world = {**SIX, **LOSSES, "rounds": 2}
-    eager, tiny = run(world), run({**world, "workers": workers, "memory_limit_gb": TINY})
+    eager, tiny = run(world), run({**world, "workers": workers})
     assert lines(tiny) == lines(eager)
     for name, protocol in tiny.summary["protocols"].items():
         for got, expected in zip(protocol["rounds"], eager.summary["protocols"][name]["rounds"], strict=True):

@@ -22,7 +22,7 @@ def test_any_T_shares_of_a_mask_fit_every_mask_equally_well(order, T):
     w.run()
     victim, colluders = order[-1], order[:T]
     shares = np.vstack(
-        [w.clients[j].held.content[w.clients[j].row[victim]] for j in colluders],
+        [w.clients[j].held.content[w.clients[j].holders.index(victim)] for j in colluders],
     )
     W = mds.matrix([point(j) for j in colluders], U, Q)
     N_inverse = field.inverse(W[:, U - T :], Q)

@@ -87,7 +87,11 @@ class AsksForBoth(SecAggServer):
 
     def ask_survivors(self, got: Any) -> Any:
         def told(e: Any) -> Any:
-            return Send(e.to, Survivors(self.peers[e.to])) if isinstance(e, Send) and e.to == min(got) else e
+            return (
+                Send(e.to, Survivors(self.peers[e.to].users))
+                if isinstance(e, Send) and e.to == min(got)
+                else e
+            )
 
         return [told(e) for e in super().ask_survivors(got)]
 
