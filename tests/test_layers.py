@@ -34,6 +34,7 @@ MAY_IMPORT = {
     ),
     "scenario": ("errors", "streams", "crypto", "protocols", "learning", "selection", "profiles"),
     "scenario.build": ("trace", "engine"),
+    "scenario.memory": ("engine",),
     "reports": ("errors", "trace", "metrics", "privacy", "scenario.schema", "simulate"),
     "result": ("trace", "metrics", "engine.virtual", "privacy", "scenario", "selection"),
     "simulate": ("errors", "trace", "engine", "protocols", "scenario", "learning", "result"),

@@ -98,7 +98,8 @@ def check(
         f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
         f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters"
     )
-    for line in (*promises(loaded), *study.training_times()):
+    memory = (f"{name}: {entry}" for name, entry in study.memory.items())
+    for line in (*promises(loaded), *study.training_times(), *memory):
         print(f"# {line}")
     for name, counts in study.partitions.items():
         dealt = loaded.of(name).learning.partition

@@ -28,6 +28,7 @@ from simfl.engine.population import Losses, draw
 from simfl.engine.rounds import Rounds
 from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, nanoseconds
+from simfl.engine.weighing import Even
 from simfl.engine.world import Machines, World
 from simfl.learning import partition, server_opt
 from simfl.learning.trainer import Trainer
@@ -136,7 +137,8 @@ def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
         if not memory.surely_fits(s, p, kind.offline and spec.protocol.startswith("lightsecagg")):
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
-            make = partial(first.session, name, modelled(study))
+            clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
+            make = partial(first.session, name, clock)
             may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
             yield name, memory.plan(s, name, p, make, may_stream)
 

@@ -24,11 +24,21 @@ COHORT = 8
 
 @dataclass(frozen=True)
 class Memory:
-    """What an entry of the protocols would hold at once, in bytes, and whether its coded shares stream."""
+    """What an entry of the protocols would hold at once, in bytes, and what it takes where shares stream."""
 
     held: int
     streamed: int | None = None
-    streams: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether its coded shares are summed as they stream."""
+        return self.streamed is not None
+
+    def __str__(self) -> str:
+        held = f"{self.held / 1e9:.3g} GB"
+        if self.streamed is None:
+            return f"holds {held} at once"
+        return f"its coded shares stream: {self.streamed / 1e9:.3g} GB at once (held: {held})"
 
 
 def surely_fits(s: schema.Scenario, p: Params, offline: bool) -> bool:
@@ -61,7 +71,7 @@ def plan(
     if streamed > limit_bytes(s):
         message = f"{place} the {streamed / 1e9:.3g} GB that {name} takes while its coded shares stream"
         raise error(s, "memory_limit_gb", f"{message} (held: {held / 1e9:.3g} GB)")
-    return Memory(held, streamed, streams=True)
+    return Memory(held, streamed)
 
 
 def passing_bytes(s: schema.Scenario, p: Params) -> int:
