@@ -1,8 +1,10 @@
 """Seed -> uniform field elements: AES-128 in counter mode (SecAgg's PRG, LightSecAgg eq. 1).
 
 The law: elements are exactly uniform (for a uniform keystream), and the same on every machine. A seed
-is 32 bytes: the AES key, then the first counter block. The keystream is read as little-endian 32-bit
-words. A word that is no element of the field is rejected, never taken modulo q, which would favour
+is 32 bytes, the first 28 of which are used: the AES key, and the 12 bytes that each counter block begins
+with, counted from 2 in the other four. That is the keystream of AES-GCM (NIST SP 800-38D), which OpenSSL
+makes a quarter faster than it makes a plain counter's; nothing is authenticated. It is read as little-endian
+32-bit words. A word that is no element of the field is rejected, never taken modulo q, which would favour
 small values.
 """
 
@@ -115,7 +117,7 @@ def stream_of(seed: A8) -> CipherContext:
     if seed.shape != (1, 32) or seed.dtype != np.uint8:
         raise ValueError(f"a seed is uint8 [1, 32], not {seed.dtype} {list(seed.shape)}")
     raw = seed.tobytes()
-    return Cipher(algorithms.AES(raw[:16]), modes.CTR(raw[16:])).encryptor()
+    return Cipher(algorithms.AES(raw[:16]), modes.GCM(raw[16:28])).encryptor()
 
 
 def _kept(q: int) -> np.uint32:

@@ -1,4 +1,4 @@
-"""simfl.crypto.prg against NIST's AES-CTR vector and a slow reference written from the definition."""
+"""simfl.crypto.prg against a vector of GCM's specification and a slow reference written from the definition."""
 
 import hashlib
 import struct
@@ -19,14 +19,14 @@ def seed(n):
 
 def reference(seed, length, q):
     """One block at a time with AES-ECB and Python integers: no counter mode, no numpy."""
-    key, counter = seed.tobytes()[:16], int.from_bytes(seed.tobytes()[16:], "big")
+    key, counter = seed.tobytes()[:16], int.from_bytes(seed.tobytes()[16:28] + b"\0\0\0\2", "big")
     bits = max(1, (q - 1).bit_length())
 
     def stream():
         block = counter
         aes = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
         while True:
-            yield from struct.unpack("<4I", aes.update((block % 2**128).to_bytes(16, "big")))
+            yield from struct.unpack("<4I", aes.update(block.to_bytes(16, "big")))
             block += 1
 
     words = (word % 2**bits for word in stream())
@@ -38,18 +38,18 @@ def reference(seed, length, q):
     return out
 
 
-def test_nist_sp_800_38a_f_5_1():
-    key = bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c")
-    counter = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
+def test_case_3_of_mcgrew_and_viega():
+    """ "The Galois/Counter Mode of Operation", appendix B: AES-128, a nonce of 12 bytes, four blocks."""
+    key, nonce = bytes.fromhex("feffe9928665731c6d6a8f9467308308"), bytes.fromhex("cafebabefacedbaddecaf888")
     plain = bytes.fromhex(
-        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
-        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
+        "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255"
     )
     cipher = bytes.fromhex(
-        "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff"
-        "5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee"
+        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e"
+        "21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985"
     )
-    keystream = prg.words(np.frombuffer(key + counter, np.uint8).reshape(1, 32), 16)
+    keystream = prg.words(np.frombuffer(key + nonce + bytes(4), np.uint8).reshape(1, 32), 16)
     assert keystream.dtype == np.uint32
     assert bytes(a ^ b for a, b in zip(plain, keystream.astype("<u4").tobytes(), strict=True)) == cipher
 
@@ -67,11 +67,6 @@ def test_expand_across_blocks_of_keystream():
     for length in (1 << 14, (1 << 14) + 1, 40_000):
         assert prg.expand(seed(1), length, 3 * 2**30)[0].tolist() == reference(seed(1), length, 3 * 2**30)
     assert (prg.words(seed(1), 40_000)[:, :100] == prg.words(seed(1), 100)).all()
-
-
-def test_the_counter_wraps_around():
-    full = np.frombuffer(bytes(16) + b"\xff" * 16, np.uint8).reshape(1, 32)
-    assert prg.expand(full, 40, Q)[0].tolist() == reference(full, 40, Q)
 
 
 def test_elements_are_uniform():
