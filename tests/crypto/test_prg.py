@@ -1,4 +1,4 @@
-"""simfl.crypto.prg against a vector of GCM's specification and a slow reference written from the definition."""
+"""simfl.crypto.prg against a vector of GCM's authors and a slow reference written from the definition."""
 
 import hashlib
 import struct
