@@ -123,13 +123,10 @@ class Streams:
             self._senders[share.sender] = None
 
     def prepare(self, node: Node) -> None:
-        """Before a sum is made: the work of all its senders, and with it of all sums that need these."""
-        totals = {node: None} if isinstance(node, Total) else {}
-        while totals:
-            total, _ = totals.popitem()
-            for sender in dict.fromkeys(share.sender for share in total.shares):
+        """Before a sum is made: the work of those of its senders whose work has not begun."""
+        if isinstance(node, Total):
+            for sender in dict.fromkeys(share.sender for share in node.shares):
                 if sender in self._senders:
-                    totals |= {share.total: None for share in sender.left if share.total is not None}
                     self._begin(sender)
 
     def rest(self) -> list[Node]:

@@ -63,6 +63,35 @@ def test_pooled_content_is_eager_content(plan: list[tuple[int, int, int]], worke
         np.testing.assert_array_equal(got, value)
 
 
+def test_chains_are_finished_before_new_ones_are_begun() -> None:
+    """In the order in which what is wanted needs them; what nobody needs waits for the end."""
+    done: list[str] = []
+
+    def step(name: str, *_: Any) -> np.ndarray:
+        done.append(name)
+        return np.zeros((1, 1), np.uint32)
+
+    async def main() -> None:
+        ops = PooledOps(Q, 1, 10**9)
+        firsts = [ops.free(step, (1, 1, 4), f"first {k}") for k in range(3)]
+        ops.free(step, (1, 1, 4), "nobody's")
+        seconds = [ops.free(step, (1, 1, 4), f"second {k}", firsts[k]) for k in range(3)]
+        both = ops.free(step, (1, 1, 4), "both", [seconds[2], seconds[0]])
+        await asyncio.sleep(0.05)
+        assert not done
+        await ops.get(both)
+        assert done == ["first 2", "second 2", "first 0", "second 0", "both"]
+        await ops.drain()
+        assert done[5:] == ["nobody's", "first 1", "second 1"] or done[5:] == [
+            "first 1",
+            "second 1",
+            "nobody's",
+        ]
+        ops.close()
+
+    asyncio.run(main())
+
+
 def test_room_waits_until_the_pending_output_fits_half_the_budget() -> None:
     gate = threading.Event()
 
