@@ -63,6 +63,23 @@ def test_pooled_content_is_eager_content(plan: list[tuple[int, int, int]], worke
         np.testing.assert_array_equal(got, value)
 
 
+def test_a_mask_that_nobody_needs_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expand = [], prg.expand
+    monkeypatch.setattr(prg, "expand", lambda *args: made.append(args[1]) or expand(*args))
+
+    async def main() -> None:
+        ops = PooledOps(Q, 1, 10**9)
+        ops.prg(ops.secret(bytes(32)), 8)
+        used = ops.prg(ops.secret(bytes([1]) * 32), 9)
+        ops.add(used, used)
+        await ops.drain()
+        assert ops.executed == 5  # two secrets, two masks, a sum
+        ops.close()
+
+    asyncio.run(main())
+    assert sorted(made) == [8, 9, 9]  # for both sides of the sum
+
+
 def test_chains_are_finished_before_new_ones_are_begun() -> None:
     """In the order in which what is wanted needs them; what nobody needs waits for the end."""
     done: list[str] = []
