@@ -168,7 +168,9 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(
     "privacy", [{"T": 2, "D": 2, "U": 4}, {"T": 3, "D": 2, "U": 4}], ids=["U - T = 2", "U - T = 1"]
 )
-def test_a_streamed_run_is_the_held_run(workers: int, privacy: dict[str, int], streaming: list[int]) -> None:
+def test_a_streamed_run_is_the_held_run(
+    workers: int, privacy: dict[str, int], streaming: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = {**SIX, **LOSSES, "privacy": privacy}
     streamed = run({**world, "workers": workers})
     carried = sum(streaming)
