@@ -116,7 +116,7 @@ async def nothing(outcome: Outcome) -> None: ...
 @pytest.mark.parametrize(("protocol", "peak", "rest"), [("secagg", 14, 3), ("lightsecagg", 41, 29.5)])
 def test_what_has_served_is_let_go(protocol: str, peak: float, rest: float) -> None:
     """In vectors of the model: 6 updates and 6 uploads are alive at once, and neither when the round is over.
-    A LightSecAgg share is half a vector: 6 x 5 opened, 6 own, 6 masks stay; sealed ones go when they are read."""
+    A LightSecAgg share is half a vector: 6 x 5 opened, 6 own, 6 masks stay; sealed ones go once read."""
     study = build.build(load(SYNC, {**BIG, "protocols": [protocol], "memory_limit_gb": 10.0}))
     weighed = weigh(study.session(protocol, build.modelled(study), Weighing(Q)))
     assert weighed.peak / (4 * D) == pytest.approx(peak, abs=0.1)
