@@ -45,7 +45,7 @@ def load(
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        return _validated(_tree(source), more, folder=_folder(source))
+        return load_tree(_tree(source), more, _folders(source))
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
@@ -58,9 +58,9 @@ def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
     return read(Path(source), str(source))
 
 
-def _folder(source: str | Path | Mapping[str, Any] | Scenario) -> Path:
-    """What relative paths are relative to."""
-    return Path(source).parent if isinstance(source, str | Path) else Path()
+def _folders(source: str | Path | Mapping[str, Any] | Scenario) -> dict[str, Path]:
+    """File -> what the relative paths in it are relative to."""
+    return {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
 
 
 PATHS = (
@@ -72,25 +72,28 @@ PATHS = (
 """Where a scenario names a file or folder."""
 
 
-def _anchor(tree: Node, folder: Path) -> None:
+def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
     """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
     for keys in PATHS:
         node: Node | None = tree
         for key in keys:
             node = node.child(key) if node else None
         if node is not None and isinstance(node.value, str):
-            node.value = os.path.abspath((Path() if node.file == SET else folder) / node.value)
+            node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
 
-def _validated(tree: Node, overrides: Mapping[str, Any], folder: Path) -> Scenario:
+def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
+    """`load` for a tree, which is changed: overrides may be nodes, which then keep their place. folders: what
+    the paths of a file are relative to; those of any other, to the working directory."""
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
         try:
             override(tree, path, value)
         except Unfit as unfit:
-            problems.append(Problem(SET, None, path, str(unfit)))
-    _anchor(tree, folder)
+            at = value if isinstance(value, Node) else Node(None, SET)
+            problems.append(Problem(at.file, at.line, path, str(unfit)))
+    _anchor(tree, folders)
     try:
         scenario = Scenario.model_validate(plain(tree))
         found = checks.check(scenario)

@@ -43,18 +43,18 @@ for _name, _pattern, _first in _CORE_SCHEMA:
     _Dumper.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
-def read(path: Path, file: str) -> Node:
-    """The mapping that a file holds, named for the file unless it says otherwise.
+def read(path: Path, file: str, what: str = "scenario") -> Node:
+    """The mapping that a file holds, named for the file unless it says otherwise. what: what it should be.
 
     Raises:
         ScenarioError: it cannot be read, or holds no mapping.
     """
     tree = parse(text_of(path, file), file)
     if tree.value is None:
-        raise refusal(file, None, "the file is empty; a scenario is a mapping of keys to values")
+        raise refusal(file, None, f"the file is empty; a {what} is a mapping of keys to values")
     if not isinstance(tree.value, dict):
-        what = show(plain(tree))
-        raise refusal(file, tree.line, f"a scenario is a mapping of keys to values, not {what}")
+        found = show(plain(tree))
+        raise refusal(file, tree.line, f"a {what} is a mapping of keys to values, not {found}")
     tree.value.setdefault("name", Node(path.stem, file))
     return tree
 

@@ -47,9 +47,9 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
     return Problem(node.file, node.line, ".".join(map(str, path)), message)
 
 
-def translate(errors: ValidationError, tree: Node) -> list[Problem]:
-    """pydantic's errors as problems; a missing key that is there misspelt is reported once."""
-    found = [(error, *_follow(error["loc"])) for error in errors.errors(include_url=False)]
+def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
+    """pydantic's errors of a model as problems; a missing key that is there misspelt is reported once."""
+    found = [(error, *_follow(error["loc"], root)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
     for error, path, owner, _ in found:
@@ -76,10 +76,10 @@ class _Owner:
         return list(self.model.model_fields) if self.model else []
 
 
-def _follow(loc: Keys) -> tuple[Keys, _Owner, Shape]:
+def _follow(loc: Keys, root: type[BaseModel]) -> tuple[Keys, _Owner, Shape]:
     """pydantic's location as the user's path, the model around it, and the shape there."""
     path: list[str | int] = []
-    owner, current, shape = _Owner(), _Owner(Scenario), Shape(Scenario)
+    owner, current, shape = _Owner(), _Owner(root), Shape(root)
     for part in loc:
         if part in shape.kinds:
             current = _Owner(shape.kinds[part], shape)

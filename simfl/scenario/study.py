@@ -1,0 +1,204 @@
+"""What a study file may say: a base scenario and what is varied over it.
+
+    base: ../sync_breakdown.yaml         # a scenario's path from this file, or a scenario written out here
+    set: {payload: shadow}               # holds in every cell
+    cells:                               # values that go together, if there are such
+      - {population.users: 25, privacy: {T: 2, D: 12}}
+      - {population.users: 50, privacy: {T: 5, D: 25}}
+    grid: {dropout.rate: [0.1, 0.3]}     # each with each, and with each of `cells`
+    seeds: 5                             # so many from the base's on, or a list
+
+Keys are those of `--set`, and are applied in the order `set`, `cells`, `grid`; but a list of names for
+`protocols` keeps these entries of the base as they are there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from simfl.scenario.blocks import Block
+from simfl.scenario.load import load_tree
+from simfl.scenario.reading import read
+from simfl.scenario.schema import Scenario
+from simfl.scenario.shape import expand
+from simfl.scenario.tree import Node, Problem, ScenarioError, plain, refusal, show
+from simfl.scenario.wording import did_you_mean, place, translate
+
+
+def _base(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise ValueError(f"must be a scenario's path or a scenario, not {show(value)}")
+    return value
+
+
+def _seeds(value: Any) -> Any:
+    listed = value if isinstance(value, list) else [value]
+    whole = [v for v in listed if type(v) is int and 0 <= v < 2**63]
+    if len(set(whole)) < len(listed) or value in (0, []):
+        raise ValueError(f"must be a count from 1, or a list of seeds, each once, not {str(value)[:60]}")
+    return value
+
+
+Values = Annotated[tuple[Any, ...], Field(min_length=1)]
+
+
+class StudyFile(Block):
+    """A base scenario, and what is varied over it."""
+
+    name: str
+    base: Annotated[Any, AfterValidator(_base)] = None
+    set: dict[str, Any] = {}
+    cells: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
+    grid: dict[str, Values] = {}
+    seeds: Annotated[Any, AfterValidator(_seeds)] = 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value for a dotted key of the scenario, and the part of the study that it stands in."""
+
+    part: str
+    key: str
+    node: Node
+
+    @property
+    def value(self) -> Any:
+        """As plain data."""
+        return plain(self.node)
+
+
+Settings = tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as read: `cells` holds at least one tuple, which may be empty; `grid` an axis a tuple."""
+
+    name: str
+    file: str
+    base: Node
+    folders: Mapping[str, Path]
+    common: Settings
+    cells: tuple[Settings, ...]
+    grid: tuple[Settings, ...]
+    seeds: Sequence[int]
+
+    def resolve(self, settings: Settings, seed: int) -> Scenario:
+        """The scenario with these settings.
+
+        Raises:
+            ScenarioError: it is wrong; what a setting is to blame for is placed there.
+        """
+        settings = (*self.common, *settings)
+        tree = deepcopy(self.base)
+        overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
+        try:
+            return load_tree(tree, {**overrides, "seed": seed}, self.folders)
+        except ScenarioError as error:
+            raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
+
+    def _placed(self, problem: Problem, settings: Settings) -> Problem:
+        """A problem by its path in the study's file, if it is one of that file."""
+        if problem.file != self.file:
+            return problem
+        for s in reversed(settings):
+            if f"{problem.path}.".startswith(f"{s.key}."):
+                return replace(problem, path=f"{s.part}.{problem.path}")
+        return replace(problem, path=f"base.{problem.path}")
+
+
+def load_study(path: Path) -> Study:
+    """A study file, read and checked by itself: its scenarios are checked by `Study.resolve`.
+
+    Raises:
+        ScenarioError: it, or its base, cannot be read, or anything in it is wrong.
+    """
+    file = str(path)
+    tree = read(path, file, "study")
+    try:
+        study = StudyFile.model_validate(plain(tree))
+    except ValidationError as errors:
+        raise ScenarioError(translate(errors, tree, StudyFile)) from None
+    base = _tree_of(study, tree, path)
+    cells = tuple(
+        tuple(_settings(f"cells.{i}", cell)) for i, cell in enumerate(_node(tree, "cells").value or ())
+    )
+    grid = tuple(
+        tuple(Setting("grid", key, value) for value in axis.value)
+        for key, axis in (_node(tree, "grid").value or {}).items()
+    )
+    common = tuple(_settings("set", _node(tree, "set")))
+    problems = list(_misplaced(tree, common, cells, grid))
+    if problems:
+        raise ScenarioError(problems)
+    folders = {node_file: Path(node_file).parent for node_file in (file, base.file)}
+    return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
+
+
+def _node(tree: Node, key: str) -> Node:
+    return tree.child(key) or Node(None, tree.file)
+
+
+def _settings(part: str, mapping: Node) -> Iterator[Setting]:
+    for key, node in (mapping.value or {}).items():
+        yield Setting(part, key, node)
+
+
+def _tree_of(study: StudyFile, tree: Node, path: Path) -> Node:
+    """The base's tree with its shorthands written out."""
+    if isinstance(study.base, str):
+        there = Path(os.path.normpath(path.parent / study.base))
+        base = read(there, str(there))
+    else:
+        base = _node(tree, "base")
+        base.value.setdefault("name", Node(study.name, tree.file))
+    return expand(Scenario, base)
+
+
+def _numbers(study: StudyFile, tree: Node, base: Node) -> Sequence[int]:
+    """The seeds: a count starts at the base's."""
+    if isinstance(study.seeds, list):
+        return study.seeds
+    first = base.child("seed")
+    if first is None or type(first.value) is not int:
+        message = "a count starts at the base's seed, which it does not give: list the seeds"
+        raise ScenarioError([place(tree, ("seeds",), message)])
+    return range(first.value, first.value + study.seeds)
+
+
+def _misplaced(
+    tree: Node, common: Settings, cells: tuple[Settings, ...], grid: tuple[Settings, ...]
+) -> Iterator[Problem]:
+    varied = [s for cell in cells for s in cell]
+    for s in (*common, *varied, *(axis[0] for axis in grid)):
+        where = (*s.part.split("."), s.key)
+        if s.key == "seed":
+            yield place(tree, where, "say it in `seeds`")
+        if s.part == "grid" and s.key in {other.key for other in varied}:
+            yield place(tree, where, "is in `cells` too, which gives it other values")
+
+
+def _subset(tree: Node, setting: Setting) -> Node | None:
+    """For a list of names under `protocols`, these entries of the base, or all that run such a protocol."""
+    names = setting.value
+    entries = _node(tree, "protocols").value
+    if setting.key != "protocols" or not isinstance(names, list) or not isinstance(entries, dict):
+        return None
+    kinds = {name: plain(entry.child("protocol") or entry) for name, entry in entries.items()}
+    known = list(dict.fromkeys([*kinds, *kinds.values()]))
+    for i, name in enumerate(names):
+        if name not in known:
+            node = setting.node.child(i) or setting.node
+            there = f"the base has {', '.join(map(str, known))}{did_you_mean(name, known)}"
+            raise refusal(
+                node.file, node.line, f"no protocol {show(name)}; {there}", f"{setting.part}.protocols"
+            )
+    chosen = {name: entries[name] for name in entries if name in names or kinds[name] in names}
+    return Node(chosen, setting.node.file, setting.node.line)
