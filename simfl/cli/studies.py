@@ -1,49 +1,13 @@
-"""Studies of many runs, and of what a run gave away."""
+"""What a run gave away."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from simfl.cli.common import INTERRUPTED, Protocols, ScenarioFile, Set, app, load_scenario
-
-
-@app.command()
-def repeat(
-    scenario: ScenarioFile,
-    seeds: Annotated[int, typer.Option(min=1, help="So many seeds: the scenario's and the next.")] = 5,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that run seeds side by side.")] = 1,
-    set_: Set = None,
-    protocols: Protocols = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The runs' summaries, JSON.")] = None,
-) -> None:
-    """Run a scenario under several seeds; print accuracy, T, F and C with their spread."""
-    loaded = load_scenario(scenario, set_, None, None, protocols, None)
-
-    from rich.console import Console
-
-    from simfl.reports import terminal
-    from simfl.result import atomic
-    from simfl.studies.repeat import over_seeds
-
-    numbers = range(loaded.seed, loaded.seed + seeds)
-    try:
-        with terminal.counting(Console(stderr=True), loaded.name, seeds) as done:
-            summaries = over_seeds(loaded, numbers, jobs, done)
-    except KeyboardInterrupt:
-        print("Interrupted", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    entries = {name: [run["protocols"][name] for run in summaries.values()] for name in loaded.protocols}
-    console = Console()
-    console.print(terminal.participation(entries))
-    if out is not None:
-        with atomic(out) as file:
-            json.dump({str(seed): summary for seed, summary in summaries.items()}, file)
-        print(f"Written to {out}")
+from simfl.cli.common import app
 
 
 @app.command()

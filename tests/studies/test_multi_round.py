@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from simfl.scenario.load import load
-from simfl.studies.repeat import over_seeds
-from tests.engine.harness import ROOT, SIX, SYNC
+from tests.engine.harness import ROOT
+from tests.studies.sweeps.small import swept
 
-SCENARIO = ROOT / "scenarios" / "multi_round.yaml"
-
-
-def test_seeds_are_runs_of_their_own_in_the_order_asked() -> None:
-    scenario = load({**SYNC, "rounds": 2}, {**SIX, "selection": {"random": 3}, "protocols": ["fedavg"]})
-    counted: list[int] = []
-    summaries = over_seeds(scenario, [8, 7], jobs=1, watch=counted.append)
-    assert list(summaries) == [8, 7]
-    assert [summary["seed"] for summary in summaries.values()] == [8, 7]
-    assert counted == [1, 2]
-    assert summaries[7]["protocols"] != summaries[8]["protocols"]
+STUDY = ROOT / "scenarios" / "studies" / "multi_round.yaml"
 
 
 @pytest.mark.slow
-def test_the_order_of_the_papers_non_iid_tables() -> None:
+def test_the_order_of_the_papers_non_iid_tables(tmp_path: Path) -> None:
     """Partition worst; weighted random and batches of 3 and 4 above random; in the mean of five seeds."""
-    summaries = over_seeds(load(SCENARIO), range(1, 6), jobs=2).values()
+    sweep = swept(STUDY, tmp_path, jobs=2)
+    summaries = [summary for _, _, summary in sweep.kept()]
+    assert [summary["seed"] for summary in summaries] == [1, 2, 3, 4, 5]
 
     def mean(name: str) -> float:
         return statistics.fmean(summary["protocols"][name]["final_accuracy"] for summary in summaries)

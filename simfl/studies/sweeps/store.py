@@ -1,0 +1,165 @@
+"""Where a sweep keeps its cells: a folder for each, which is whole or not there.
+
+A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
+single files that it names, and the code. Files are written to a folder of another name beside it, synced,
+and renamed. Whoever writes holds the lock, so what a killed sweep left half-written is nobody's. Of a
+cell's files only `about.json` tells of the machine and the day; it also holds the others' digests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from simfl.errors import BadInput
+from simfl.result import versions
+from simfl.scenario.schema import Scenario
+
+HALF = ".writing-"
+"""What the name of a folder begins with until it is whole."""
+
+ABOUT = "about.json"
+
+FILES = (
+    ("population", "availability", "file"),
+    ("learning", "dataset", "file"),
+    ("learning", "model", "module"),
+    ("profile",),
+    ("clock", "dir"),
+)
+"""Where a scenario names a single file whose content decides the outcome."""
+
+
+class Damaged(Exception):
+    """A cell that is there but not as it was written; says what is wrong."""
+
+
+@cache
+def code_version() -> str:
+    """The version of simfl and a digest of its source files and profiles: an edited checkout is another."""
+    root = Path(__file__).parents[2]
+    digest = sha256()
+    for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return f"{versions()['simfl']}+{digest.hexdigest()[:16]}"
+
+
+def cell_key(scenario: Scenario, code: str) -> str:
+    """The name of a cell's folder: a hash of its resolved scenario, the files that it names, and the code."""
+    tree = scenario.model_dump(mode="json")
+    for keys in FILES:
+        *way, last = keys
+        block: Any = tree
+        for key in way:
+            block = block.get(key) if isinstance(block, dict) else None
+        if isinstance(block, dict) and isinstance(block.get(last), str):
+            block[last] = _content(block[last])
+    text = json.dumps({"code": code, "scenario": tree}, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _content(name: str) -> str:
+    """A digest of the file that is meant: itself, the trace of a run's folder, or what is before `:build`."""
+    for path in (Path(name), Path(name) / "trace.jsonl", Path(name.rpartition(":")[0] or name)):
+        if path.is_file():
+            return f"sha256:{sha256(path.read_bytes()).hexdigest()}"
+    return name
+
+
+class Store:
+    """The cells of a sweep in `folder`/cells. Nothing is written, and no folder made, before it is locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cells = folder / "cells"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes here meanwhile; what a killed writer left half-written is removed.
+
+        Raises:
+            BadInput: another sweep is at work in this folder.
+        """
+        self.cells.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BadInput(
+                f"{self.folder}: another sweep is at work here: wait for it, or give another folder by --out"
+            ) from None
+        with lock:
+            for left in self.cells.glob(f"{HALF}*"):
+                shutil.rmtree(left)
+            yield
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a cell, in whatever state."""
+        return (self.cells / key).is_dir()
+
+    def verify(self, key: str, needed: tuple[str, ...]) -> bool:
+        """Whether there is such a cell with the files that are needed.
+
+        Raises:
+            Damaged: there is one, but a file is not as it was written.
+        """
+        folder = self.cells / key
+        if not folder.is_dir():
+            return False
+        try:
+            digests = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
+            for name, digest in digests.items():
+                if sha256((folder / name).read_bytes()).hexdigest() != digest:
+                    raise Damaged(f"{name} is not as it was written")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            missing = next((name for name in (ABOUT, *needed) if not (folder / name).is_file()), None)
+            raise Damaged(f"{missing} is missing" if missing else f"{ABOUT} cannot be read") from None
+        return set(needed) <= set(digests)
+
+    def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
+        """Put a cell in its place, instead of one that is there; call it with the lock held."""
+        half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.cells))
+        digests = {name: sha256(text.encode()).hexdigest() for name, text in files.items()}
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {**about, "machine": platform.node(), "written": written, "sha256": digests}
+        for name, text in {**files, ABOUT: json.dumps(told, indent=2) + "\n"}.items():
+            with (half / name).open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        half.chmod(0o755)
+        _sync(half)
+        if self.has(key):  # damaged, or without a file that is asked for now
+            os.rename(self.cells / key, half.with_name(f"{half.name}-old"))
+        os.rename(half, self.cells / key)
+        _sync(self.cells)
+        for old in self.cells.glob(f"{half.name}-old"):
+            shutil.rmtree(old)
+
+    def summary(self, key: str) -> dict[str, Any]:
+        """A cell's `summary.json`."""
+        content: dict[str, Any] = json.loads((self.cells / key / "summary.json").read_text(encoding="utf-8"))
+        return content
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
