@@ -45,6 +45,7 @@ def run_command(
     workers: Workers = None,
     format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.table,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No live progress.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
     loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
@@ -54,9 +55,12 @@ def run_command(
 
     from rich.console import Console
 
+    from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
     from simfl.simulate import run
 
+    if parquet:
+        parquet_files.need()
     errors = Console(stderr=True)
     live = format_ is Format.table and not no_progress and errors.is_terminal
     if live:
@@ -65,6 +69,8 @@ def run_command(
             result = _or_partial(lambda: run(loaded, out=folder, watch=watch), folder)
     else:
         result = _or_partial(lambda: run(loaded, out=folder), folder)
+    if parquet:
+        _write_parquet(result, folder)
     if format_ is Format.json:
         print(json.dumps(result.summary, indent=2))
     else:
@@ -106,6 +112,17 @@ def check(
         print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
+
+
+def _write_parquet(result: Result, folder: Path) -> None:
+    """`breakdown.csv` once more."""
+    from simfl.reports.parquet import write_parquet
+    from simfl.result import breakdown
+
+    names, *rows = breakdown(result.rounds)
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    columns["seconds"] = [float(seconds) for seconds in columns["seconds"]]
+    write_parquet(folder / "breakdown.parquet", columns)
 
 
 def _fresh(folder: Path) -> Path:
