@@ -152,48 +152,86 @@ def _spans(trace: Trace, mine: Iterable[object], end: End) -> dict[str, int]:
     return {phase: last[phase] - first[phase] if phase in first else 0 for phase in PHASES}
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a critical path: `row` is what held the round up from `start` to `end`, -1 if unknown."""
+
+    phase: str
+    party: int
+    kind: str
+    start: int
+    end: int
+    row: int
+
+
 def critical_path(trace: Trace, end: End) -> Path:
-    """Walk back from the end of a round over the rows that held it up."""
+    """What held a round up: its `pieces`, summed."""
     path: Path = defaultdict(int)
+    for piece in pieces(trace, end):
+        path[piece.phase, piece.party, piece.kind] += piece.end - piece.start
+    return dict(path)
+
+
+def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
+    """What held these finished rounds up, all together; the shares add up to their durations exactly.
+
+    Buffered aggregations overlap: what delayed one lies before it, cut off from its own path. So the path
+    of an asynchronous run is one walk, from its last aggregation back to its beginning.
+    """
+    listed = list(finished)
+    path: Path = defaultdict(int)
+    if listed and any(isinstance(row, Begin) and row.buffered for row in trace):
+        last, begin = listed[-1], listed[0].start
+        (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
+        return critical_path(trace, End(end.round, begin, end.at, end.cause))
+    for entry in listed:
+        for key, ns in entry.critical.items():
+            path[key] += ns
+    return dict(path)
+
+
+def pieces(trace: Trace, end: End) -> list[Piece]:
+    """Walk back from the end of a round over the rows that held it up; the last stretch comes first."""
+    path: list[Piece] = []
     now = end.at
 
-    def book(phase: str, party: int, kind: str, since: int) -> None:
+    def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
         nonlocal now
         since = max(since, end.start)
         if since < now:
-            path[phase, party, kind] += now - since
+            path.append(Piece(phase, party, kind, since, now, row))
             now = since
 
     phase, party, number = "recovery", SERVER, end.cause
     while number >= 0 and now > end.start:
-        row = trace[number]
+        here, row = number, trace[number]
         match row:
             case Step():
                 phase, party = row.segments[-1][0], row.party
-                book(phase, party, "wait", row.end)
+                book(phase, party, "wait", row.end, here)
                 at = row.end
                 for phase, ns in reversed(row.segments):
                     at -= ns
-                    book(phase, party, "compute", at)
+                    book(phase, party, "compute", at, here)
                 number = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
             case Sent():
                 party = row.sender if row.to == SERVER else row.to
                 phase, number = row.phase, row.cause
-                book(phase, party, "wait", row.arrived if row.arrived is not None else now)
-                book(phase, party, "network", row.sent)
+                book(phase, party, "wait", row.arrived if row.arrived is not None else now, here)
+                book(phase, party, "network", row.sent, here)
             case Lost():
                 phase, party, number = row.phase, row.user, row.cause
-                book(phase, party, "wait", row.at)
+                book(phase, party, "wait", row.at, here)
                 cause = trace[number] if number >= 0 else None
                 if isinstance(cause, Step):  # until then it sent what that step had made
-                    book(cause.segments[-1][0], party, "network", cause.end)
+                    book(cause.segments[-1][0], party, "network", cause.end, here)
             case TimerSet():
                 phase, number = row.phase, row.cause
-                book(phase, SERVER, "wait", row.at)
+                book(phase, SERVER, "wait", row.at, here)
             case _:
                 break
-    book(phase, party, "wait", end.start)
-    return dict(path)
+    book(phase, party, "wait", end.start, number)
+    return path
 
 
 def _count(entry: Round, group: Iterable[object], counted: set[tuple[int, str]]) -> None:

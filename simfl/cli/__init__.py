@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import basics, explorer, lists, studies, sweeps
+from simfl.cli import basics, explorer, lists, reports, studies, sweeps
 from simfl.cli.common import BAD, FAILED, INTERRUPTED, app
 
-__all__ = ["app", "basics", "explorer", "lists", "main", "studies", "sweeps"]
+__all__ = ["app", "basics", "explorer", "lists", "main", "reports", "studies", "sweeps"]
 
 
 def main(arguments: list[str] | None = None) -> None:

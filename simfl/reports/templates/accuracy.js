@@ -1,0 +1,20 @@
+// Over the accuracy chart: what each protocol had reached by then, in the list below it.
+const plot = $("acc");
+if (plot) {
+  const data = JSON.parse($("acc-data").textContent), cursor = $("acc-cursor");
+  const values = [...document.querySelectorAll(".series .value")], last = values.map(v => v.textContent);
+  plot.addEventListener("pointermove", event => {
+    const box = plot.getBoundingClientRect(), part = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
+    cursor.setAttribute("x1", `${100 * part}%`);
+    cursor.setAttribute("x2", `${100 * part}%`);
+    cursor.setAttribute("visibility", "visible");
+    data.lines.forEach((points, k) => {
+      const reached = points.findLast(([t]) => t <= part * data.most);
+      values[k].textContent = reached ? `${reached[1].toFixed(4)} at ${(part * data.most).toPrecision(3)} s` : "–";
+    });
+  });
+  plot.addEventListener("pointerleave", () => {
+    cursor.setAttribute("visibility", "hidden");
+    values.forEach((v, k) => { v.textContent = last[k]; });
+  });
+}
