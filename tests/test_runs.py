@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl import metrics
+from simfl.reports.advice import advise
 from simfl.result import Result
 from simfl.scenario.load import load
 from simfl.trace import PHASES, read
@@ -61,6 +63,21 @@ def test_the_critical_path_of_every_round_adds_up_to_its_duration(name: str) -> 
             assert all(ns > 0 for ns in r.critical.values())
             assert {phase for phase, _, _ in r.critical} <= set(PHASES)
             assert {kind for _, _, kind in r.critical} <= {"compute", "network", "wait"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_path_of_a_run_adds_up_to_its_rounds_durations(name: str) -> None:
+    """And what is advised from it is of the same seconds, to less than 1e-9."""
+    result = shipped(name)
+    for protocol, rounds in result.rounds.items():
+        path = metrics.run_path(result.traces[protocol], rounds)
+        assert sum(path.values()) == sum(r.end - r.start for r in rounds)
+        assert all(ns > 0 for ns in path.values())
+        advice = advise(result.traces[protocol], rounds)
+        counted = rounds if advice.buffered else [r for r in rounds if r.reason is None]
+        seconds = sum(share.ns / 1e9 for share in advice.shares)
+        assert seconds == pytest.approx(sum((r.end - r.start) / 1e9 for r in counted), abs=1e-9)
+        assert advice.buffered == (result.scenario.buffer is not None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,9 +31,7 @@ class View:
     users: tuple[int, ...] | None = None
 
 
-def views(
-    run: Run, name: str, budget: int, asked: tuple[int, int] | None = None
-) -> tuple[list[View], str]:
+def views(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None) -> tuple[list[View], str]:
     """The views of a protocol, within about `budget` rows, and what is left out, in words ("" if nothing).
 
     asked: only these rounds, from and to, the first of them that fit. Raises BadInput if there are none.
@@ -73,6 +71,14 @@ def _rounds(
     return out
 
 
+def typical(run: Run, name: str, chosen: list[View]) -> int:
+    """Which view to show first: a round of typical length; of an asynchronous run the last stretch."""
+    if run.buffered or not chosen:
+        return max(0, len(chosen) - 1)
+    of = {view.ends[0].round: place for place, view in enumerate(chosen)}
+    return of[_by_interest(run, name, sorted(of))[0]]
+
+
 def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
     entries = {e["index"]: e for e in run.summary["protocols"][name]["rounds"] if e["index"] in rounds}
     duration = {index: e["end_s"] - e["start_s"] for index, e in entries.items()}
@@ -86,9 +92,7 @@ def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
     return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
 
 
-def _some_users(
-    run: Run, name: str, index: int, numbers: list[int], budget: int
-) -> tuple[int, ...] | None:
+def _some_users(run: Run, name: str, index: int, numbers: list[int], budget: int) -> tuple[int, ...] | None:
     """None if the round fits; otherwise the users who tell most."""
     if len(numbers) <= budget:
         return None
@@ -125,7 +129,8 @@ def _stretches(
 
 def _growing(rounds: list[int], sizes: dict[int, int], budget: float) -> list[int]:
     """From the first on, as many as fit; at least one."""
-    rows, taken = 0, []
+    taken: list[int] = []
+    rows = 0
     for index in rounds:
         rows += sizes[index]
         if taken and rows > budget:
@@ -138,7 +143,8 @@ def _stretch(trace: Trace, rounds: list[int], ends: dict[int, End]) -> View:
     """Everything that happens between the start of the first aggregation and the end of the last."""
     start, end = ends[rounds[0]].start, ends[rounds[-1]].at
     numbers = tuple(n for n, row in enumerate(trace) if _overlaps(row, start, end))
-    label = f"aggregation {rounds[0]}" + (f" to {rounds[-1]}" if len(rounds) > 1 else "")
+    many = len(rounds) > 1
+    label = f"aggregations {rounds[0]} to {rounds[-1]}" if many else f"aggregation {rounds[0]}"
     return View(label, start, end, tuple(ends[index] for index in rounds), numbers)
 
 

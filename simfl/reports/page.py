@@ -16,7 +16,6 @@ from simfl.reports import palette, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.chart import axis
 from simfl.reports.folder import Run
-from simfl.reports.terminal import CLOCKS
 from simfl.trace import PHASES
 
 SPANS = 80_000
@@ -24,6 +23,12 @@ SPANS = 80_000
 
 LEAST = 1_000
 """And at least so many each."""
+
+CLOCKS = {
+    "measured": "measured: CPU time of the real work on the machine that ran it x each device's slowdown",
+    "modelled": "modelled: counted work times the seconds per operation of profile {profile}",
+    "recorded": "recorded: the durations of an earlier run",
+}
 
 SHARES = 8
 """Shares of a critical path that are listed."""
@@ -41,13 +46,17 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in names}
     budget = max(LEAST, SPANS // max(1, len(names)))
     timelines = [{"name": name, **vars(timeline.pack(run, name, budget, asked))} for name in names]
-    shown = [{"name": t["name"], "left_out": t["left_out"], "views": len(t["views"])} for t in timelines]
+    shown = [
+        {"name": t["name"], "left_out": t["left_out"], "views": len(t["views"]), "first": t["first"]}
+        for t in timelines
+    ]
     rows = tables.breakdown(run)
     return environment.get_template("report.html").render(
         run=run,
         summary=run.summary,
         scenario=run.scenario,
         unit=run.unit,
+        a_unit="an aggregation" if run.buffered else "a round",
         phases=PHASES,
         kinds=KINDS,
         colours=palette.PHASE,
@@ -60,11 +69,21 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
         stacks=stacks(rows),
         losses=tables.losses(run),
         accuracy=_accuracy(run),
+        training=_alike({name: p["training"] for name, p in run.summary["protocols"].items()}),
         facts=world.facts(run.scenario),
         timelines=timelines,
         meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
         paths={name: parts(advice) for name, advice in advices.items()},
     )
+
+
+def _alike(values: dict[str, str | None]) -> dict[str, list[str]]:
+    """What is said -> of which protocols."""
+    out: dict[str, list[str]] = {}
+    for name, value in values.items():
+        if value:
+            out.setdefault(value, []).append(name)
+    return out
 
 
 def embed(value: Any) -> Markup:
@@ -105,7 +124,9 @@ def stacks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             drawn.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
             at += wide
         end = round(100 * row["total"].mean / most, 3)
-        out.append({"name": row["name"], "rate": row["rate"], "total": row["total"], "parts": drawn, "end": end})
+        out.append(
+            {"name": row["name"], "rate": row["rate"], "total": row["total"], "parts": drawn, "end": end}
+        )
     return out
 
 
@@ -123,6 +144,13 @@ def _accuracy(run: Run) -> dict[str, Any] | None:
         drawn = [(round(across.at(at), 3), round(100 - up.at(value), 3)) for at, value in listed]
         last = f"{listed[-1][1]:.4f}" if listed else tables.NONE
         lines.append(
-            {"name": name, "colour": colour, "dashes": dashes, "points": drawn, "values": listed, "last": last}
+            {
+                "name": name,
+                "colour": colour,
+                "dashes": dashes,
+                "points": drawn,
+                "values": listed,
+                "last": last,
+            }
         )
     return {"lines": lines, "across": across, "up": up}

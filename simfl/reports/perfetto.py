@@ -9,6 +9,7 @@ events, since many are under way at once. Arrows lead from the step that sent a 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,20 @@ from simfl.errors import BadInput
 from simfl.reports import rows as read_off
 from simfl.reports.folder import Run
 from simfl.trace import (
-    PHASES, SERVER, Aborted, Aggregated, End, GaveUp, Ignored, Judged, Lost, Refused, Row, Sent, Step, Trace,
+    PHASES,
+    SERVER,
+    Aborted,
+    Aggregated,
+    End,
+    GaveUp,
+    Ignored,
+    Judged,
+    Lost,
+    Refused,
+    Row,
+    Sent,
+    Step,
+    Trace,
 )  # fmt: skip
 
 LIMIT = 200_000
@@ -132,9 +146,7 @@ def _events(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
     yield from _counters(run, name, choice, base)
 
 
-def _names(
-    name: str, parties: list[int], used: set[tuple[int, str, str]], base: int
-) -> Iterator[Event]:
+def _names(name: str, parties: list[int], used: set[tuple[int, str, str]], base: int) -> Iterator[Event]:
     order = (SERVER_PID, "server"), (TO_USERS, "link: server to users"), (FROM_USERS, "link: users to server")
     users = [(FIRST_USER + user, f"user {user}") for user in parties if user != SERVER]
     for pid, what in (*order, *users):
@@ -142,7 +154,7 @@ def _names(
         yield _meta("process_sort_index", base + pid, sort_index=base + pid)
     for party, lane, phase in sorted(used):
         pid, tid = base + _pid(party), LANES[lane, phase]
-        what = f"{phase}" if lane == "protocol" else f"{phase}: local training"
+        what = phase if lane == "protocol" else f"{phase}: local training"
         yield _meta("thread_name", pid, tid, name=what)
         yield _meta("thread_sort_index", pid, tid, sort_index=tid)
 
@@ -156,15 +168,21 @@ def _pid(party: int) -> int:
 
 
 def _us(ns: int) -> float:
-    """Microseconds; a double holds nanoseconds of up to 100 days exactly."""
-    return ns / 1000
+    """Microseconds that a viewer turns back into the same nanoseconds, though it cuts off fractions."""
+    us = ns / 1000
+    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
+
+
+def _id(base: int, number: int) -> str:
+    """Of a message's row, unique in the file; hexadecimal, as viewers read text."""
+    return f"0x{base:x}{number:08x}"
 
 
 def _step(row: Step, base: int) -> Iterator[Event]:
     at = row.start
-    args = {"round": row.round, "about": row.about, "waited_us": _us(row.start - row.ready)}
-    if row.left:
-        args["broken_off_us_before_its_end"] = _us(row.left)
+    args: Event = {"round": row.round}
+    more = {"update": row.about, "waited_us": _us(row.start - row.ready), "still_to_do_us": _us(row.left)}
+    args |= {key: value for key, value in more.items() if value}
     for phase, ns in row.segments:
         yield {
             "ph": "X", "name": f"{row.call} {row.what}".rstrip(), "cat": phase, "pid": base + _pid(row.party),
@@ -181,13 +199,18 @@ def _message(trace: Trace, number: int, row: Sent, base: int) -> Iterator[Event]
         "name": f"{row.kind}, user {user}", "cat": row.phase, "pid": base + (FROM_USERS if up else TO_USERS),
         "tid": 1,
     }  # fmt: skip
-    args = {"round": row.round, "size_bytes": row.size, "crossed_bytes": row.bytes, "about": row.about}
+    args: Event = {"round": row.round, "size_bytes": row.size}
+    if row.about:
+        args["update"] = row.about
     if row.arrived is None:
-        broken = {"name": f"{row.kind} of user {user} broke off", "args": args}
+        broken = {
+            "name": f"{row.kind}, user {user}: broke off",
+            "args": args | {"crossed_bytes": row.bytes},
+        }
         yield {"ph": "i", **common, "ts": _us(row.sent), "s": "p", **broken}
         return
-    yield {"ph": "b", **common, "id": f"{base}.{number}", "ts": _us(row.sent), "args": args}
-    yield {"ph": "e", **common, "id": f"{base}.{number}", "ts": _us(row.arrived)}
+    yield {"ph": "b", **common, "id": _id(base, number), "ts": _us(row.sent), "args": args}
+    yield {"ph": "e", **common, "id": _id(base, number), "ts": _us(row.arrived)}
 
 
 def _arrow(trace: Trace, number: int, row: Sent, receipt: int, base: int) -> Iterator[Event]:
@@ -195,7 +218,7 @@ def _arrow(trace: Trace, number: int, row: Sent, receipt: int, base: int) -> Ite
     source, target = trace[row.cause], trace[receipt]
     if not isinstance(source, Step) or not isinstance(target, Step):
         return
-    common = {"name": row.kind, "cat": "message", "id": f"{base}.{number}"}
+    common = {"name": row.kind, "cat": "message", "id": _id(base, number)}
     phase, length = source.segments[-1]
     inside = source.end - 1 if length else source.end
     lane, first = LANES[source.lane, phase], LANES[target.lane, target.segments[0][0]]
@@ -206,23 +229,24 @@ def _arrow(trace: Trace, number: int, row: Sent, receipt: int, base: int) -> Ite
 
 def _instant(row: Row, base: int) -> Iterator[Event]:
     """What has no length: losses, refusals, results."""
+    args: Event = {"round": getattr(row, "round", None)}
     match row:
         case Lost():
-            name, party, args = f"lost: {row.why}", row.user, {"round": row.round}
+            name, party = f"lost: {row.why}", row.user
         case GaveUp():
-            name, party, args = "gave up users", SERVER, {"round": row.round, "users": list(row.users)}
+            name, party, args["users"] = "gave up users", SERVER, list(row.users)
         case Ignored() | Refused():
             name, party = f"{row.row} {row.message}: {row.why}", row.party
-            args = {"round": row.round, "sender": "server" if row.sender == SERVER else row.sender}
+            args["sender"] = "server" if row.sender == SERVER else row.sender
         case Judged():
             name, party = "verdict", SERVER
-            args = {"round": row.round, "reliable": row.reliable, "private": row.private}
+            args |= {"reliable": row.reliable, "private": row.private}
         case Aborted():
-            name, party, args = f"aborted: {row.reason}", SERVER, {"round": row.round}
+            name, party = f"aborted: {row.reason}", SERVER
         case Aggregated():
-            name, party, args = "aggregate", SERVER, {"round": row.round, "updates": len(row.members)}
+            name, party, args["updates"] = "aggregate", SERVER, len(row.members)
         case End():
-            name, party, args = "round ends", SERVER, {"round": row.round}
+            name, party = "round ends", SERVER
         case _:
             return
     phase = getattr(row, "phase", "recovery")

@@ -66,16 +66,18 @@ def online(trace: Trace, users: int) -> Changes:
 def buffer_fill(trace: Trace) -> Changes:
     """How many updates an asynchronous server holds: received, and neither aggregated nor thrown away."""
     unread = {
-        row.cause for row in trace if isinstance(row, Ignored | Refused) and (row.party, row.message) == UPLOAD
+        row.cause
+        for row in trace
+        if isinstance(row, Ignored | Refused) and (row.party, row.message) == UPLOAD
     }
     changes: dict[int, int] = {0: 0}
     for number, row in enumerate(trace):
         match row:
-            case Step(party=SERVER, call="receive", what="upload", end=at) if number not in unread:
+            case Step(call="receive", what="upload", end=at) if row.party == SERVER and number not in unread:
                 change = 1
             case Aggregated(at=at):
                 change = -len(row.members)
-            case Ignored(party=SERVER, message="update", at=at):
+            case Ignored(message="update", at=at) if row.party == SERVER:
                 change = -1
             case _:
                 continue

@@ -1,4 +1,4 @@
-"""The tables of a page, from a run's summary: means and spreads over completed rounds, and what went wrong."""
+"""The tables of a page, from a run's summary: means and spreads over completed rounds, what went wrong."""
 
 from __future__ import annotations
 

@@ -13,10 +13,23 @@ from typing import Any
 from simfl import metrics
 from simfl.metrics import Piece
 from simfl.reports.advice import KINDS
-from simfl.reports.choice import View, views
+from simfl.reports.choice import View, typical, views
 from simfl.reports.folder import Run
 from simfl.trace import (
-    PHASES, SERVER, Aborted, Aggregated, End, GaveUp, Ignored, Judged, Lost, Refused, Row, Sent, Step, Trace,
+    PHASES,
+    SERVER,
+    Aborted,
+    Aggregated,
+    End,
+    GaveUp,
+    Ignored,
+    Judged,
+    Lost,
+    Refused,
+    Row,
+    Sent,
+    Step,
+    Trace,
 )  # fmt: skip
 
 LANES = ("protocol", "training", "from server", "to server")
@@ -25,11 +38,15 @@ LANES = ("protocol", "training", "from server", "to server")
 
 @dataclass
 class Packed:
-    """The views of a protocol as JSON, its kinds of spans [lane, phase, text, bytes], and what is left out."""
+    """The views of a protocol as JSON, the one to look at first, and what is left out.
+
+    A type of span is [lane, phase, text, bytes, note].
+    """
 
     types: list[list[Any]] = field(default_factory=list)
     views: list[dict[str, Any]] = field(default_factory=list)
     left_out: str = ""
+    first: int = 0
 
 
 @dataclass(slots=True)
@@ -49,6 +66,7 @@ def pack(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None)
     """A protocol's timeline, of about `budget` spans, or of the rounds that are asked for."""
     packed = Packed()
     chosen, packed.left_out = views(run, name, budget, asked)
+    packed.first = typical(run, name, chosen)
     kinds: dict[tuple[Any, ...], int] = {}
     whole = _whole_path(run.traces[name]) if run.buffered else None
     for view in chosen:
@@ -75,7 +93,7 @@ def _pack_view(
             spans += _step(row, number, kinds)
         elif isinstance(row, Sent) and (shown is None or {row.sender, row.to} <= shown):
             spans.append(_message(row, number, kinds))
-    spans.sort(key=lambda s: (s.start, s.row))
+    spans.sort(key=lambda s: (s.start, s.row))  # stable: pieces of a step stay in order
     kind_of = list(kinds)
     path = whole if whole is not None else [p for end in view.ends for p in metrics.pieces(trace, end)]
     inside = [p for p in path if p.start < view.end and p.end > view.start]
@@ -100,8 +118,8 @@ def _step(row: Step, number: int, kinds: dict[tuple[Any, ...], int]) -> list[Spa
     bound = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
     at, waited, out = row.start, row.start - row.ready, []
     for phase, ns in row.segments:
-        text = f"{row.call} {row.what}".strip() + (", broken off" if row.left else "")
-        kind = _kind(kinds, LANES.index(row.lane), phase, text, None)
+        note = "broken off" if row.left else ""
+        kind = _kind(kinds, LANES.index(row.lane), phase, f"{row.call} {row.what}".strip(), None, note)
         out.append(Span(at, at + ns, row.party, kind, waited, number, bound))
         at, waited, bound = at + ns, 0, number
     return out
@@ -109,15 +127,16 @@ def _step(row: Step, number: int, kinds: dict[tuple[Any, ...], int]) -> list[Spa
 
 def _message(row: Sent, number: int, kinds: dict[tuple[Any, ...], int]) -> Span:
     up = row.to == SERVER
-    broke = "" if row.arrived is not None else f", broke off after {row.bytes} bytes"
-    kind = _kind(kinds, 3 if up else 2, row.phase, row.kind + broke, row.size)
+    note = "" if row.arrived is not None else f"broke off after {row.bytes} bytes"
+    kind = _kind(kinds, 3 if up else 2, row.phase, row.kind, row.size, note)
     end = row.sent if row.arrived is None else row.arrived
     return Span(row.sent, end, row.sender if up else row.to, kind, 0, number, row.cause)
 
 
-def _kind(kinds: dict[tuple[Any, ...], int], *kind: Any) -> int:
-    lane, phase, text, size = kind
-    return kinds.setdefault((lane, PHASES.index(phase), text, size), len(kinds))
+def _kind(
+    kinds: dict[tuple[Any, ...], int], lane: int, phase: str, text: str, size: int | None, note: str
+) -> int:
+    return kinds.setdefault((lane, PHASES.index(phase), text, size, note), len(kinds))
 
 
 def _columns(spans: list[Span], base: int) -> dict[str, list[int]]:
@@ -125,11 +144,20 @@ def _columns(spans: list[Span], base: int) -> dict[str, list[int]]:
     one was which held this one up, 0 where none of the view did."""
     last = {span.row: k for k, span in enumerate(spans)}
     columns: dict[str, list[int]] = {key: [] for key in "sdptwa"}
+    seen: dict[int, int] = {}
     before = 0
     for k, span in enumerate(spans):
         start = _us(span.start - base)
-        held = k - 1 if span.after == span.row else last.get(span.after, k)
-        values = start - before, _us(span.end - base) - start, span.party, span.type, _us(span.waited), k - held
+        held = seen[span.row] if span.after == span.row else last.get(span.after, k)
+        seen[span.row] = k
+        values = (
+            start - before,
+            _us(span.end - base) - start,
+            span.party,
+            span.type,
+            _us(span.waited),
+            k - held,
+        )
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
         before = start

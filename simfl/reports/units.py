@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def seconds(ns: float) -> str:
-    """Nanoseconds in the unit that fits: `3.35 s`, `40.2 ms`, `12.2 us`, `0 s`."""
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+    """Nanoseconds in the unit that fits: `3.35 s`, `40.2 ms`, `12.2 µs`, `0 s`."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if ns >= size:
             return f"{_three(ns / size)} {unit}"
     return f"{ns:.0f} ns" if ns else "0 s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simfl.reports.units import seconds
 from simfl.scenario.schema import Block, Scenario
 
 UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}
@@ -22,7 +23,7 @@ def facts(s: Scenario) -> list[tuple[str, str]]:
         ("Availability", said(s.population.availability)),
         ("Selection", said(s.selection)),
         ("Users' links", said(links)),
-        ("Server", f"{said(s.server)}; {said(link)}; {said(s.network.overhead_s, '_s')} a message"),
+        ("Server", f"{said(s.server)}; {said(link)}; {seconds(s.network.overhead_s * 1e9)} a message"),
         ("Drop-outs", said(s.dropout)),
         ("Losses noticed by", said(s.detect)),
         ("Deadlines", "; ".join(f"{name} {said(d)}" for name, d in s.deadlines.given.items())),
@@ -44,6 +45,8 @@ def facts(s: Scenario) -> list[tuple[str, str]]:
 def said(value: Any, name: str = "") -> str:
     """A value of a scenario in words: its kind first, then what it says, without what is not set."""
     if isinstance(value, Block):
+        if getattr(value, "kind", "") == "fixed":
+            return "".join(said(v, key) for key, v in value if key != "kind")
         parts = [(key, getattr(value, key)) for key in type(value).model_fields]
         told = [said(v) if k == "kind" else _named(k, v) for k, v in parts if v is not None]
         return ", ".join(told)

@@ -38,12 +38,11 @@ function loads(view, lane) {
   }
   changes.sort((a, b) => a[0] - b[0]);
   const times = [], counts = [];
-  let now = 0, most = 0;
+  let now = 0;
   for (const [at, change] of changes) {
     now += change;
     if (times.length && times[times.length - 1] === at) counts[counts.length - 1] = now;
     else { times.push(at); counts.push(now); }
-    most = Math.max(most, now);
   }
   return {times, counts, most: counts.reduce((a, b) => Math.max(a, b), 0)};
 }
@@ -59,6 +58,7 @@ function userFilter(text) {
 
 function time(us) {
   const s = Math.abs(us);
+  if (!s) return "0 s";
   if (s >= 1e6) return `${(us / 1e6).toFixed(s < 1e7 ? 3 : 2)} s`;
   if (s >= 1e3) return `${(us / 1e3).toFixed(s < 1e4 ? 2 : 1)} ms`;
   return `${us} µs`;
@@ -73,11 +73,11 @@ const who = party => party === SERVER ? "server" : `user ${party}`;
 
 // What a person is told of a span: a title and lines.
 function describe(view, i) {
-  const [lane, phase, text, size] = view.types[view.type[i]];
+  const [lane, phase, text, size, note] = view.types[view.type[i]];
   const title = `${who(view.party[i])} · ${meta.phases[phase]}`;
   const what = [`${text} on the protocol lane`, `${text} on the training lane`,
     `message ${text} from the server, ${bytes(size)}`, `message ${text} to the server, ${bytes(size)}`][lane];
-  const lines = [what, `${time(view.start[i])} to ${time(view.end[i])}: ${time(view.end[i] - view.start[i])}`];
+  const lines = [note ? `${what}, ${note}` : what, `${time(view.start[i])} to ${time(view.end[i])}: ${time(view.end[i] - view.start[i])}`];
   if (view.waited[i]) lines.push(`was ready ${time(view.waited[i])} before it started`);
   if (view.onPath[i]) lines.push("on the critical path");
   return {title, lines};

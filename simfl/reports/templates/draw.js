@@ -1,6 +1,6 @@
 // Drawing the timeline: only what is in sight, on a canvas as large as what is seen of it.
 const tl = $("tl"), canvas = $("tl-canvas"), pen = canvas?.getContext("2d");
-const GUTTER = 74, AXIS = 24, LOAD = 30, SERVER_ROW = 26, GAP = 3;
+const GUTTER = 84, AXIS = 26, LOAD = 30, SERVER_ROW = 26, GAP = 4, AIR = 7;
 const LANES = [[.34, .66], [0, .3], [.7, 1], [.7, 1]];      // of a user's row: protocol, training, the link twice
 const state = {view: null, from: 0, to: 1, rows: [], height: 0, phases: [], focus: -1, pathOnly: false,
   users: () => true};
@@ -20,11 +20,13 @@ function layout() {
   const {view} = state;
   let users = view.users.filter(state.users);
   if (state.pathOnly) users = users.filter(user => view.path.some(piece => piece[0] === user));
-  const room = 480 - AXIS - 2 * LOAD - SERVER_ROW;
+  const room = 500 - AXIS - 2 * LOAD - SERVER_ROW;
   const each = Math.max(15, Math.min(34, Math.floor(room / Math.max(1, users.length))));
   let y = AXIS + 4;
   const row = (party, height, load) => { const r = {party, y, height, load}; y += height; return r; };
-  state.rows = [row(null, LOAD, 0), row(null, LOAD, 1), row(SERVER, SERVER_ROW), ...users.map(u => row(u, each))];
+  state.rows = [row(null, LOAD, 0), row(null, LOAD, 1), row(SERVER, SERVER_ROW)];
+  y += AIR;
+  state.rows.push(...users.map(user => row(user, each)));
   state.height = y + 6;
   state.of = new Map(state.rows.filter(r => r.party !== null).map(r => [r.party, r]));
   $("tl-inner").style.height = `${state.height}px`;
@@ -93,9 +95,9 @@ function line(x1, y1, x2, y2) {
   pen.stroke();
 }
 
-// Round numbers of microseconds, about one for every 110 pixels.
+// Round numbers of microseconds, about one for every 90 pixels.
 function ticks() {
-  const rough = (state.to - state.from) / Math.max(2, width() / 110), power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (state.to - state.from) / Math.max(2, width() / 90), power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough);
   const out = [];
   for (let t = Math.ceil(state.from / step) * step; t <= state.to; t += step) out.push(t);
@@ -103,18 +105,20 @@ function ticks() {
   return out;
 }
 
-// How many messages are under way: a step curve, filled.
+// How many messages are under way: a step curve, filled, one outline so that its steps leave no seams.
 function area(row) {
   const {times, counts, most} = state.view.load[row.load], base = row.y + row.height - 6, tall = row.height - 12;
   if (!most) return 0;
   pen.fillStyle = theme.soft;
-  pen.globalAlpha = .55;
-  for (let i = 0; i < times.length; i++) {
-    const from = x(times[i]), to = i + 1 < times.length ? x(times[i + 1]) : from;
-    if (to < GUTTER || from > canvas.clientWidth || !counts[i]) continue;
-    const h = Math.max(1, counts[i] / most * tall);
-    pen.fillRect(from, base - h, Math.max(.5, to - from), h);
-  }
+  pen.globalAlpha = .6;
+  pen.beginPath();
+  pen.moveTo(x(times[0]), base);
+  times.forEach((t, i) => {
+    pen.lineTo(x(t), base - (i ? counts[i - 1] : 0) / most * tall);
+    pen.lineTo(x(t), base - counts[i] / most * tall);
+  });
+  pen.closePath();
+  pen.fill();
   pen.globalAlpha = 1;
   return 0;
 }
@@ -151,7 +155,7 @@ function path() {
   for (const [party, , kind, from, to] of state.view.path) {
     const row = state.of.get(party);
     if (!row) { last = null; continue; }
-    const y = row.y + row.height - GAP + 1;
+    const y = row.y + row.height - GAP / 2;
     if (to >= state.from && from <= state.to) {
       pen.lineWidth = 1;
       if (last !== null && last !== y) line(x(from), last, x(from), y);
@@ -198,7 +202,7 @@ function labels(seen, top) {
     pen.fillStyle = row.party === null || row.party >= 0 ? theme.soft : theme.ink;
     const text = row.load === 0 ? "to users" : row.load === 1 ? "from users" : who(row.party);
     pen.fillText(text, GUTTER - 9, y);
-    if (row.party !== null && row.party < 0) line(0, row.y + row.height - .5, canvas.clientWidth, row.y + row.height - .5);
+    if (row.party !== null && row.party < 0) line(0, row.y + row.height + 3.5, canvas.clientWidth, row.y + row.height + 3.5);
   }
 }
 
@@ -210,9 +214,10 @@ function axis(top) {
   pen.fillStyle = theme.soft;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  const marks = ticks(), digits = Math.max(0, -Math.floor(Math.log10(marks.step / 1e6) + 1e-9));
+  const marks = ticks(), [unit, scale] = state.to < 2e3 ? ["µs", 1] : state.to < 2e6 ? ["ms", 1e3] : ["s", 1e6];
+  const digits = Math.max(0, -Math.floor(Math.log10(marks.step / scale) + 1e-9));
   for (const tick of marks) {
     const px = x(tick);
-    if (px > GUTTER + 14 && px < canvas.clientWidth - 22) pen.fillText(`${(tick / 1e6).toFixed(digits)} s`, px, top + AXIS / 2);
+    if (px > GUTTER + 14 && px < canvas.clientWidth - 26) pen.fillText(`${(tick / scale).toFixed(digits)} ${unit}`, px, top + AXIS / 2);
   }
 }

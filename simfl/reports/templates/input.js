@@ -11,6 +11,7 @@ function show(title, lines, px, py) {
     return part;
   }));
   tip.hidden = false;
+  tip.style.left = 0;                               // or its width is what was left of the window
   const box = tip.getBoundingClientRect();
   const left = Math.min(Math.max(8, px + 14), window.innerWidth - box.width - 8);
   const above = py - box.height - 12, below = py + 18;
@@ -189,9 +190,9 @@ function option(select, value, text) {
 function choose(keep) {
   const k = +$("tl-protocol").value, shown = $("tl-view"), before = keep ? shown.selectedOptions[0]?.textContent : null;
   shown.replaceChildren();
-  protocol(k).views.forEach((view, index) => option(shown, index, view.label.replace(/^(round|aggregation) /, "")));
+  protocol(k).views.forEach((view, index) => option(shown, index, view.label.replace(/^(round|aggregations?) /, "")));
   const again = [...shown.options].find(o => o.textContent === before);
-  if (again) shown.value = again.value;
+  shown.value = again ? again.value : meta.protocols[k].first;
   look();
 }
 
@@ -201,8 +202,8 @@ function look() {
   state.focus = -1;
   hide();
   const left = info.left_out ? ` This page holds ${info.left_out}.` : "";
-  $("tl-caption").textContent = `${state.view.label[0].toUpperCase()}${state.view.label.slice(1)} of ${info.name} starts at `
-    + `${time(state.view.base / 1e3)} and lasts ${time(state.view.length)}.${left}`;
+  $("tl-caption").textContent = `${state.view.label[0].toUpperCase()}${state.view.label.slice(1)}, ${info.name}: from `
+    + `${time(state.view.base / 1e3)} of virtual time on, ${time(state.view.length)} long.${left}`;
   layout();
   fit();
 }
@@ -222,6 +223,7 @@ if (tl) {
   readTheme();
   state.phases = meta.phases.map(() => true);
   meta.protocols.forEach((p, k) => { if (p.views) option($("tl-protocol"), k, p.name); });
+  $("tl-protocol").value = meta.protocols.findLastIndex(p => p.views);     // baselines tend to come first
   $("tl-protocol").addEventListener("change", () => choose(true));
   $("tl-view").addEventListener("change", look);
   for (const box of document.querySelectorAll("[data-phase], #tl-path")) box.addEventListener("change", filter);

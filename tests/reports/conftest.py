@@ -1,0 +1,35 @@
+"""Two small runs with their folders: rounds that lose users and one that aborts, and a buffered run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simfl.reports.folder import Run, open_run
+from simfl.scenario.load import load
+from tests.engine.harness import ASYNC, SESSIONS, SIX, run, script
+
+
+def opened(folder: Path) -> Run:
+    """What `simfl report` reads."""
+    path = folder / "resolved.yaml"
+    return open_run(folder, load(path), path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def losing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Three rounds of six users: one lost mid-upload, one lost in training, too many lost."""
+    folder = tmp_path_factory.mktemp("losing")
+    lost = (0, 1, "upload", "mid_send"), (5, 1, "training", "before_send")
+    many = tuple((user, 2, "shares", "before_send") for user in range(4))
+    run({**SIX, "rounds": 3, "dropout": script(*lost, *many)}, out=folder)
+    return opened(folder)
+
+
+@pytest.fixture(scope="session")
+def buffered(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Eight aggregations of users who come and go."""
+    folder = tmp_path_factory.mktemp("buffered")
+    run({"population.availability": SESSIONS}, ASYNC, out=folder)
+    return opened(folder)

@@ -1,0 +1,218 @@
+"""The page as text: nothing of a scenario can break it, nothing in it asks a network for anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simfl.reports import tables, world
+from simfl.reports.advice import advise
+from simfl.reports.folder import Run
+from simfl.reports.page import embed, page, parts, stacks
+from simfl.scenario.load import load
+from simfl.trace import PHASES
+from tests.engine.harness import ASYNC, SCENARIOS, SYNC, run
+from tests.reports.conftest import opened
+
+EVIL = "</script><b>bold</b><!--"
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Reader(HTMLParser):
+    """Whether elements close in order, and what is in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data: dict[str, list[str]] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.data.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+def scripts(text: str) -> dict[str, Any]:
+    found = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', text, re.DOTALL)
+    return {name: json.loads(content) for name, content in found}
+
+
+@pytest.fixture(params=["losing", "buffered"])
+def some(request: pytest.FixtureRequest) -> Run:
+    found: Run = request.getfixturevalue(request.param)
+    return found
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing(some: Run) -> None:
+    text = page(some)
+    reader = read(text)
+    for tag, attributes in reader.tags:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:,")), (tag, value)
+    assert not re.findall(r"https?://|@import|url\((?!#)", text)
+    (policy,) = [a["content"] for t, a in reader.tags if t == "meta" and "http-equiv" in a]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    ids = [a["id"] for _, a in reader.tags if "id" in a]
+    assert len(set(ids)) == len(ids)
+    links = {a["href"] for t, a in reader.tags if t == "a"}
+    assert {f"#{name}" for name in ids} >= links
+    assert len(links) >= 8
+
+
+def test_the_page_says_what_there_is(some: Run) -> None:
+    text = page(some)
+    visible = " ".join(" ".join(listed) for tag, listed in read(text).data.items() if tag != "script")
+    for name, rounds in some.rounds.items():
+        said = advise(some.traces[name], rounds).sentence
+        assert said[1:] in visible
+        entry = some.summary["protocols"][name]
+        assert f"{entry['mean']['total_s']:.3f}" in visible
+        for phase in PHASES:
+            assert f"{entry['mean']['span_s'][phase]:.3f}" in visible
+        for r in entry["rounds"]:
+            assert r["reason"] is None or r["reason"] in visible
+    for version in some.summary["versions"].values():
+        assert version in visible
+    assert "simfl run resolved.yaml --out again" in visible
+    assert "seed: 5" in visible
+
+
+def test_the_embedded_data_is_of_every_protocol(some: Run) -> None:
+    data = scripts(page(some))
+    names = list(some.traces)
+    assert [p["name"] for p in data["timeline-meta"]["protocols"]] == names
+    for k in range(len(names)):
+        assert data[f"timeline-{k}"]["views"]
+
+
+@pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "aggregations"])
+def test_names_cannot_break_the_page(base: dict[str, Any], tmp_path: Path) -> None:
+    protocol = "fedbuff" if base is ASYNC else "fedavg"
+    run({"name": EVIL, "rounds": 2, "protocols": {EVIL: {"protocol": protocol}}}, base, out=tmp_path)
+    text = page(opened(tmp_path))
+    reader = read(text)
+    assert "b" not in [tag for tag, attributes in reader.tags if tag == "b" and "class" not in attributes]
+    assert scripts(text)["timeline-meta"]["protocols"][0]["name"] == EVIL
+    assert EVIL not in text
+    assert EVIL in "".join(reader.data["h1"])
+
+
+def test_what_is_embedded_reads_back_and_has_no_sign_of_markup() -> None:
+    value = {EVIL: ["&amp;", "<", " ", "ü", 1.5, None]}
+    text = str(embed(value))
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == value
+
+
+def test_an_interrupted_run_without_a_finished_round_has_a_page(losing: Run) -> None:
+    name = "fedavg"
+    empty = {**losing.summary["protocols"][name], "rounds": [], "final_accuracy": None}
+    summary = {**losing.summary, "interrupted": True, "protocols": {name: empty}}
+    traces = {name: type(losing.traces[name])()}
+    text = page(Run(losing.folder, losing.scenario, losing.text, summary, traces, {name: []}))
+    read(text)
+    assert "interrupted" in text
+    assert "No finished round" in text
+    assert 'id="acc"' not in text
+
+
+def test_a_run_whose_accuracy_is_not_known_has_no_chart(tmp_path: Path) -> None:
+    run({"payload": "shadow"}, out=tmp_path)
+    found = opened(tmp_path)
+    if any(points for _, points in tables.accuracy(found)):
+        pytest.skip("training is real under the shadow payload")
+    assert 'id="acc"' not in page(found)
+
+
+def test_a_bar_holds_the_whole_path(some: Run) -> None:
+    for name, rounds in some.rounds.items():
+        advice = advise(some.traces[name], rounds)
+        drawn = parts(advice)
+        at = 0.0
+        for _, _, _, before, ns in drawn:
+            assert before == pytest.approx(at)
+            at += ns
+        assert at == pytest.approx(advice.total_ns / advice.rounds)
+
+
+def test_stacks_are_in_percent_of_the_longest() -> None:
+    def row(total: float, *spans: float) -> dict[str, Any]:
+        means = {p: tables.mean([s]) for p, s in zip(PHASES, spans, strict=True)}
+        return {"name": "x", "rate": None, "span": means, "total": tables.mean([total])}
+
+    first, second = stacks([row(4.0, 1, 1, 1, 5), row(2.0, 0, 1, 1, 0)])
+    assert [(p["at"], p["wide"]) for p in first["parts"]] == [
+        (0, 12.5),
+        (12.5, 12.5),
+        (25, 12.5),
+        (37.5, 62.5),
+    ]
+    assert (first["end"], second["end"]) == (50, 25)
+    assert stacks([]) == []
+
+
+# --- tables -------------------------------------------------------------------------------------
+def test_a_mean_has_the_spread_of_a_sample() -> None:
+    assert tables.mean([1.0, 3.0]) == tables.Mean(2.0, 2**0.5, 2)
+    assert tables.mean([5.0]) == tables.Mean(5.0, 0.0, 1)
+    assert str(tables.mean([])) == tables.NONE
+
+
+def test_tables_count_what_the_summary_has(losing: Run) -> None:
+    for row, lost in zip(tables.headline(losing), tables.losses(losing), strict=True):
+        rounds = losing.summary["protocols"][row["name"]]["rounds"]
+        assert row["lost"] == sum(lost["dropped"].values()) > 0
+        assert row["done"] == ("2 of 3" if row["name"] != "fedavg" else row["done"])
+        assert len(lost["aborted"]) == sum(r["status"] == "aborted" for r in rounds)
+        assert sum(count for _, count in lost["ignored"]) == sum(sum(r["ignored"].values()) for r in rounds)
+
+
+def test_drop_out_rates_are_told_apart(losing: Run) -> None:
+    entry = losing.summary["protocols"]["secagg"]
+    rounds = [
+        {**r, "dropout_rate": rate, "status": "completed"}
+        for r, rate in zip(entry["rounds"], (0.0, 0.25, 0.25), strict=True)
+    ]
+    summary = {**losing.summary, "protocols": {"secagg": {**entry, "rounds": rounds}}}
+    found = tables.breakdown(Run(**{**vars(losing), "summary": summary}))
+    assert [(row["rate"], row["rounds"]) for row in found] == [("0%", 1), ("25%", 2)]
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_world_can_be_told(path: Path) -> None:
+    scenario = load(path)
+    facts = dict(world.facts(scenario))
+    assert facts["Users"].startswith(f"{scenario.population.users}, ")
+    assert all(how and "None" not in how and "kind" not in how for how in facts.values())
+
+
+def test_values_are_told_with_their_units() -> None:
+    network = load(SYNC).network
+    assert world.said(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
+    assert world.said(load(SYNC).detect) == "timeout"
+    assert world.said((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"
