@@ -82,6 +82,8 @@ HOMES = {
     "typer": ("cli", "__main__"),
     "rich": ("reports", "cli"),
     "matplotlib": ("reports",),
+    "jinja2": ("reports",),
+    "markupsafe": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": ("scenario", "profiles"),
     "asyncio": ("engine", "simulate", "studies", "cli"),

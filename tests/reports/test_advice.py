@@ -147,6 +147,6 @@ def test_an_aggregations_training_counts_though_it_lies_before_it() -> None:
         ("recovery", SERVER, "compute"): 10,
     }
     assert advise(trace, rounds).sentence == (
-        "80 % of an aggregation is users' compute in training (all of it user 0's); making it free would save "
-        "at most 40 ns of 50 ns per aggregation."
+        "80 % of an aggregation is users' compute in training (all of it user 0's); making it free would "
+        "save at most 40 ns of 50 ns per aggregation."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -75,7 +76,7 @@ def test_phases_have_colours_of_okabe_and_ito_that_differ_in_lightness_side_by_s
     assert {*palette.PHASE.values(), *palette.PROTOCOL[1:]} <= okabe_ito
     assert not set(palette.PHASE.values()) & set(palette.PROTOCOL)
     seen = [luminance(colour) + 0.05 for colour in palette.PHASE.values()]
-    for left, right in zip(seen, seen[1:], strict=False):
+    for left, right in pairwise(seen):
         assert max(left, right) / min(left, right) > 1.25
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_slices_of_a_track_never_overlap(run: Run) -> None:
         tracks[event["pid"], event["tid"]].append((ns(event["ts"]), ns(event["dur"])))
     for slices in tracks.values():
         slices.sort()
-        for (at, length), (following, _) in zip(slices, slices[1:], strict=False):
+        for (at, length), (following, _) in pairwise(slices):
             assert at + length <= following
 
 

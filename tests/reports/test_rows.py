@@ -60,11 +60,13 @@ def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_aw
             upload(3, 0, 7),
             Refused(0, SERVER, 3, "upload", "3.0", "malformed", 5, 8),
             Ignored(0, SERVER, 0, "update", "0.0", "stale: beyond 4", 5, 9),
-            Aggregated(0, ((1, "1.0", 0),), 7, 10),
-            End(0, 0, 10, 7),
+            upload(4, 0, 9),
+            upload(5, 0, 10),
+            Aggregated(0, ((1, "1.0", 0), (4, "4.0", 0)), 8, 10),
+            End(0, 0, 10, 8),
         ]
     )
-    assert read_off.buffer_fill(trace) == [(0, 0), (2, 1), (4, 2), (9, 1), (10, 0)]
+    assert read_off.buffer_fill(trace) == [(0, 0), (2, 1), (4, 2), (9, 1), (10, 0), (11, 1)]
     assert read_off.version(trace) == [(0, 0), (10, 1)]
 
 
