@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from simfl.errors import BadInput
 from simfl.reports import timeline
 from simfl.reports.choice import views
 from simfl.reports.folder import Run
+from simfl.reports.page import SPANS
 from simfl.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
 from tests.engine.harness import SYNC, run
 from tests.reports.conftest import opened
@@ -169,3 +171,14 @@ def test_each_drop_out_rate_has_its_typical_round(tmp_path: Any) -> None:
         for v in views(found, "fedavg", 3 * each)[0]
     }
     assert len(rates) == 3
+
+
+def test_as_many_spans_as_a_page_holds_are_less_than_3_megabytes(losing: Run, buffered: Run) -> None:
+    for found in (losing, buffered):
+        for name in found.traces:
+            packed = timeline.pack(found, name, PLENTY)
+            size = sum(
+                len(json.dumps(view[key], separators=(",", ":"))) for view in packed.views for key in "sdptwa"
+            )
+            spans = sum(len(view["s"]) for view in packed.views)
+            assert SPANS * size / spans < 2.6e6
