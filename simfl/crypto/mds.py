@@ -3,7 +3,9 @@
 LightSecAgg eqs. 5 and 28. W is Vandermonde over distinct non-zero points alpha_j, so row j is
 (alpha_j^0, ..., alpha_j^(U-1)) and any U rows are invertible. The sub-masks take the low U - T powers and
 the noise the top T. The noise part of any T rows is then diag(alpha_j^(U-T)) times a T x T Vandermonde
-matrix: invertible, so T coded rows are uniform whatever the mask. T-private by construction.
+matrix: invertible, so T coded rows are uniform whatever the mask. T-private by construction, for whichever
+distinct points: also for the roots of unity that are taken where F_q has them, since W Z is then a transform
+(ntt.py). Decoding starts from any U of the points and stays a product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,9 +13,23 @@ from functools import lru_cache
 
 import numpy as np
 
+from simfl.crypto import ntt, product
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.prg import A8, expand
 from simfl.crypto.rows import Rows
+
+
+@lru_cache(maxsize=4)
+def points_of(users: tuple[int, ...], q: int) -> tuple[int, ...]:
+    """The users' points, for users 0 .. q - 2 and a prime q: distinct, not zero, and the same in any company.
+
+    Powers of a root of unity where there can be a transform over F_q (ntt.point), otherwise u + 1."""
+    return tuple(point_of(user, q) for user in users)
+
+
+def point_of(user: int, q: int) -> int:
+    """One user's point."""
+    return ntt.point(user, q) if ntt.order(q) else user + 1
 
 
 def share_length(d: int, U: int, T: int) -> int:
@@ -54,7 +70,7 @@ def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A
     z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
     noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
     """
-    return matmul(matrix(points, U, q), _uncoded(z, seed, U, T, q), q)
+    return _code(_uncoded(z, seed, U, T, q), points, U, q)
 
 
 def encode_blocks(
@@ -63,7 +79,15 @@ def encode_blocks(
     """What `encode` gives, `width` columns at a time: where the coded rows are too long to be held."""
     uncoded = _uncoded(z, seed, U, T, q)
     for start in range(0, uncoded.shape[1], width):
-        yield matmul(matrix(points, U, q), uncoded[:, start : start + width], q)
+        yield _code(uncoded[:, start : start + width], points, U, q)
+
+
+def _code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
+    """W times rows [U, m], by a transform where that is possible and faster."""
+    how = ntt.plan(tuple(points), U, q)
+    if how is not None and product.transforms(how, U, rows.shape[1]):
+        return ntt.evaluate(rows, how, q)
+    return matmul(matrix(points, U, q), rows, q)
 
 
 def _uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:

@@ -3,10 +3,9 @@
 The law: every backend gives the same bits, so a choice changes speed and nothing else. `auto` times each
 available one once in a process, at one shape beside a float64 product of that shape, and keeps the fastest.
 
-A transform over F_q, for a q where 2^k divides q - 1, would be faster still and is not here. It evaluates a
-polynomial at all powers of a root of unity g of order 2^k. W is Vandermonde over the points 1 to n, which
-are no such powers, nor a geometric progression (Bluestein's chirp), and decoding starts from any U of them.
-User u's point would have to be g^u (mds.matrix over powers of g, n <= 2^k); decoding stays a dense product.
+One more is no product of matrices: where W is Vandermonde over roots of unity, as an MDS code's can be, W Z
+is a number theoretic transform (ntt.py). It is timed beside the others. For another shape, times are scaled
+by the rows that its passes go over, and by the size of W: few points among many roots are left to a product.
 """
 
 import threading
@@ -19,12 +18,13 @@ from statistics import median
 
 import numpy as np
 
-from simfl.crypto import digits, limbs
+from simfl.crypto import digits, limbs, ntt
 from simfl.crypto.limbs import A32
 
 Matmul = Callable[[A32, A32, int], A32]
 
 AUTO = "auto"
+NTT = "ntt"
 SMALL = 1 << 22  # multiplications (0.2 ms of float64 BLAS) from which the choice matters
 
 _SHAPE = (200, 140, 2048)  # LightSecAgg's encoding for 200 users, a part of its columns
@@ -58,8 +58,11 @@ BACKENDS: dict[str, Backend] = {
     ),
 }
 
+_TRANSFORM = "a number theoretic transform, to encode only and where q allows it (field.q: ntt)"
+
 _lock = threading.Lock()
-_chosen: str | None = None
+_asked = AUTO
+_ratios: dict[str, float] = {}
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:
@@ -75,28 +78,46 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 
 
 def use(name: str) -> None:
-    """Choose a backend for this process, or `auto`: the fastest. ValueError if there is none of that name,
-    or if it cannot be used here."""
-    global _chosen
-    if name != AUTO and name not in BACKENDS:
-        raise ValueError(f"backend={name} must be one of {', '.join([AUTO, *BACKENDS])}")
-    if name != AUTO and not BACKENDS[name].available():
+    """Choose a backend for this process, or `auto`: the fastest. `ntt` encodes by transforms wherever they
+    reach the points, and multiplies as `auto` does. ValueError if there is none of that name, or if it cannot
+    be used here."""
+    global _asked
+    if name not in (AUTO, *BACKENDS, NTT):
+        raise ValueError(f"backend={name} must be one of {', '.join([AUTO, *BACKENDS, NTT])}")
+    if name in BACKENDS and not BACKENDS[name].available():
         raise ValueError(f"backend={name} ({BACKENDS[name].summary}) cannot be used on this machine")
     with _lock:
-        _chosen = None if name == AUTO else name
+        _asked = name
+        _ratios.clear()
 
 
 def chosen() -> str:
-    """The backend's name; with `auto`, the first call measures (about 0.1 s) and the others wait for it."""
-    global _chosen
-    name = _chosen
-    if name is None:
-        with _lock:
-            if _chosen is None:
-                ratios = measure(_candidates())
-                _chosen = min(ratios, key=ratios.__getitem__)
-            name = _chosen
-    return name
+    """The name of what multiplies; with `auto`, the first call measures (about 0.1 s) and the others wait for
+    it."""
+    if _asked in BACKENDS:
+        return _asked
+    ratios = _speeds()
+    return min(_candidates(), key=ratios.__getitem__)
+
+
+def transforms(how: ntt.Plan, U: int, columns: int) -> bool:
+    """Whether to encode U rows of so many columns by this transform, not by a product: as was asked for, or
+    else, unless it is a small product, if it is expected to be faster."""
+    if _asked != AUTO:
+        return _asked == NTT
+    macs = how.rows.size * U
+    if macs * columns < SMALL:
+        return False
+    ratios, (n, k, _) = _speeds(), _SHAPE
+    transform = ratios[NTT] * how.work / _plan(n, k).work
+    return transform < ratios[chosen()] * macs / (n * k)
+
+
+def _speeds() -> dict[str, float]:
+    with _lock:
+        if not _ratios:
+            _ratios.update(measure([*_candidates(), NTT]))
+        return _ratios
 
 
 def measure(names: list[str], columns: int = _SHAPE[2]) -> dict[str, float]:
@@ -104,7 +125,9 @@ def measure(names: list[str], columns: int = _SHAPE[2]) -> dict[str, float]:
     of interleaved rounds, with as many threads as they use at present."""
     a, k, _ = _SHAPE
     W, Z = _operand(a, k), _operand(k, columns)
-    ways = {name: partial(BACKENDS[name].matmul, W, Z, _PRIME) for name in names}
+    ways = {name: partial(BACKENDS[name].matmul, W, Z, _PRIME) for name in names if name != NTT}
+    if NTT in names:
+        ways[NTT] = partial(ntt.evaluate, Z % np.uint32(ntt.Q), _plan(a, k), ntt.Q)
     work: dict[str, Callable[[], object]] = {"": partial(np.matmul, W.astype(float), Z.astype(float)), **ways}
     taken: dict[str, list[float]] = {name: [] for name in work}
     for i in range(_ROUNDS + 1):
@@ -119,7 +142,7 @@ def measure(names: list[str], columns: int = _SHAPE[2]) -> dict[str, float]:
 def describe() -> list[tuple[str, str]]:
     """Each backend's name, and in words: how fast it is here, or that it cannot be used; what it is."""
     best = chosen()
-    ratios = measure(_candidates())
+    ratios = measure([*_candidates(), NTT])
     rows = []
     for name, backend in BACKENDS.items():
         if not backend.available():
@@ -129,11 +152,19 @@ def describe() -> list[tuple[str, str]]:
         else:
             speed = f"{measure([name], columns=4)[name]:.0f} x a float64 product's time (4 columns)"
         rows.append((name, f"{speed}{', chosen' if name == best else ''}; {backend.summary}"))
-    return rows
+    return [*rows, (NTT, f"{ratios[NTT]:.2g} x a float64 product's time; {_TRANSFORM}")]
 
 
 def _candidates() -> list[str]:
     return [name for name, backend in BACKENDS.items() if backend.automatic and backend.available()]
+
+
+def _plan(n: int, U: int) -> ntt.Plan:
+    """For the first n points and U coefficients."""
+    points = tuple(ntt.point(user, ntt.Q) for user in range(n))
+    how = ntt.plan(points, U, ntt.Q)
+    assert how is not None
+    return how
 
 
 def _operand(rows: int, columns: int) -> A32:

@@ -263,5 +263,5 @@ def misshapen(handle: Any, n: int, length: int, width: int) -> str:
 
 
 def point(user: int) -> int:
-    """A user's evaluation point in Shamir and MDS codes: distinct and never zero."""
+    """A user's evaluation point in Shamir's code: distinct and never zero. In an MDS code: mds.points_of."""
     return user + 1

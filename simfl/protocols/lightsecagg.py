@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from simfl.crypto import mds
 from simfl.protocols.base import (
     SERVER,
     Client,
@@ -21,7 +22,6 @@ from simfl.protocols.base import (
     Send,
     Update,
     misshapen,
-    point,
 )
 from simfl.protocols.keying import (
     Advertise,
@@ -77,7 +77,8 @@ class LightSecAggClient(Client):
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
         noise = ops.secret(self.entropy("noise"))
-        coded = ops.encode(self.z, noise, Lookup(roster.users, point), p.U, p.T)
+        points = Lookup(roster.users, partial(mds.point_of, q=p.q))
+        coded = ops.encode(self.z, noise, points, p.U, p.T)
         self.own = ops.pick(coded, [mine])
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(coded, others), 0)))]
 
@@ -168,7 +169,7 @@ class LightSecAggServer(MaskedServer):
     def decode(self, got: dict[int, Answer]) -> Effects:
         ops, p = self.ops, self.params
         rows = ops.join([m.content for m in got.values()])
-        masks = ops.decode(rows, [point(user) for user in got], p.U, p.T, p.d + 1)
+        masks = ops.decode(rows, mds.points_of(tuple(got), p.q), p.U, p.T, p.d + 1)
         return self.unmasked(lambda total: ops.sub(total, masks))
 
 

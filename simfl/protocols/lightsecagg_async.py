@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from simfl.crypto import mds
 from simfl.crypto.keys import nonce
 from simfl.crypto.quantize import round_weight
 from simfl.protocols.base import (
@@ -32,7 +33,6 @@ from simfl.protocols.base import (
     Timer,
     Update,
     misshapen,
-    point,
 )
 from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
 from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
@@ -103,7 +103,7 @@ class LightSecAggAsyncClient:
         self.latest[owner] = cycle
         z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
         noise = ops.secret(self.entropy(f"noise {message.name}"))
-        coded = ops.encode(z, noise, [point(u) for u in (*self.peers, self.user)], p.U, p.T)
+        coded = ops.encode(z, noise, mds.points_of((*self.peers, self.user), p.q), p.U, p.T)
         others = range(len(self.peers))
         self.mask = (message.name, z)
         self.held[message.name] = (ops.pick(coded, [len(self.peers)]), message.version)
@@ -278,7 +278,7 @@ class LightSecAggAsyncServer(BufferedServer):
         ops, p = self.ops, self.params
         who = sorted(self.answers)
         rows = ops.join([self.answers[user] for user in who])
-        masks = ops.decode(rows, [point(user) for user in who], p.U, p.T, p.d)
+        masks = ops.decode(rows, mds.points_of(tuple(who), p.q), p.U, p.T, p.d)
         total = ops.sub(self.sum, masks)
         mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
         self.request = None

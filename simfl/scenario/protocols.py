@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from simfl.crypto import ntt
 from simfl.scenario.blocks import Block, Count, Fraction, Natural, Positive, shorthand
 from simfl.scenario.learning import Partition
 from simfl.scenario.rounds import Selection
@@ -13,6 +14,21 @@ from simfl.scenario.rounds import Selection
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
 """A number, or what the protocol's own rule says: `auto`, or nothing."""
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, str) and value != "ntt":
+        raise ValueError(f"must be a whole number or ntt, not {value!r}")
+    return ntt.Q if value == "ntt" else value
+
+
+Prime = Annotated[
+    int,
+    BeforeValidator(_named),
+    Field(strict=True, ge=3, lt=2**32),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"const": "ntt"}]}),
+]
+"""A prime by its value, or by the name of what it is good for."""
 
 
 class Constant(Block):
@@ -149,14 +165,15 @@ class Privacy(Block):
 
 
 class FieldOfSums(Block):
-    """The prime field F_q of masks and sums; the paper's q by default.
+    """The prime field F_q of masks and sums; the paper's q by default, `ntt` for 2147352577.
 
     `backend`: what multiplies matrices over it, `auto` for the fastest by measurement; all give the same
-    bits (`simfl list backends`).
+    bits (`simfl list backends`). `ntt`, the fastest by far, encodes by transforms: `q: ntt` allows it, the
+    paper's q does not.
     """
 
-    q: Annotated[int, Field(strict=True, ge=3, lt=2**32)] = 2**32 - 5
-    backend: Literal["auto", "limbs", "digits", "galois"] = "auto"
+    q: Prime = 2**32 - 5
+    backend: Literal["auto", "limbs", "digits", "galois", "ntt"] = "auto"
 
 
 class Quantization(Block):

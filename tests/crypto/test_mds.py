@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import field, mds, prg
+from simfl.crypto import field, mds, ntt, prg
+from simfl.crypto import product as backends
 from simfl.crypto.field import Q
 
 SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
@@ -31,6 +32,53 @@ def test_matrix_is_cached_and_read_only():
     assert W is mds.matrix((1, 2, 3), 2, Q)
     with pytest.raises(ValueError, match="read-only"):
         W[0, 0] = 5
+
+
+@pytest.fixture(autouse=True)
+def any_backend():
+    yield
+    backends.use("auto")
+
+
+@pytest.mark.parametrize("q", [3, 103, 2**31 - 1, 3 * 2**30 + 1, Q])
+def test_a_user_s_point_is_its_number_and_one_where_there_is_no_transform(q):
+    assert mds.points_of((4, 0, 1), q) == (5, 1, 2)
+
+
+def test_a_user_s_point_is_a_power_of_a_root_of_unity_where_there_is_a_transform():
+    g = pow(ntt.generator(ntt.Q), (ntt.Q - 1) // 8, ntt.Q)
+    exponents = (0, 4, 2, 6, 1, 5, 3, 7)  # u with its three bits reversed
+    assert mds.points_of(tuple(range(8)), ntt.Q) == tuple(pow(g, e, ntt.Q) for e in exponents)
+    assert mds.points_of((6, 2), ntt.Q) == (pow(g, 3, ntt.Q), pow(g, 2, ntt.Q))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    users=st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True),
+    sizes=st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 300)),
+    n=st.integers(0, 1000),
+)
+def test_every_backend_encodes_to_the_same_bits(users, sizes, n):
+    q, points = ntt.Q, mds.points_of(tuple(users), ntt.Q)
+    U = 1 + sizes[0] % len(users)
+    T, d = sizes[1] % U, sizes[2]
+    z, rows = prg.expand(seed(n), d, q), {}
+    for name in ("limbs", "ntt"):
+        backends.use(name)
+        rows[name] = mds.encode(z, SEED, points, U, T, q)
+    assert rows["ntt"].dtype == np.uint32
+    assert (rows["ntt"] == rows["limbs"]).all()
+    who = np.random.default_rng(n).permutation(len(users))[:U]
+    assert (mds.decode(rows["ntt"][who], [points[j] for j in who], U, T, d, q) == z).all()
+
+
+def test_what_ntt_means_where_there_is_no_transform(monkeypatch):
+    monkeypatch.setattr(ntt, "evaluate", lambda *_: pytest.fail("transformed"))
+    backends.use("ntt")
+    for points, q in (((1, 2, 3), Q), ((1, 2, 3), ntt.Q), (mds.points_of((0, 1, 2, 3, 4), 13), 13)):
+        z = prg.expand(seed(1), 7, q)
+        rows = mds.encode(z, SEED, points, 2, 1, q)
+        assert (mds.decode(rows[1:3], points[1:3], 2, 1, 7, q) == z).all()
 
 
 @st.composite
@@ -93,22 +141,23 @@ def test_interpolation_is_the_inverse_that_elimination_finds(q):
     assert (mds._interpolation(points, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
 
 
-@pytest.mark.parametrize("q", [11, Q])
+@pytest.mark.parametrize("q", [11, 13, 17, ntt.Q, Q])
 @pytest.mark.parametrize(("U", "T"), [(3, 1), (4, 2), (5, 3), (6, 5)])
 def test_every_lower_minor_is_invertible(q, U, T):
-    noise_part = mds.matrix(range(1, 9), U, q)[:, U - T :]
+    noise_part = mds.matrix(mds.points_of(tuple(range(8)), q), U, q)[:, U - T :]
     for rows in combinations(range(8), T):
         field.inverse(noise_part[list(rows)], q)  # raises if singular
 
 
+@pytest.mark.parametrize(("q", "n"), [(7, 6), (5, 4)])
 @pytest.mark.parametrize(("U", "T"), [(2, 1), (3, 2), (4, 2), (4, 3)])
-def test_T_rows_are_uniform_whatever_the_mask(U, T):
-    # Over F_7, all 7^T noise vectors give each of the 7^T values of any T rows exactly once.
-    q, n = 7, 6
+def test_T_rows_are_uniform_whatever_the_mask(U, T, q, n):
+    # Over F_q, all q^T noise vectors give each of the q^T values of any T rows exactly once.
     noise = np.array(list(product(range(q), repeat=T)), np.uint32).T
-    for mask in ([0] * (U - T), [6] * (U - T), [3, 5, 1][: U - T]):
+    points = mds.points_of(tuple(range(n)), q)
+    for mask in ([0] * (U - T), [q - 1] * (U - T), [3, 4, 1][: U - T]):
         message = np.vstack([np.repeat(np.array([mask], np.uint32).T, noise.shape[1], axis=1), noise])
-        coded = field.matmul(mds.matrix(range(1, n + 1), U, q), message, q)
+        coded = field.matmul(mds.matrix(points, U, q), message, q)
         for rows in combinations(range(n), T):
             assert len({tuple(column) for column in coded[list(rows)].T.tolist()}) == q**T
 

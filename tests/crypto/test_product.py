@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import digits, field, limbs, product
+from simfl.crypto import digits, field, limbs, mds, ntt, product
 
 Q = 2**32 - 5
 PRIMES = [2, 3, 257, 65537, 2013265921, 2147352577, 2**31 - 1, Q]
@@ -234,13 +234,57 @@ def test_the_fastest_is_chosen_once_and_remembered(fastest, monkeypatch):
         product.BACKENDS, "digits", product.Backend(digits.matmul, lambda: True, "digits, said to be there")
     )
     assert [product.chosen() for _ in range(3)] == [fastest] * 3
-    assert calls == [FAST]  # and never the reference
+    assert calls == [[*FAST, "ntt"]]  # and never the reference
     product.use("galois")
     assert product.chosen() == "galois"
     product.use("auto")
     assert product.chosen() == fastest
-    with pytest.raises(ValueError, match="backend=abacus must be one of auto, limbs, digits, galois"):
+    with pytest.raises(ValueError, match="backend=abacus must be one of auto, limbs, digits, galois, ntt"):
         product.use("abacus")
+
+
+def plan(users, U):
+    return ntt.plan(mds.points_of(tuple(users), ntt.Q), U, ntt.Q)
+
+
+def test_a_transform_is_taken_where_it_is_expected_to_be_faster(monkeypatch):
+    speeds = {"limbs": 3.0, "digits": 2.0, "ntt": 0.5}
+    monkeypatch.setattr(product, "measure", lambda names: {name: speeds[name] for name in names})
+    monkeypatch.setattr(digits, "available", lambda: False)  # then its speed does not count
+    monkeypatch.setitem(
+        product.BACKENDS, "digits", product.Backend(digits.matmul, digits.available, "not there")
+    )
+    assert product.transforms(plan(range(200), 140), 140, 30_165)
+    # At the shape that is measured the ratio is 0.5 to 3. Here a transform of 2^17 rows for 100 points ...
+    far = plan(range(0, 2**17, 2**17 // 100), 70)
+    assert far.work > 3 * 2**17
+    assert not product.transforms(far, 70, 30_165)
+    # ... and one that breaks even at some speed: 46 x 46 multiplications for its rows, 200 x 140 for 920.
+    near = plan(range(46), 46)
+    assert near.work == 64 + 3 * 16 + 12 * 4
+    even = 3.0 * (46 * 46 / near.work) / (200 * 140 / 920)
+    for speed, taken in ((0.99 * even, True), (1.01 * even, False)):
+        speeds["ntt"] = speed
+        product.use("auto")
+        assert product.transforms(near, 46, 30_165) is taken
+
+
+def test_a_transform_is_taken_or_not_as_asked(monkeypatch):
+    monkeypatch.setattr(product, "measure", lambda names: pytest.fail("measured"))
+    how = plan(range(200), 140)
+    product.use("ntt")
+    assert product.transforms(how, 140, 1)
+    for name in ("limbs", "galois"):
+        product.use(name)
+        assert not product.transforms(how, 140, 30_165)
+    product.use("auto")
+    assert not product.transforms(how, 140, product.SMALL // (200 * 140))  # small
+
+
+def test_with_ntt_products_take_the_fastest(monkeypatch):
+    monkeypatch.setattr(product, "measure", lambda names: {n: 1.0 + (n == "digits") for n in names})
+    product.use("ntt")
+    assert product.chosen() == "limbs"
 
 
 def test_only_large_products_ask_for_the_choice(monkeypatch):
@@ -280,7 +324,7 @@ def test_threads_wait_for_one_measurement_and_agree(monkeypatch):
 
 def test_describe_names_every_backend_and_the_chosen_one():
     rows = product.describe()
-    assert [name for name, _ in rows] == list(product.BACKENDS)
+    assert [name for name, _ in rows] == [*product.BACKENDS, "ntt"]
     chosen = product.chosen()
     assert [name for name, text in rows if ", chosen; " in text] == [chosen]
     assert all(" x a float64 product's time" in text or "not available" in text for _, text in rows)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from simfl.crypto import ntt
 from simfl.engine.durations import ReplayError
 from simfl.protocols.ops import EagerOps, Ops
 from simfl.scenario import build
@@ -65,6 +66,21 @@ def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(
     how = dict(how)
     monkeypatch.setattr(build, "PENDING", how.pop("pending", 1.0))
     assert lines(run({**overrides, **how}, base)) == eager(which)
+
+
+@pytest.mark.parametrize("which", WORLDS)
+def test_the_prime_for_transforms_changes_no_trace_and_every_sum_is_exact(
+    which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, over = ntt.evaluate, []
+    monkeypatch.setattr(ntt, "evaluate", lambda Z, how, q: over.append(q) or real(Z, how, q))
+    overrides, base = WORLDS[which]
+    result = run({**overrides, "field": {"q": "ntt", "backend": "ntt"}}, base)
+    assert lines(result) == eager(which)
+    exact = {m.exact for measured in result.measured.values() for m in measured}
+    assert exact <= {True, None}  # None: an aborted round
+    assert True in exact
+    assert set(over) == {2147352577}
 
 
 @pytest.mark.parametrize("which", WORLDS)

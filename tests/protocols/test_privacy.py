@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from simfl.crypto import field, mds, prg
 from simfl.crypto.field import Q
-from simfl.protocols.base import point
 from simfl.protocols.ops import seed_array
 from tests.protocols.harness import POINTS, Slow, lose_at, world
 
@@ -24,7 +23,7 @@ def test_any_T_shares_of_a_mask_fit_every_mask_equally_well(order, T):
     shares = np.vstack(
         [w.clients[j].held.content[w.clients[j].holders.index(victim)] for j in colluders],
     )
-    W = mds.matrix([point(j) for j in colluders], U, Q)
+    W = mds.matrix(mds.points_of(tuple(colluders), Q), U, Q)
     N_inverse = field.inverse(W[:, U - T :], Q)
     m = mds.share_length(d + 1, U, T)
 

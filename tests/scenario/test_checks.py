@@ -56,6 +56,15 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"quantization": None}, ["quantization: missing; protocol secagg needs it"]),
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
     ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
+    ({"field.q": "NTT"}, ["field.q: must be a whole number or ntt, not 'NTT'"]),
+    ({"field.backend": "ntt"}, [
+        "field.backend: ntt: q=4294967291 must be below 2^31=2147483648, as 2147352577 is (q: ntt)"]),
+    ({"field.backend": "ntt", "field.q": 2**31 - 1}, [
+        "field.backend: ntt: q=2147483647 lets it reach 0 users, below the number of users, 100 (q: ntt lets "
+        "it reach 131072)"]),
+    ({"field.backend": "ntt", "field.q": 193}, [  # 64 divides 192
+        "field.backend: ntt: q=193 lets it reach 64 users, below the number of users, 100 (q: ntt lets it "
+        "reach 131072)"]),
     ({"buffer": {"K": 1, "staleness_bound": 1}}, ["buffer: only for asynchronous protocols"]),
     ({"selection.users": 101}, ["selection.users: users=101 must not be above population.users=100"]),
     ({"protocols.fedbuff": None}, [
@@ -129,6 +138,8 @@ def test_asynchronous(tmp_path: Path, overrides: dict[str, Any], expected: list[
         {"privacy": None, "quantization": None, "protocols": ["fedavg"]},
         {"deadlines": {"upload": 5}, "protocols": ["fedavg"]},
         {"field.q": 101},
+        {"field.q": "ntt", "field.backend": "ntt"},
+        {"field.q": 257, "field.backend": "ntt"},
         {"clock": "recorded:runs/a", "workers": 2, "payload": "shadow"},
         {"population.availability.p": 0.5},
     ],
@@ -151,6 +162,17 @@ def test_synchronous_scenarios_at_their_bounds(tmp_path: Path, overrides: dict[s
 )
 def test_asynchronous_scenarios_at_their_bounds(tmp_path: Path, overrides: dict[str, Any]) -> None:
     assert isinstance(read(tmp_path, ASYNC, overrides), Scenario)
+
+
+def test_the_prime_for_transforms_halves_the_room_for_sums(tmp_path: Path) -> None:
+    overrides = {"field.q": "ntt", "quantization.levels": 419430}
+    assert found(tmp_path, ASYNC, overrides) == [
+        "quantization.levels: a sum of K=10 updates x c_g=64 x clip 8 x 419430 levels (protocol "
+        "lightsecagg_async) can reach 2147481600, which must be below (q - 1)/2 = 1073676288: use at most "
+        "209702 levels, a smaller clip, or on_overflow: wrap"
+    ]
+    overrides["quantization.levels"] = 209702
+    assert read(tmp_path, ASYNC, overrides).field.q == 2147352577
 
 
 def test_the_remedy_for_an_overflow_is_enough_and_no_smaller_than_needed(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:
     assert TypeAdapter(block).validate_python(short) == meant
 
 
+def test_the_prime_for_transforms_has_a_name() -> None:
+    assert schema.FieldOfSums.model_validate({"q": "ntt"}) == schema.FieldOfSums(q=2147352577)
+
+
 def test_presets_give_what_is_not_given() -> None:
     link = schema.UserLink.model_validate({"preset": "4g", "uplink_mbps": 5, "latency_s": 0})
     assert (link.uplink_mbps, link.downlink_mbps) == (5.0, 98.0)
@@ -138,6 +142,8 @@ WORLD = {
         {"dropout": {"worst_case": [0.1, 0.2]}},
         {"dropout": {"kind": "per_step", "q": 0.1, "when": "mid_send"}},
         {"selection": {"random": 5}},
+        {"field": {"q": "ntt", "backend": "ntt"}},
+        {"field": {"q": 101}},
         {"protocols": {"fedavg": None, "secagg": {"t": 5}, "mine": {"protocol": "lightsecagg"}, "x": {}}},
         {"protocols": {"fedbuff": {"staleness": "constant"}}},
     ],
@@ -154,6 +160,7 @@ def test_the_json_schema_accepts_shorthands(block: dict[str, Any]) -> None:
         {"clock": "sundial"},
         {"dropout": {"rte": 0.1}},
         {"rounds": "x"},
+        {"field": {"q": "nt"}},
         {"protocols": {"fedavg": 5}},
     ],
 )

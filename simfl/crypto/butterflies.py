@@ -1,0 +1,142 @@
+"""The loops of ntt.py, compiled: radix-4 passes over a block of columns that stays in the L2 cache.
+
+The law: everything is a uint32 that stands for a residue modulo q < 2^31, so 2q < 2^32, and no sum wraps:
+
+    reduced(x)       in [0, q)   for x < 2q: of x and x - q + 2^32, the lesser;
+    times(x, w)      in [0, 2q)  for any x < 2^32 and w < q. With v = floor(2^32 w / q) and Shoup's quotient
+                     p = floor(x v / 2^32):  x w / q - x / 2^32 - 1 < p <= x w / q, so 0 <= x w - p q < 2q;
+    a + b, a + q - b in [0, 2q)  for a, b < q: what a pass leaves behind, and the next one may be given.
+
+Like loops.py this imports numba, so callers import it when there is something to transform.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from simfl.crypto.loops import A32, I64, compiled
+
+_WORDS = 2**17  # of a block: 512 kB; a pass reads and writes all of it
+_NARROWEST = 128  # columns of a block, so that a loop is long enough
+
+_WORD, _FLAG = types.uint32, types.boolean
+
+
+def _array(kind: Any, dimensions: int, readonly: bool = True) -> Any:
+    return types.Array(kind, dimensions, "C", readonly=readonly)
+
+
+_ROW, _FACTORS = _array(_WORD, 1, readonly=False), _array(_WORD, 1)
+_COEFFICIENTS, _PLACES = _array(_WORD, 2), _array(types.int64, 1)
+
+
+@compiled(_WORD(_WORD, _WORD))
+def _reduced(x: np.uint32, q: np.uint32) -> np.uint32:
+    return min(x, np.uint32(x - q))
+
+
+@compiled(_WORD(_WORD, _WORD, _WORD, _WORD))
+def _times(x: np.uint32, w: np.uint32, v: np.uint32, q: np.uint32) -> np.uint32:
+    quotient = np.uint32((np.uint64(x) * np.uint64(v)) >> np.uint64(32))
+    return np.uint32(np.uint32(x * w) - np.uint32(quotient * q))
+
+
+@compiled(types.void(_ROW, _ROW, _WORD))
+def _halve(a: A32, b: A32, q: np.uint32) -> None:
+    """(a, b) = (a + b, a - b), for a, b < q: modulo x^h - 1 and x^h + 1."""
+    for j in range(a.size):
+        x, y = a[j], b[j]
+        a[j] = np.uint32(x + y)
+        b[j] = np.uint32(x + np.uint32(q - y))
+
+
+@compiled(types.void(_ROW, _ROW, _ROW, _ROW, _FACTORS, _WORD))
+def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None:
+    """`_split` with r = 1, for a, b, c, d < q."""
+    i, iv = factors[6], factors[7]
+    for j in range(a.size):
+        w, x, y, z = a[j], b[j], c[j], d[j]
+        s = _reduced(np.uint32(w + y), q)
+        t = _reduced(np.uint32(w + np.uint32(q - y)), q)
+        u = _reduced(np.uint32(x + z), q)
+        v = _reduced(_times(np.uint32(x + np.uint32(q - z)), i, iv, q), q)
+        a[j] = np.uint32(s + u)
+        b[j] = np.uint32(s + np.uint32(q - u))
+        c[j] = np.uint32(t + v)
+        d[j] = np.uint32(t + np.uint32(q - v))
+
+
+@compiled(types.void(_ROW, _ROW, _ROW, _ROW, _FACTORS, _WORD, _FLAG))
+def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
+    """a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r: x^h is replaced.
+
+    factors: r, r^2, r^3 and i = sqrt(-1), each followed by its floor(2^32 . / q); the `last` pass leaves
+    residues below q.
+    """
+    r, rv, r2, r2v = factors[0], factors[1], factors[2], factors[3]
+    r3, r3v, i, iv = factors[4], factors[5], factors[6], factors[7]
+    for j in range(a.size):
+        w = _reduced(a[j], q)
+        x = _reduced(_times(b[j], r, rv, q), q)
+        y = _reduced(_times(c[j], r2, r2v, q), q)
+        z = _reduced(_times(d[j], r3, r3v, q), q)
+        s = _reduced(np.uint32(w + y), q)
+        t = _reduced(np.uint32(w + np.uint32(q - y)), q)
+        u = _reduced(np.uint32(x + z), q)
+        v = _reduced(_times(np.uint32(x + np.uint32(q - z)), i, iv, q), q)
+        plus, minus = np.uint32(s + u), np.uint32(s + np.uint32(q - u))
+        turned, back = np.uint32(t + v), np.uint32(t + np.uint32(q - v))
+        a[j] = _reduced(plus, q) if last else plus
+        b[j] = _reduced(minus, q) if last else minus
+        c[j] = _reduced(turned, q) if last else turned
+        d[j] = _reduced(back, q) if last else back
+
+
+@compiled(_FLAG(types.int64))
+def _is_odd(n: int) -> bool:
+    """Whether log2 n is."""
+    while n > 2:
+        n //= 4
+    return n == 2
+
+
+@compiled(types.void(_COEFFICIENTS, _COEFFICIENTS, _PLACES, _PLACES, _array(_WORD, 2, False), _WORD))
+def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint32) -> None:
+    """out[j] = sum_k Z[k] alpha^k with alpha the point of user rows[j], in ntt.py's order of points.
+
+    factors [n / 4, 8]: row m for `_split` with r = alpha_4m; wanted [n + 1]: how many of the rows are
+    below each user. A part of the tree without a wanted row is left out.
+    """
+    n, (size, columns) = wanted.size - 1, Z.shape
+    width = max(_NARROWEST, _WORDS // n)
+    block = np.empty((n, width), np.uint32)
+    for start in range(0, columns, width):
+        w = min(width, columns - start)
+        for k in range(n):
+            if k < size:
+                block[k, :w] = Z[k, start : start + w]
+            else:
+                block[k, :w] = 0
+        length = n
+        if _is_odd(n):
+            length //= 2
+            for k in range(length):
+                _halve(block[k, :w], block[k + length, :w], q)
+        elif n > 4:  # and so another pass follows
+            length //= 4
+            for k in range(length):
+                a, b = block[k, :w], block[k + length, :w]
+                _quarter(a, b, block[k + 2 * length, :w], block[k + 3 * length, :w], factors[0], q)
+        while length > 1:
+            h = length // 4
+            for m in range(n // length):
+                first = m * length
+                if wanted[first] == wanted[first + length]:
+                    continue
+                for k in range(first, first + h):
+                    a, b = block[k, :w], block[k + h, :w]
+                    _split(a, b, block[k + 2 * h, :w], block[k + 3 * h, :w], factors[m], q, h == 1)
+            length = h
+        for k in range(rows.size):
+            out[k, start : start + w] = block[rows[k], :w]

@@ -1,0 +1,144 @@
+"""Points that are powers of a root of unity, and the number theoretic transform that they allow.
+
+The law: `evaluate` gives the bits of the dense product over the same points, in O(n log n) operations a
+column where that takes O(n U).
+
+Let 2^k be the largest power of two that divides q - 1, h a generator of F_q^* and g = h^((q - 1) / 2^k), a
+primitive root of unity of order 2^k. The points in the order of the users u = 0, 1, ... are
+
+    alpha_u = h^floor(u / 2^k) g^rev(u mod 2^k),    rev: k bits read backwards.
+
+Every non-zero residue is the point of one u < q - 1. The first 2^j are the roots of unity of order 2^j for
+every j <= k, whatever the number of users will be, and for u < 2^k
+
+    alpha_u^2 = alpha_floor(u / 2),    alpha_(2u+1) = -alpha_2u.
+
+So x^2 - alpha_u has the roots alpha_2u and alpha_(2u+1): a polynomial taken modulo x^n - 1, then modulo the
+two factors of that, and so on (in steps of four, butterflies.py), ends with its value at alpha_u in row u.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+A32 = NDArray[np.uint32]
+A64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+Q = 2**31 - 2**17 + 1
+"""The prime of `field.q: ntt`, 2147352577: 2^17 divides q - 1, and 2^16 that of no larger q < 2^31. The PRG
+rejects one word in 16,384."""
+
+BOUND = 2**31
+"""q must be below: the loops add two residues in 32 bits."""
+
+
+class Plan(NamedTuple):
+    """How to transform: see butterflies.transform. `work` counts the rows that all passes go over."""
+
+    factors: A32
+    wanted: I64
+    rows: I64
+    work: int
+
+
+def order(q: int) -> int:
+    """2^k, how many points a transform over F_q can reach, for a prime q; 0 if there is no transform:
+    4 does not divide q - 1, or q is not below 2^31."""
+    power = (q - 1) & (1 - q)
+    return power if power >= 4 and q < BOUND else 0
+
+
+@lru_cache(maxsize=8)
+def generator(q: int) -> int:
+    """The smallest generator of F_q^*, for a prime q < 2^32."""
+    rest, p, primes = q - 1, 2, []
+    while p * p <= rest:
+        if rest % p:
+            p += 1
+        else:
+            primes.append(p)
+            while rest % p == 0:
+                rest //= p
+    primes += [rest] if rest > 1 else []
+    return next(h for h in range(1, q) if all(pow(h, (q - 1) // p, q) != 1 for p in primes))
+
+
+@lru_cache(maxsize=2**17)
+def point(user: int, q: int) -> int:
+    """alpha_u, for a prime q with a transform. ValueError unless 0 <= u < q - 1."""
+    if not 0 <= user < q - 1:
+        raise ValueError(f"user {user} must be at least 0 and below q - 1={q - 1} to have a point")
+    n = order(q)
+    coset, place = divmod(user, n)
+    reversed_ = int(f"{place + n:b}"[:0:-1], 2)
+    return pow(generator(q), coset + (q - 1) // n * reversed_, q)
+
+
+@lru_cache(maxsize=8)
+def roots(n: int, q: int) -> A64:
+    """alpha_0 .. alpha_(n-1) for n a power of two up to order(q). Cached, hence read-only."""
+    table, bit = np.ones(1, np.uint64), 1
+    while bit < n:  # alpha_(u + bit) = alpha_u alpha_bit for u < bit: reading backwards is linear in the bits
+        table = np.concatenate([table, table * np.uint64(point(bit, q)) % np.uint64(q)])
+        bit *= 2
+    table.flags.writeable = False
+    return table
+
+
+@lru_cache(maxsize=16)
+def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
+    """How to evaluate polynomials with U coefficients at these points, for a prime q; None where no transform
+    does: a point is no root of unity, or is there twice, or U is above order(q).
+
+    Points are compared as residues modulo q, all in integers.
+    """
+    x = np.array([int(p) % q for p in points], np.uint64)
+    n, power = 1, x
+    while n < max(4, U) or (power != 1).any():
+        if n >= order(q):
+            return None
+        power = power * power % np.uint64(q)
+        n *= 2
+    table = roots(n, q)
+    users = np.argsort(table)
+    rows = users[np.searchsorted(table, x, sorter=users)]
+    wanted = np.zeros(n + 1, np.int64)
+    np.add.at(wanted, rows + 1, 1)
+    if wanted.max() > 1:
+        return None
+    wanted = wanted.cumsum()
+    return Plan(_factors(n, q), wanted, rows, _work(wanted))
+
+
+@lru_cache(maxsize=8)
+def _factors(n: int, q: int) -> A32:
+    """[n / 4, 8]: r = alpha_4m, r^2, r^3 and i = alpha_2, each w followed by floor(2^32 w / q) < 2^32."""
+    modulus, out = np.uint64(q), np.empty((n // 4, 8), np.uint32)
+    r = roots(n, q)[::4]
+    for k, w in enumerate((r, r * r % modulus, r * r % modulus * r % modulus, roots(4, q)[2])):
+        out[:, 2 * k] = w
+        out[:, 2 * k + 1] = (w << np.uint64(32)) // modulus
+    return out
+
+
+def _work(wanted: I64) -> int:
+    """The rows of the parts of the tree that have a wanted one, over all passes."""
+    length, total = wanted.size - 1, 0
+    while length > 1:
+        starts = wanted[::length]
+        total += int(np.count_nonzero(np.diff(starts))) * length
+        length = length // 2 if length.bit_length() % 2 == 0 else length // 4
+    return total
+
+
+def evaluate(Z: A32, how: Plan, q: int) -> A32:
+    """sum_k Z[k] alpha^k mod q for Z [U, m] of residues below q, as [n, m], row j for point j of the plan."""
+    from simfl.crypto import butterflies
+
+    out = np.empty((how.rows.size, Z.shape[1]), np.uint32)
+    Z = np.require(Z, np.uint32, ["C", "A"])
+    butterflies.transform(Z, how.factors, how.wanted, how.rows, out, np.uint32(q))
+    return out

@@ -1,0 +1,64 @@
+"""Machines are tested over both primes: the paper's, and the one over which encodings can be transforms.
+
+Over the second one every encoding is a transform, however small. Not run again are fedbuff, which works over
+the reals, and the longest tests of SecAgg's losses, of aborts, and of what is kept and forgotten.
+"""
+
+import pytest
+
+from simfl.crypto import field, ntt, product
+from tests.protocols import buffers, harness
+
+OVER_BOTH = {
+    f"tests.protocols.test_{name}"
+    for name in (
+        "rounds",
+        "three_graphs",
+        "privacy",
+        "discards",
+        "adversaries",
+        "refusals",
+        "server_refusals",
+        "buffers",
+        "buffer_servers",
+        "buffer_refusals",
+        "keying",
+        "ops",
+    )
+}
+ONCE = (
+    "test_secagg_is_exact_after_any_9_of_20_losses",
+    "test_secagg_aborts_after_any_10_of_20_losses",
+    "test_lightsecagg_aborts_after_any_7_of_20_losses",
+    "test_every_pattern_of_4_users_completes_if_and_only_if_enough_are_left[ntt-late-secagg]",
+    "test_every_pattern_of_4_users_completes_if_and_only_if_enough_are_left[ntt-told-secagg]",
+    "test_a_secagg_server_sees_one_kind_of_share",
+    "test_random_runs_reach_the_edge_cases",
+    "test_a_client_forgets_what_is_beyond_the_bound",
+    "test_what_clients_keep_does_not_grow",
+    "fedbuff",
+)
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__ in OVER_BOTH:
+        metafunc.parametrize("prime", [field.Q, ntt.Q], indirect=True, ids=["paper", "ntt"])
+
+
+def pytest_collection_modifyitems(config, items):
+    here = [item for item in items if item.nodeid.startswith("tests/protocols/") and "[ntt" in item.name]
+    again = [item for item in here if any(part in item.name for part in ONCE)]
+    config.hook.pytest_deselected(items=again)
+    items[:] = [item for item in items if item not in again]
+
+
+@pytest.fixture(autouse=True)
+def prime(request, monkeypatch):
+    """The prime that a test and its harness know as Q."""
+    q = getattr(request, "param", field.Q)
+    for module in (harness, buffers, request.module):
+        if hasattr(module, "Q"):
+            monkeypatch.setattr(module, "Q", q)
+    product.use("ntt" if q == ntt.Q else "auto")
+    yield
+    product.use("auto")
