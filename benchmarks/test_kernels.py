@@ -13,15 +13,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from simfl.crypto import field, prg, product, quantize, shamir
+from simfl.crypto import field, mds, ntt, prg, product, quantize, shamir
 from simfl.crypto.field import Q
 
 D, N, LEVELS = 1_206_590, 200, 2**16
-NTT = 2_147_352_577
 SEEDS = np.arange(N * 32, dtype=np.uint8).reshape(N, 32)
 SHAPES = {"200x140 by 140x30,165": (200, 140, 30_165), "1000x700 by 700x6,033": (1000, 700, 6_033)}
 DENSE = [name for name, backend in product.BACKENDS.items() if backend.automatic and backend.available()]
-REACH = {"200x140 by 140x30,165": {"limbs": 2.3}, "1000x700 by 700x6,033": {}}
+REACH = {"200x140 by 140x30,165": {"limbs": 2.3, "ntt": 1.0}, "1000x700 by 700x6,033": {"ntt": 0.5}}
 
 Work = Callable[[], object]
 
@@ -31,13 +30,21 @@ def elements(*shape: int, q: int = Q) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["float64", *DENSE])
+@pytest.mark.parametrize("name", ["float64", *DENSE, "ntt"])
 def test_product(shape: str, name: str, beside: Any) -> None:
     a, k, m = SHAPES[shape]
     W, Z = elements(a, k), elements(k, m)
     if name == "float64":
         left, right = W.astype(float), Z.astype(float)
         beside(f"product {shape}", "float64 product", lambda: left @ right)
+    elif name == "ntt":
+        how, Z = ntt.plan(mds.points_of(tuple(range(a)), ntt.Q), k, ntt.Q), Z % np.uint32(ntt.Q)
+        beside(
+            f"product {shape}",
+            "ntt, q = 2147352577",
+            lambda: ntt.evaluate(Z, how, ntt.Q),
+            REACH[shape]["ntt"],
+        )
     else:
         matmul = product.BACKENDS[name].matmul
         beside(f"product {shape}", name, lambda: matmul(W, Z, Q), REACH[shape].get(name, 1.0))
@@ -73,14 +80,14 @@ def keystream(length: int) -> Work:
 
 @pytest.mark.parametrize("name", ["keystream", "2^32 - 5", "2147352577"])
 def test_prg(name: str, beside: Any) -> None:
-    q = NTT if name == "2147352577" else Q
+    q = ntt.Q if name == "2147352577" else Q
     work = keystream(D) if name == "keystream" else lambda: prg.expand(SEEDS[:1], D, q)
     beside("PRG, 1.2 M elements", name, work, None if name == "keystream" else 1.2)
 
 
 @pytest.mark.parametrize("name", ["60 keystreams", "2^32 - 5", "2147352577"])
 def test_masking_with_60_seeds(name: str, beside: Any) -> None:
-    q = NTT if name == "2147352577" else Q
+    q = ntt.Q if name == "2147352577" else Q
     x, raw, signs = elements(1, D, q=q), keystream(D), [1, -1] * 30
     if name == "60 keystreams":
         beside("mask, 60 seeds x 1.2 M", name, lambda: [raw() for _ in signs])
