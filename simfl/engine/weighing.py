@@ -19,34 +19,36 @@ from simfl.protocols.ops import Handle, Ops, Pile, Segment
 
 
 class Token:
-    """So many bytes, for as long as somebody holds it; `nbytes` is the length of a row."""
+    """So many bytes, for as long as somebody holds it; `nbytes` is the length of a row. streams: where coded
+    shares stream, it would not be held."""
 
-    __slots__ = ("nbytes", "scale", "weight")
+    __slots__ = ("nbytes", "scale", "streams", "weight")
 
-    def __init__(self, scale: Weighing, nbytes: int, weight: int) -> None:
-        self.scale, self.nbytes, self.weight = scale, nbytes, weight
-        scale.live += weight
-        scale.peak = max(scale.peak, scale.live)
+    def __init__(self, scale: Weighing, nbytes: int, weight: int, streams: bool) -> None:
+        self.scale, self.nbytes, self.weight, self.streams = scale, nbytes, weight, streams
+        scale.weigh(weight, streams)
 
     def __del__(self) -> None:
-        self.scale.live -= self.weight
+        self.scale.weigh(-self.weight, self.streams)
 
     def copy(self) -> Token:
         """The bytes of one row again."""
-        return Token(self.scale, self.nbytes, self.nbytes)
+        return Token(self.scale, self.nbytes, self.nbytes, self.streams)
 
 
 class Weighing(Ops):
     """Knows lengths and counts only. peak: the most bytes that were held at once; rest: the most that were
-    held when an aggregate was there.
+    held when an aggregate was there, without coded shares and masks, which are never held where they stream."""
 
-    streaming: coded shares and masks are never held, and weigh nothing.
-    """
-
-    def __init__(self, q: int, streaming: bool = False) -> None:
+    def __init__(self, q: int) -> None:
         super().__init__(q)
-        self.streaming = streaming
-        self.live = self.peak = self.rest = 0
+        self.live = self.kept = self.peak = self.rest = 0
+
+    def weigh(self, nbytes: int, streams: bool) -> None:
+        """So many bytes more, or fewer."""
+        self.live += nbytes
+        self.kept += 0 if streams else nbytes
+        self.peak = max(self.peak, self.live)
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
         n, length, width = shape
@@ -56,12 +58,9 @@ class Weighing(Ops):
             return Handle(*shape, kernel(*map(_content, args)))
         if kernel is audit.add_levels and isinstance(args[0], Handle):
             return Handle(*shape, args[0].content)  # added in its place
-        apart = long and kernel in (keys.seal, keys.open_)
-        if self.streaming and (apart or kernel in (mds.encode, prg.expand)):
-            return Handle(*shape, [Token(self, size, 0)] * n)
-        if apart:
-            return Handle(*shape, [Token(self, size, size) for _ in range(n)])
-        return Handle(*shape, [Token(self, size, n * size)] * n)
+        if long and kernel in (keys.seal, keys.open_):
+            return Handle(*shape, [Token(self, size, size, True) for _ in range(n)])
+        return Handle(*shape, [Token(self, size, n * size, kernel in (mds.encode, prg.expand))] * n)
 
 
 class Even(Clock):
@@ -77,7 +76,7 @@ def weigh(session: Session) -> Weighing:
     assert isinstance(scale, Weighing)
 
     async def publish(outcome: Outcome) -> None:
-        scale.rest = max(scale.rest, scale.live)
+        scale.rest = max(scale.rest, scale.kept)
 
     running = drive(session, publish, lambda: None)
     try:

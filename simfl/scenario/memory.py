@@ -60,14 +60,14 @@ def plan(
     Raises:
         ScenarioError: neither does.
     """
-    held = weigh(make(Weighing(p.q))).peak
+    weighed = weigh(make(Weighing(p.q)))
+    held, streamed = weighed.peak, weighed.rest + passing_bytes(s, p)
     if held <= limit_bytes(s):
         return Memory(held)
     place = f"memory_limit_gb={s.memory_limit_gb:g} is below"
     if not may_stream:
         message = f"{place} the {held / 1e9:.3g} GB that {name} holds at once{_why(s)}"
         raise error(s, "memory_limit_gb", message)
-    streamed = weigh(make(Weighing(p.q, streaming=True))).rest + passing_bytes(s, p)
     if streamed > limit_bytes(s):
         message = f"{place} the {streamed / 1e9:.3g} GB that {name} takes while its coded shares stream"
         raise error(s, "memory_limit_gb", f"{message} (held: {held / 1e9:.3g} GB)")
