@@ -38,7 +38,7 @@ class Token:
 
 class Weighing(Ops):
     """Knows lengths and counts only. peak: the most bytes that were held at once; rest: the most that were
-    held when an aggregate was there, without coded shares and masks, which are never held where they stream."""
+    held when an aggregate was there, without what is not kept where coded shares stream (they and masks)."""
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
