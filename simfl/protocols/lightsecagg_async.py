@@ -1,11 +1,15 @@
 """LightSecAgg over a buffer (App. F): masks made in different rounds still sum, since coding is linear.
 
     client   invited -> keyed; then per cycle: begin -> mask and shares out -> submit -> masked upload
-    server   advertise -> roster; then uploads -> buffer of K -> recover (any U answers) -> version + 1
+    server   advertise -> roster; shares of K masks -> an inbox for each user;
+             uploads -> buffer of K -> recover (any U answers) -> version + 1
 
 A mask is known by its stamp: the user, its cycle, and the version t_i that it was made on. When K updates
 wait, the server names them with their integer weights (eq. 34); user j answers with the weighted sum of
 the coded shares that it holds of them; U answers decode to the weighted sum of the masks (eq. 35).
+
+Shares wait at the server until K masks are shared, a buffer's worth, or until a recovery needs one that
+waits: then each user is sent all that it is to have in one message, which the request for shares follows.
 
 A client answers for a mask once; refuses a set that names a user twice, is below K, or has a weight outside
 1 .. c_g; and forgets shares beyond the staleness bound.
@@ -14,6 +18,7 @@ A client answers for a mask once; refuses a set that names a user twice, is belo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from simfl.crypto import mds
 from simfl.crypto.keys import nonce
@@ -37,7 +42,7 @@ from simfl.protocols.base import (
 from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
 from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
-from simfl.protocols.stamped import MaskShare, MaskShares, Recover, Start, SumOfShares, recovery
+from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
 from simfl.protocols.users import Users
 
 
@@ -48,7 +53,7 @@ class LightSecAggAsyncClient:
         "invite": "advertise",
         "roster": "meet",
         "begin": "begin",
-        "share": "hold",
+        "inbox": "hold",
         "recover": "answer",
     }
 
@@ -60,7 +65,8 @@ class LightSecAggAsyncClient:
         self.channels: Channels | None = None
         self.peers: list[int] = []
         self.mask: tuple[str, Handle] | None = None
-        self.held: dict[str, tuple[Handle, int]] = {}
+        self.held: dict[str, tuple[Handle, int, int]] = {}  # rows, which of them, t_i
+        self.oldest = 0  # no t_i of these is below
         self.latest: dict[int, int] = {}
         self.asked = -1
 
@@ -85,9 +91,10 @@ class LightSecAggAsyncClient:
         """Derive the keys of users that enrolled; who comes later has a roster of its own."""
         assert self.channels is not None
         check_roster(roster, None, self.params, keys=1)
-        new = [u for u in roster.users if u != self.user and not self.channels.knows(u)]
-        if new:
-            self.channels.agree(new, self.ops.pick(roster.publics, [roster.users.index(u) for u in new]))
+        unknown = [k for k, u in enumerate(roster.users) if u != self.user and not self.channels.knows(u)]
+        if unknown:
+            new = [roster.users[k] for k in unknown]
+            self.channels.agree(new, self.ops.pick(roster.publics, unknown))
             self.peers += new
         return []
 
@@ -106,7 +113,7 @@ class LightSecAggAsyncClient:
         coded = ops.encode(z, noise, mds.points_of((*self.peers, self.user), p.q), p.U, p.T)
         others = range(len(self.peers))
         self.mask = (message.name, z)
-        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), message.version)
+        self._keep(message.name, ops.pick(coded, [len(self.peers)]), 0, message.version)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
         return [Send(SERVER, shares), Ready(message.name)]
@@ -120,47 +127,73 @@ class LightSecAggAsyncClient:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
         return [Send(SERVER, Upload(update.about, update.version, self.ops.add(x, z)))]
 
-    def hold(self, share: MaskShare) -> Effects:
-        """Keep another user's coded share until a recovery asks for it or it is too old.
+    def hold(self, inbox: MaskInbox) -> Effects:
+        """Keep others' coded shares until a recovery asks for them or they are too old.
 
         A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
         """
-        assert self.channels is not None
-        sender, cycle = _stamp(share.name)
-        if not self.channels.knows(sender) or cycle <= self.latest.get(sender, -1):
-            return [Ignore(sender, "share", "a second one, or a stranger's", share.name)]
-        flaw = misshapen(share.sealed, 1, coded_bytes(self.params, self.params.d) + TAG_BYTES, U8)
+        channels, names, latest = self.channels, inbox.names, self.latest
+        assert channels is not None
+        users, cycles = _stamps(names)
+        if len(set(users)) < len(names) or len(inbox.versions) != len(names):
+            raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
+        new = [k for k, u in enumerate(users) if channels.knows(u) and cycles[k] > latest.get(u, -1)]
+        effects: Effects = []
+        if len(new) < len(names):
+            why = "a second one, or a stranger's"
+            effects += [Ignore(users[k], "share", why, n) for k, n in enumerate(names) if k not in new]
+        share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
+        flaw = misshapen(inbox.sealed, len(names), share_bytes, U8) if new else ""
         if flaw:
-            raise PeerFault(sender, flaw)
-        row = self.channels.open([sender], share.sealed, [cycle], U32)
-        self.latest[sender] = cycle
-        self.held[share.name] = (row, share.version)
-        return []
+            raise PeerFault(SERVER, flaw)
+        while new:
+            whose, sealed = [users[k] for k in new], inbox.sealed
+            sealed = sealed if len(new) == len(names) else self.ops.pick(sealed, new)
+            try:
+                rows = channels.open(whose, sealed, [cycles[k] for k in new], U32)
+            except PeerFault as fault:
+                forged = new.pop(whose.index(fault.user))
+                effects.append(Refuse(fault.user, "share", fault.why, names[forged]))
+            else:
+                for row, k in enumerate(new):
+                    latest[users[k]] = cycles[k]
+                    self._keep(names[k], rows, row, inbox.versions[k])
+                break
+        return effects
+
+    def _keep(self, name: str, rows: Handle, row: int, version: int) -> None:
+        self.held[name] = (rows, row, version)
+        self.oldest = min(self.oldest, version)
+
+    def _forget(self, oldest: int) -> None:
+        """Shares of masks that no recovery asks for any more."""
+        if self.oldest < oldest:
+            self.held = {name: kept for name, kept in self.held.items() if kept[2] >= oldest}
+            self.oldest = min((version for _, _, version in self.held.values()), default=oldest)
 
     def answer(self, request: Recover) -> Effects:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
         p, masks = self.params, request.masks
         if request.number <= self.asked:
             return [Ignore(SERVER, "recover", "came before", request.about)]
-        stamps = {name: _stamp(name) for name in masks}
-        users = {owner for owner, _ in stamps.values()}
-        if len(users) < len(masks) or len(masks) < p.K:
-            raise PeerFault(SERVER, f"{len(masks)} masks of {len(users)} users: doubled, or below K={p.K}")
+        users, cycles = _stamps(masks)
+        different = len(set(users))
+        if different < len(masks) or len(masks) < p.K:
+            raise PeerFault(SERVER, f"{len(masks)} masks of {different} users: doubled, or below K={p.K}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
-        if not all(1 <= weight <= p.c_g for weight in request.weights):
+        if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for name, (owner, cycle) in stamps.items():
+        for name, owner, cycle in zip(masks, users, cycles, strict=True):
             if name not in self.held and cycle <= self.latest.get(owner, -1):
                 raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
         self.asked = request.number
-        oldest = request.version - p.staleness_bound
-        self.held = {name: kept for name, kept in self.held.items() if kept[1] >= oldest}
+        self._forget(request.version - p.staleness_bound)
         missing = [name for name in masks if name not in self.held]
         if missing:
             return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
-        rows = [self.held.pop(name)[0] for name in masks]
-        content = self.ops.weighted_sum(rows, request.weights)
+        rows, at, _ = zip(*map(self.held.pop, masks), strict=True)
+        content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
         return [Send(SERVER, SumOfShares(request.number, content))]
 
 
@@ -174,6 +207,7 @@ class LightSecAggAsyncServer(BufferedServer):
         self.enrolled = False
         self.offline: set[int] = set()
         self.shared: dict[int, str] = {}
+        self.gathered: dict[int, MaskShares] = {}
         self.number = -1
         self.request: Recover | None = None
         self.answers: dict[int, Handle] = {}
@@ -240,11 +274,26 @@ class LightSecAggAsyncServer(BufferedServer):
             why = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", why, message.about), *self._give_up(sender)]
         self.shared[sender] = message.about
-        pick = self.ops.pick
-        return [
-            Send(user, MaskShare(message.about, message.version, pick(message.sealed, [k])))
-            for k, user in enumerate(message.to)
-        ]
+        self.gathered.pop(sender, None)  # of a cycle that came to nothing: no recovery will ask for it
+        self.gathered[sender] = message
+        return self._pass_on() if len(self.gathered) >= self.params.K else []
+
+    def _pass_on(self) -> Effects:
+        """To each user, in one message, its shares of the masks that were gathered."""
+        gathered, self.gathered = list(self.gathered.values()), {}
+        rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
+        everything = _Selected(gathered)
+        effects: Effects = []
+        for user in self.publics:
+            if all(user in row for row in rows):
+                mine, of = everything, rows
+            else:  # its own mask is among them, or one that was shared before it enrolled
+                there = [k for k, row in enumerate(rows) if user in row]
+                mine, of = _Selected([gathered[k] for k in there]), [rows[k] for k in there]
+            if of:
+                sealed = self.ops.gather(mine.sealed, [row[user] for row in of])
+                effects.append(Send(user, MaskInbox(mine.names, mine.versions, sealed)))
+        return effects
 
     # -- recovery
     def aggregate(self, taken: list[Waiting]) -> Effects:
@@ -260,8 +309,9 @@ class LightSecAggAsyncServer(BufferedServer):
         names = tuple(w.about for w in taken)
         self.request = Recover(self.number, self.version, names, tuple(weights))
         asked = [user for user in self.publics if user not in self.offline]
+        waits = any(w.user in self.gathered for w in taken)
         timer = Timer("recovery", "recovery", recovery(self.number))
-        return [timer, *(Send(user, self.request) for user in asked)]
+        return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
     def _answered(self, user: int, message: SumOfShares) -> Effects:
         if self.request is None or message.number != self.request.number or user in self.answers:
@@ -316,6 +366,22 @@ class LightSecAggAsyncServer(BufferedServer):
         if self.request is None or not was_away or user not in self.publics or user in self.answers:
             return []
         return [Send(user, self.request)]
+
+
+class _Selected:
+    """Masks that were shared, by columns."""
+
+    def __init__(self, shared: list[MaskShares]) -> None:
+        self.names = tuple(m.name for m in shared)
+        self.versions = tuple(m.version for m in shared)
+        self.sealed = [m.sealed for m in shared]
+
+
+@lru_cache(maxsize=64)  # every user is sent the same names
+def _stamps(names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The users and the cycles of names that the server sent."""
+    stamps = [_stamp(name) for name in names]
+    return tuple(user for user, _ in stamps), tuple(cycle for _, cycle in stamps)
 
 
 def _stamp(name: str) -> tuple[int, int]:

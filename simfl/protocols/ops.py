@@ -302,11 +302,13 @@ class Ops(ABC):
         amount = rows.n * rows.length
         return self._op(fq.weighted_sum, (1, rows.length, U32), {"field_add": amount}, rows, None, self.q)
 
-    def weighted_sum(self, vectors: Sequence[Handle], weights: Sequence[int]) -> Handle:
-        """sum_i weights[i] * vectors[i] in the field."""
-        shape = (1, vectors[0].length, U32)
-        work = {"field_mac": len(vectors) * vectors[0].length}
-        return self._op(fq.weighted_sum, shape, work, list(vectors), tuple(weights), self.q)
+    def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
+        """sum_i weights[i] * vectors[i] in the field, of handles of one row each or the rows of one."""
+        rows, length = (
+            (vectors, vectors.length) if isinstance(vectors, Handle) else (list(vectors), vectors[0].length)
+        )
+        work = {"field_mac": len(weights) * length}
+        return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
         """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""

@@ -48,22 +48,18 @@ class MaskShares(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MaskShare(Message):
-    """One of them, passed on."""
+class MaskInbox(Message):
+    """The receiver's shares of others' masks: row k is of the mask names[k], made on versions[k]."""
 
-    kind = "share"
+    kind = "inbox"
     phase = "offline"
-    name: str
-    version: int
+    names: tuple[str, ...]
+    versions: tuple[int, ...]
     sealed: Handle
 
     @property
     def size_bytes(self) -> int:
-        return self.sealed.size_bytes + 2 * INT_BYTES
-
-    @property
-    def about(self) -> str:
-        return self.name
+        return self.sealed.size_bytes + 3 * INT_BYTES * len(self.names)
 
 
 @dataclass(frozen=True, slots=True)

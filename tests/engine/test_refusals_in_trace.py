@@ -200,8 +200,8 @@ def test_refusals_of_an_asynchronous_run_name_the_update_that_they_are_about(
 ) -> None:
     def misbehave(ops: Ops, index: int, party: int, sender: int, message: Any) -> list[Message]:
         match party, message.kind, message.about:
-            case 2, "share", "0.0":
-                return [replace(message, sealed=ops.tamper(message.sealed, 0))]
+            case 2, "inbox", "" if "0.0" in message.names:
+                return [replace(message, sealed=ops.tamper(message.sealed, message.names.index("0.0")))]
             case 3, "recover", "r1":
                 return [replace(message, masks=message.masks[:1] * 2, weights=(1, 1)), message]
             case -1, "upload", "1.0":

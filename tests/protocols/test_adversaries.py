@@ -21,21 +21,22 @@ def names(effects):
 def test_a_mask_has_one_name():
     """'0.0' and '00.0' would be one mask under two names: K = 2 notwithstanding, z_0 alone."""
     run = enrolled()
-    run.begin(0)
-    settle(run, stop=lambda m: m.kind == "share")
-    share = run.links[SERVER, 2][0]
+    for u in (0, 1):
+        run.begin(u)
+    settle(run, stop=lambda m: m.kind == "inbox")
+    inbox = run.links[SERVER, 2][0]
     client = run.clients[2]
-    client.receive(SERVER, share)
-    client.receive(SERVER, replace(share, name="00.0"))
+    client.receive(SERVER, inbox)
+    client.receive(SERVER, replace(inbox, names=("00.0", "1.0")))
     effects = client.receive(SERVER, Recover(0, 0, ("0.0", "00.0"), (1, 2)))
     assert names(effects) == ["Refuse"], effects
 
 
 def test_once_stays_once_after_forgetting():
     run = enrolled()
-    for u in (0, 1, 3):
+    for u in (0, 1, 3, 4):
         run.begin(u)
-    settle(run, stop=lambda m: m.kind == "share")
+    settle(run, stop=lambda m: m.kind == "inbox")
     shares = list(run.links[SERVER, 2])
     client = run.clients[2]
     for s in shares:

@@ -30,7 +30,7 @@ def alone(n=5):
 def test_a_client_takes_nothing_before_its_invitation_and_no_second_one():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1)
     client = run.clients[2]
-    for kind in ("roster", "begin", "share", "recover", "nonsense"):
+    for kind in ("roster", "begin", "inbox", "recover", "nonsense"):
         unread = Unread(kind=kind, about="1.0")
         assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, "out of phase", "1.0")]
     assert names(client.receive(SERVER, Invite())) == ["Send"]
@@ -137,11 +137,19 @@ def test_a_mask_is_used_once_and_for_its_own_update():
 
 
 # --- shares ------------------------------------------------------------------------------
-def share_for(run, receiver=2, sender=0):
-    """A share of a mask of `sender`, on its way to `receiver`."""
-    run.begin(sender)
-    settle(run, stop=lambda m: m.kind == "share")
+def inbox_for(run, receiver=2, senders=(0, 3)):
+    """The shares of masks of K = 2 users, on their way to `receiver`."""
+    for sender in senders:
+        run.begin(sender)
+    settle(run, stop=lambda m: m.kind == "inbox")
     return run.links[SERVER, receiver].pop()
+
+
+def share_for(run, row=0):
+    """The share of 0.0 in it (of 3.0: row 1), as if it were alone."""
+    inbox = inbox_for(run)
+    sealed = run.ops.pick(inbox.sealed, [row])
+    return replace(inbox, names=(inbox.names[row],), versions=(inbox.versions[row],), sealed=sealed)
 
 
 def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
@@ -151,6 +159,7 @@ def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
     assert client.receive(SERVER, share) == []
     settle(run)
     held = dict(client.held)
+    assert list(held) == ["0.0"]
     again = replace(share, sealed=Unread())
     twice = [Ignore(0, "share", "a second one, or a stranger's", "0.0")]
     assert client.receive(SERVER, again) == twice
@@ -168,7 +177,7 @@ def test_a_share_of_a_stranger_or_of_an_older_cycle_is_thrown_away_unread():
     client = run.clients[2]
     client.latest[0] = 5
     for name in ("0.4", "0.5", "9.0", "2.0", f"{2**31}.0"):
-        effects = client.receive(SERVER, replace(share, name=name))
+        effects = client.receive(SERVER, replace(share, names=(name,)))
         user = int(name.split(".")[0])
         assert effects == [Ignore(user, "share", "a second one, or a stranger's", name)]
     assert not client.held
@@ -181,7 +190,7 @@ def test_a_malformed_share_is_refused(shape):
     bad = misshapen(share.sealed)[shape]
     client = run.clients[2]
     effects = client.receive(SERVER, replace(share, sealed=bad))
-    assert effects == [Refuse(0, "share", instead(share.sealed, bad), "0.0")]
+    assert effects == [Refuse(SERVER, "inbox", instead(share.sealed, bad))]
     assert client.receive(SERVER, share) == []  # the right one still counts
     assert list(client.held) == ["0.0"]
 
@@ -190,8 +199,8 @@ def test_a_malformed_share_is_refused(shape):
 def test_a_share_has_one_name(name):
     run = enrolled()
     client, share = run.clients[2], share_for(run)
-    (refusal,) = client.receive(SERVER, replace(share, name=name))
-    assert (names([refusal]), refusal.sender, refusal.message) == (["Refuse"], SERVER, "share")
+    (refusal,) = client.receive(SERVER, replace(share, names=(name,)))
+    assert (names([refusal]), refusal.sender, refusal.message) == (["Refuse"], SERVER, "inbox")
     assert not client.held
 
 
@@ -205,10 +214,41 @@ def test_a_forged_share_is_refused_by_its_senders_name_and_yields_no_value():
         effects = client.receive(SERVER, replace(share, sealed=sealed))
         assert effects == [Refuse(0, "share", "does not authenticate", "0.0")]
     for name, user in (("1.0", 1), ("0.1", 0)):  # another sender's, or of another cycle
-        effects = client.receive(SERVER, replace(share, name=name))
+        effects = client.receive(SERVER, replace(share, names=(name,)))
         assert effects == [Refuse(user, "share", "does not authenticate", name)]
     assert not client.held
     assert not client.latest
+
+
+def test_of_an_inbox_only_what_is_forged_or_known_is_left_out():
+    run = enrolled()
+    inbox = inbox_for(run, senders=(0, 1))
+    client = run.clients[2]
+    forged = replace(inbox, sealed=run.ops.tamper(inbox.sealed, 0))
+    assert client.receive(SERVER, forged) == [Refuse(0, "share", "does not authenticate", "0.0")]
+    assert list(client.held) == ["1.0"]
+    why = "a second one, or a stranger's"
+    assert client.receive(SERVER, inbox) == [Ignore(1, "share", why, "1.0")]
+    assert set(client.held) == {"0.0", "1.0"}
+    settle(run)
+    for user in (0, 1):
+        run.submit(user)
+    settle(run)
+    assert len(run.results) == 1  # and exact, as the driver sees
+    assert 2 in run.server.answers
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"names": ("0.0", "0.1")}, {"names": ("0.0", "0.0")}, {"versions": (0,)}, {"versions": (0, 0, 0)}],
+)
+def test_an_inbox_names_a_user_once_and_each_mask_with_its_version(change):
+    run = enrolled()
+    inbox = inbox_for(run)
+    client = run.clients[2]
+    why = "the inbox names a user twice, or a mask without its version"
+    assert client.receive(SERVER, replace(inbox, **change)) == [Refuse(SERVER, "inbox", why)]
+    assert not client.held
 
 
 # --- recoveries --------------------------------------------------------------------------

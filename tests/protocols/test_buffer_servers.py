@@ -153,7 +153,8 @@ def test_shares_that_nobody_waits_for_are_thrown_away_unread(sender, change):
     bad = replace(shares, to=Unread(), sealed=Unread(), **change)
     ignored = [Ignore(sender, "shares", "nobody waits for them", bad.name)]
     assert run.server.receive(sender, bad) == ignored
-    assert names(run.server.receive(0, shares)) == ["Send"] * 4
+    assert run.server.receive(0, shares) == []
+    assert list(run.server.gathered) == [0]
     again = replace(shares, to=Unread(), sealed=Unread())
     assert run.server.receive(0, again) == [Ignore(0, "shares", "nobody waits for them", "0.0")]
 
@@ -176,6 +177,54 @@ def test_shares_for_strangers_or_twice_for_one_are_refused(to):
     refused = Refuse(0, "shares", "malformed: for strangers or twice", "0.0")
     effects = run.server.receive(0, replace(shares, to=to))
     assert effects == [refused, GiveUp((0,), "upload", "0.0")]
+
+
+def waiting(run, user):
+    """What is on its way to a user: kinds, and of shares the masks."""
+    return [(m.kind, getattr(m, "names", ())) for m in run.links.get((SERVER, user), [])]
+
+
+def stopped(run):
+    settle(run, stop=lambda m: m.kind in ("inbox", "recover"))
+
+
+def test_shares_wait_until_k_masks_are_shared_and_then_each_user_has_its_own_in_one_message():
+    run = enrolled()
+    run.begin(0)
+    stopped(run)
+    assert not any(waiting(run, user) for user in range(5))
+    run.begin(3)
+    stopped(run)
+    masks = {0: ("3.0",), 3: ("0.0",)}
+    for user in range(5):
+        assert waiting(run, user) == [("inbox", masks.get(user, ("0.0", "3.0")))]
+
+
+def test_a_recovery_that_needs_a_share_that_waits_is_told_of_after_it():
+    run = enrolled()
+    for user in (0, 1, 2):
+        run.begin(user)
+        settle(run)
+    for user in (2, 0):
+        run.submit(user)
+        stopped(run)
+    for user in (0, 1, 3, 4):
+        assert waiting(run, user) == [("inbox", ("2.0",)), ("recover", ())]
+    assert waiting(run, 2) == [("recover", ())]
+    settle(run)
+    assert [[m.about for m in r.members] for r in run.results] == [["2.0", "0.0"]]
+
+
+def test_a_share_that_waits_is_not_passed_on_once_its_user_shared_another():
+    run = enrolled()
+    run.begin(0)
+    settle(run)
+    run.leave(0)
+    run.back(0)
+    run.begin(0)
+    run.begin(1)
+    stopped(run)
+    assert waiting(run, 2) == [("inbox", ("0.1", "1.0"))]
 
 
 # --- answers -----------------------------------------------------------------------------

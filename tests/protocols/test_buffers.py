@@ -292,7 +292,7 @@ def test_a_client_forgets_what_is_beyond_the_bound_when_it_is_asked(seed):
         def answer(request, client=client, real=real):
             effects = real(request)
             oldest = request.version - MASKED["staleness_bound"]
-            assert all(version >= oldest for _, version in client.held.values())
+            assert all(version >= oldest for _, _, version in client.held.values())
             return effects
 
         client.answer = answer
