@@ -1,17 +1,16 @@
 """A party's device: lanes that work through jobs one at a time, and cores that the lanes share.
 
-A lane is a process only while it has jobs, so users who wait cost nothing. A job's effects are released
+A lane has an event pending only while it works, so users who wait cost nothing. A job's effects are released
 when its virtual duration is over; a job whose task was lost meanwhile releases nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
-
-import simpy
 
 from simfl.engine.durations import Spans
 from simfl.engine.population import Plan
@@ -21,7 +20,7 @@ from simfl.protocols.ops import Handle
 from simfl.trace import Step, Trace
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class Task:
     """A user's part in one round (or in one cycle of an asynchronous run)."""
 
@@ -92,6 +91,8 @@ class Device:
     """A device (the server's too): two lanes, the cores they share, and by how much it is slower
     than the machine of the clock (`speed`: slowdown / cores of a server)."""
 
+    __slots__ = ("_waiting", "free", "last", "party", "protocol", "session", "speed", "training")
+
     def __init__(self, session: Runs, party: int, speed: float, cores: int) -> None:
         self.session = session
         self.party = party
@@ -100,20 +101,21 @@ class Device:
         self.training = Lane(self, "training")
         self.free = cores
         self.last = -1
-        self._waiting: deque[simpy.Event] = deque()
+        self._waiting: list[Callable[[], None]] = []
 
-    def acquire(self) -> simpy.Event | None:
-        """A core, at once (None) or when the event happens."""
+    def acquire(self, then: Callable[[], None]) -> bool:
+        """Whether there is a core at once; otherwise `then` is called with it."""
         if self.free:
             self.free -= 1
-            return None
-        self._waiting.append(self.session.env.event())
-        return self._waiting[-1]
+            return True
+        self._waiting.append(then)
+        return False
 
     def release(self) -> None:
         """Give the core to who waits longest."""
         if self._waiting:
-            self._waiting.popleft().succeed()
+            env = self.session.env
+            env.at(env.now, self._waiting.pop(0))
         else:
             self.free += 1
 
@@ -121,55 +123,82 @@ class Device:
 class Lane:
     """Jobs in order of arrival, one at a time."""
 
+    __slots__ = ("current", "device", "jobs", "last", "name", "resting")
+
     def __init__(self, device: Device, name: str) -> None:
         self.device = device
         self.name = name
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[Job] | None = None
         self.last = -1
-        self.process: simpy.Process | None = None
+        self.resting = True
         self.current: Running | None = None
 
     def put(self, job: Job) -> None:
         """Queue a job; an idle lane wakes up."""
+        if self.jobs is None:
+            self.jobs = deque()
         self.jobs.append(job)
-        if self.process is None:
-            self.process = self.device.session.env.process(self._run())
+        if self.resting:
+            self.resting = False
+            self.device.session.env.soon(self._go_on)
 
     def has(self, task: Task) -> bool:
         """Whether the lane works on a task, or will."""
         running = self.current is not None and self.current.job.task is task
-        return running or any(job.task is task for job in self.jobs)
+        return running or any(job.task is task for job in self.jobs or ())
 
     def interrupt(self, task: Task) -> int:
         """Stop the job in progress if it is a lost task's; returns the row of the broken step, or -1."""
-        if self.current is None or self.current.job.task is not task or self.process is None:
+        if self.current is None or self.current.job.task is not task:
             return -1
-        self.process.interrupt()
+        self.device.session.env.soon(self._broken)
         return self.record()
 
-    def _run(self) -> Generator[simpy.Event, Any, None]:
-        device, session = self.device, self.device.session
+    def _broken(self) -> None:
+        self.device.release()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin the next job, as soon as there is a core for it; rest if there is none."""
         while self.jobs:
-            core = device.acquire()
-            if core is not None:
-                yield core
-            job = self.jobs.popleft()
-            if job.task is not None and job.task.lost:
-                device.release()
-                continue
-            start, blocker = session.env.now, device.last if core is not None else self.last
-            effects, spans = session.execute(device, self.name, job)
-            self.current = Running(job, start, spans, blocker if start > job.ready else -1)
-            try:
-                if any(ns for _, ns in spans):
-                    yield session.env.timeout(sum(ns for _, ns in spans))
-            except simpy.Interrupt:
-                pass
-            step = self.record()
+            if not self.device.acquire(self._begin_late) or self._begin(self.last):
+                return
+        self.resting = True
+        self.jobs = None  # most users' lanes rest for most of a run
+
+    def _begin_late(self) -> None:
+        """A core has become free."""
+        if not self._begin(self.device.last):
+            self._go_on()
+
+    def _begin(self, before: int) -> bool:
+        """Begin the next job; False if it is over at once. `before`: the step that held it up, if any did."""
+        assert self.jobs
+        device, session = self.device, self.device.session
+        job = self.jobs.popleft()
+        if job.task is not None and job.task.lost:
             device.release()
-            if job.task is None or not job.task.lost:
-                session.finish(device, job, step, effects)
-        self.process = None
+            return False
+        start = session.env.now
+        effects, spans = session.execute(device, self.name, job)
+        running = Running(job, start, spans, before if start > job.ready else -1, effects)
+        self.current = running
+        if any(ns for _, ns in spans):
+            session.env.at(start + sum(ns for _, ns in spans), partial(self._end, running))
+            return True
+        self._complete(running)
+        return False
+
+    def _end(self, running: Running) -> None:
+        if self.current is running:  # it was not broken off
+            self._complete(running)
+            self._go_on()
+
+    def _complete(self, running: Running) -> None:
+        step, job = self.record(), running.job
+        self.device.release()
+        if job.task is None or not job.task.lost:
+            self.device.session.finish(self.device, job, step, running.effects)
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""
@@ -180,25 +209,14 @@ class Lane:
         segments, left = running.until(now)
         self.last = self.device.last = self.device.session.trace.add(
             Step(
-                round=job.round,
-                party=self.device.party,
-                lane=self.name,
-                call=job.call,
-                what=job.what,
-                about=job.about,
-                cause=job.cause,
-                previous=running.blocker,
-                ready=job.ready,
-                start=running.start,
-                end=now,
-                segments=segments,
-                left=left,
+                job.round, self.device.party, self.name, job.call, job.what, job.about, job.cause,
+                running.blocker, job.ready, running.start, now, segments, left,
             )
-        )
+        )  # fmt: skip
         return self.last
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Running:
     """A step in progress: `blocker` is the step that kept it from starting when it was ready."""
 
@@ -206,11 +224,15 @@ class Running:
     start: int
     spans: Spans
     blocker: int
+    effects: Effects
 
     def until(self, now: int) -> tuple[Spans, int]:
         """The segments as far as they have come, and the nanoseconds that are left."""
+        total = sum(ns for _, ns in self.spans)
+        if now - self.start == total:
+            return self.spans, 0
         done, left = [], now - self.start
         for phase, ns in self.spans:
             done.append((phase, min(ns, left)))
             left -= done[-1][1]
-        return tuple(done), sum(ns for _, ns in self.spans) - (now - self.start)
+        return tuple(done), total - (now - self.start)
