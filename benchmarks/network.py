@@ -17,10 +17,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import simpy
 
-from simfl.engine.network import Network, Transfer
+from simfl.engine.network import Network
 from simfl.engine.sharing import SharedLink
 from simfl.engine.virtual import Environment
 
@@ -33,6 +34,17 @@ def sizes(seed: int) -> Callable[[], int]:
     """Random sizes around 10 kB, so that no two transfers end together."""
     rng = random.Random(seed)
     return lambda: rng.randrange(5_000, 15_000)
+
+
+@dataclass(eq=False)
+class Carried:
+    """A transfer that tells what becomes of it."""
+
+    size_bytes: int
+    sent: Callable[[], object]
+    arrived: Callable[[], object]
+    broke: Callable[[int], object]
+    latency_ns: int = 0
 
 
 def bare(n: int, count: int) -> Callable[[], object]:
@@ -113,7 +125,7 @@ def messages(n: int, count: int) -> Callable[[], object]:
             arrived += 1
             send(user)
 
-        network.link(user, up=True).send(Transfer(size(), nothing, there, nothing))
+        network.link(user, up=True).send(Carried(size(), nothing, there, nothing))
 
     for user in range(n):
         send(user)

@@ -10,6 +10,8 @@ is sent to an offline user waits in its mailbox (its paused link), first in firs
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -29,29 +31,31 @@ PATIENCE = 10
 
 
 class Pool:
-    """Users to pick from: add, discard and a uniform draw, each O(1)."""
+    """Some of so many users, to pick from: add, discard and a uniform draw, each O(1)."""
 
-    def __init__(self) -> None:
-        self.users: list[int] = []
-        self.place: dict[int, int] = {}
+    def __init__(self, users: int, full: bool = False) -> None:
+        self.users = array("q", range(users) if full else ())
+        self.place = array("q", range(users) if full else [-1] * users)
 
     def add(self, user: int) -> None:
         """Put a user in, if it is not there."""
-        if user not in self.place:
+        if self.place[user] < 0:
             self.place[user] = len(self.users)
             self.users.append(user)
 
     def discard(self, user: int) -> None:
         """Take a user out, if it is there."""
-        if user in self.place:
-            hole, moved = self.place.pop(user), self.users.pop()
+        hole = self.place[user]
+        if hole >= 0:
+            self.place[user] = -1
+            moved = self.users.pop()
             if moved != user:
                 self.users[hole] = moved
                 self.place[moved] = hole
 
     def draw(self, rng: np.random.Generator) -> int:
         """Take a random user out."""
-        user = self.users[int(rng.integers(len(self.users)))]
+        user = self.users[rng.integers(len(self.users))]
         self.discard(user)
         return user
 
@@ -61,25 +65,33 @@ class Buffers(Session):
 
     def main(self) -> Generator[simpy.Event, Any, None]:
         machines, everyone = self.machines, range(self.world.users)
-        kind = machines.kind
         self.tasks: dict[str, Task] = {}
         self.current: dict[int, Task] = {}
         self.pending: set[int] = set()
         self.fruitless = 0
-        self.cycles = [0] * len(everyone)
-        self.idle, self.parked = Pool(), list[int]()
+        self.cycles: Counter[int] = Counter()
+        self.idle, self.parked = Pool(len(everyone)), list[int]()
         self.rng = self.streams.rng("pick")
-        self.clients = [
-            kind.client(user, machines.params, self.ops, machines.entropy(user, 0)) for user in everyone
-        ]
-        self.machine = kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        self.clients: dict[int, Any] = {}
+        self.machine = machines.kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         self.follow_users()
         yield self.env.timeout(0)  # who is offline from the start has left by now
         self.at_server(self.machine, "start", None, cause, self.first_phase)
-        for user in everyone:
-            self._rest(user)
+        if self.presence.away:
+            for user in filter(self.presence.online, everyone):
+                self.idle.add(user)
+        else:
+            self.idle = Pool(len(everyone), full=True)
         self._pick(cause)
+
+    def client(self, user: int) -> Any:
+        """A user's machine, for the whole run; made when it is first spoken to."""
+        if user not in self.clients:
+            machines = self.machines
+            entropy = machines.entropy(user, 0)
+            self.clients[user] = machines.kind.client(user, machines.params, self.ops, entropy)
+        return self.clients[user]
 
     # -- picking
     def _rest(self, user: int) -> None:
@@ -111,7 +123,7 @@ class Buffers(Session):
             user=user,
             round=self.round,
             about=name,
-            client=self.clients[user],
+            client=self.client(user),
             server=machine,
             weights=self.weights,
             ready=not kind.offline,
@@ -190,7 +202,7 @@ class Buffers(Session):
         return task if task is not None and task.user == user else None
 
     def client_of(self, user: int, task: Task | None) -> Any:
-        return self.clients[user]
+        return self.client(user)
 
     def machine_of(self, task: Task | None) -> Any:
         return self.machine

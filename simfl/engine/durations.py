@@ -31,7 +31,9 @@ Key = tuple[int, int, str, str, str]
 
 
 class Clock(ABC):
-    """Gives a step's segments their nanoseconds."""
+    """Gives a step's segments their nanoseconds. timing: while they are done, nothing else may be."""
+
+    timing = False
 
     @abstractmethod
     def work_ns(self, segment: Segment, speed: float) -> int:
@@ -48,13 +50,16 @@ class Clock(ABC):
             overhead_ns: of the message that the step receives; it belongs to the first segment.
             cut: only the first half of the work is done.
         """
-        spans = [(s.phase, self.work_ns(s, speed) // (2 if cut else 1)) for s in segments]
-        (phase, ns), *rest = spans
-        return ((phase, ns + overhead_ns), *rest)
+        part = 2 if cut else 1
+        first, *rest = segments
+        span = (first.phase, self.work_ns(first, speed) // part + overhead_ns)
+        return (span, *[(s.phase, self.work_ns(s, speed) // part) for s in rest]) if rest else (span,)
 
 
 class Measured(Clock):
     """What the step really took here."""
+
+    timing = True
 
     def work_ns(self, segment: Segment, speed: float) -> int:
         return round(segment.cpu_ns * speed)
@@ -68,6 +73,8 @@ class Modelled(Clock):
 
     def work_ns(self, segment: Segment, speed: float) -> int:
         work = segment.work
+        if not work:
+            return 0
         return round(speed * sum(work[kind] * self.ns[kind] for kind in sorted(work)))
 
 

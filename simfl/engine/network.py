@@ -6,29 +6,32 @@ latency after its last bit has left, but no sooner than the one before it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from typing import Protocol
 
 from simfl.engine.sharing import Flow, SharedLink
 from simfl.engine.virtual import Environment, nanoseconds
 
 
-@dataclass(slots=True, eq=False)
-class Transfer:
-    """A message on its way: `sent` when its last bit has left, `arrived` a latency later.
-
-    `broke(moved_bytes)` when it broke off; a transfer that waits for its receiver starts again from 0.
-    The link that takes it gives it its latency, which it keeps.
+class Transfer(Protocol):
+    """What a link carries. The link that takes it gives it its latency, which it keeps; a transfer that waits
+    for its receiver starts again from its first byte.
     """
 
-    size_bytes: int
-    sent: Callable[[], None]
-    arrived: Callable[[], None]
-    broke: Callable[[int], object]
-    latency_ns: int = 0
+    latency_ns: int
+
+    @property
+    def size_bytes(self) -> int: ...
+    def sent(self) -> object:
+        """Its last bit has left."""
+
+    def arrived(self) -> object:
+        """It is there, a latency later."""
+
+    def broke(self, moved_bytes: int, /) -> object:
+        """It broke off."""
 
 
 class UserLink:
@@ -36,6 +39,11 @@ class UserLink:
 
     jitter_s: the k-th is what the k-th message's latency is longer.
     """
+
+    __slots__ = (
+        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_s", "paused", "queue", "rate",
+        "shared", "up",
+    )  # fmt: skip
 
     def __init__(
         self, shared: SharedLink, rate_bps: int, latency_s: float, jitter_s: Iterator[float], up: bool
@@ -47,8 +55,8 @@ class UserLink:
         self.jitter_s = jitter_s
         self.up = up
         self.paused = False
-        self.queue: deque[Transfer] = deque()
-        self.flying: deque[Transfer] = deque()
+        self.queue: list[Transfer] = []
+        self.flying: list[Transfer] = []
         self.active: tuple[Transfer, Flow] | None = None
         self._epoch = 0
         self._last = 0
@@ -62,7 +70,7 @@ class UserLink:
     def pause(self) -> None:
         """The user went offline: what is not there yet waits (downlink: also what is in the air)."""
         self.paused = True
-        self.queue.extendleft(reversed(self._interrupt()))
+        self.queue[:0] = self._interrupt()
 
     def resume(self) -> None:
         """The user is online again."""
@@ -106,7 +114,7 @@ class UserLink:
 
     def _next(self) -> None:
         if self.active is None and self.queue and not self.paused:
-            transfer = self.queue.popleft()
+            transfer = self.queue.pop(0)
             flow = self.shared.start(transfer.size_bytes, self.rate, self._sent)
             self.active = (transfer, flow)
 
@@ -121,7 +129,7 @@ class UserLink:
 
     def _arrive(self, epoch: int) -> None:
         if epoch == self._epoch:
-            self.flying.popleft().arrived()
+            self.flying.pop(0).arrived()
 
 
 class Network:

@@ -181,10 +181,11 @@ class Lane:
             return False
         start = session.env.now
         effects, spans = session.execute(device, self.name, job)
-        running = Running(job, start, spans, before if start > job.ready else -1, effects)
+        end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+        running = Running(job, start, end, spans, before if start > job.ready else -1, effects)
         self.current = running
-        if any(ns for _, ns in spans):
-            session.env.at(start + sum(ns for _, ns in spans), partial(self._end, running))
+        if end > start:
+            session.env.at(end, partial(self._end, running))
             return True
         self._complete(running)
         return False
@@ -222,17 +223,17 @@ class Running:
 
     job: Job
     start: int
+    end: int
     spans: Spans
     blocker: int
     effects: Effects
 
     def until(self, now: int) -> tuple[Spans, int]:
         """The segments as far as they have come, and the nanoseconds that are left."""
-        total = sum(ns for _, ns in self.spans)
-        if now - self.start == total:
+        if now == self.end:
             return self.spans, 0
         done, left = [], now - self.start
         for phase, ns in self.spans:
             done.append((phase, min(ns, left)))
             left -= done[-1][1]
-        return tuple(done), total - (now - self.start)
+        return tuple(done), self.end - now

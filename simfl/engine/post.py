@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simfl.engine.network import Transfer
 from simfl.engine.party import Job, Task
 from simfl.engine.world import Model
 from simfl.protocols.base import SERVER, Message
@@ -27,27 +26,20 @@ class Post:
         """From the server to a user; the model follows the message that the protocol says."""
         session = self.session
         task = session.task_of(to, job.round, message.about)
-        letter = Letter(session, message, SERVER, to, job.round, step)
-        if task is not None and task.lost:
-            letter.moved(0)
-            return
-
-        def arrived() -> None:
-            self._deliver(to, message, letter.arrived(), job.round, task)
-            if task is not None:
-                task.coming -= 1
-
+        letter = Down(self, message, SERVER, to, job.round, step, task)
         if task is not None:
+            if task.lost:
+                letter.broke(0)
+                return
             task.coming += 1
-        transfer = Transfer(message.size_bytes, _nothing, arrived, letter.moved)
-        session.network.link(to, up=False).send(transfer)
+        session.network.link(to, up=False).send(letter)
         follows = session.machines.kind.model_with
         if follows and task is not None and message.kind == follows[not session.world.overlap]:
             self.down(job, to, Model(task.weights, task.about), step)
 
-    def _deliver(self, to: int, message: Message, cause: int, index: int, task: Task | None) -> None:
+    def deliver(self, letter: Letter, cause: int) -> None:
         """At a user's device: a step of its protocol lane."""
-        session = self.session
+        session, to, message, task = self.session, letter.to, letter.message, letter.task
         job = Job(
             machine=session.client_of(to, task),
             call="receive",
@@ -55,7 +47,7 @@ class Post:
             phase=message.phase,
             cause=cause,
             ready=session.env.now,
-            round=index,
+            round=letter.round,
             what=message.kind,
             about=message.about,
             task=task,
@@ -86,39 +78,23 @@ class Post:
         session, task = self.session, job.task
         if task is not None and task.lost:  # while it was delayed
             return
-        letter = Letter(session, message, user, SERVER, job.round, step)
-        part = message.size_bytes // 2 if fate == "mid_send" else message.size_bytes
+        letter = Up(self, message, user, SERVER, job.round, step, task)
+        letter.fate = fate
+        if fate == "mid_send":
+            letter.size_bytes //= 2
+        session.network.link(user, up=True).send(letter)
 
-        def sent() -> None:
-            if task is None:
-                return
-            if fate == "mid_send":
-                session.lose(task, message.phase, f"amid sending {message.kind}", letter.moved(part))
-                return
-            if message.phase in FOLLOWING:
-                task.phase = FOLLOWING[message.phase]
-            if fate == "after_send":
-                phase = FOLLOWING.get(message.phase, message.phase)
-                session.lose(task, phase, f"after sending {message.kind}", step)
-
-        def arrived() -> None:
-            if fate != "mid_send":
-                self._receive(user, message, letter.arrived(), job)
-
-        transfer = Transfer(part, sent, arrived, letter.moved)
-        session.network.link(user, up=True).send(transfer)
-
-    def _receive(self, user: int, message: Message, cause: int, sender: Job) -> None:
+    def receive(self, letter: Letter, cause: int) -> None:
         """At the server: a step of its lane."""
-        session, task = self.session, sender.task
+        session, message, task = self.session, letter.message, letter.task
         job = Job(
             machine=session.machine_of(task),
             call="receive",
-            arguments=(user, message),
+            arguments=(letter.sender, message),
             phase=message.phase,
             cause=cause,
             ready=session.env.now,
-            round=sender.round,
+            round=letter.round,
             what=message.kind,
             about=message.about,
             received=True,
@@ -130,25 +106,74 @@ class Post:
 
 
 class Letter:
-    """The trace's side of one message."""
+    """A message on its way, as its link and as the trace see it."""
+
+    __slots__ = ("at", "latency_ns", "message", "post", "round", "sender", "size_bytes", "step", "task", "to")
 
     def __init__(
-        self, session: Session, message: Message, sender: int, to: int, index: int, step: int
+        self, post: Post, message: Message, sender: int, to: int, index: int, step: int, task: Task | None
     ) -> None:
-        self.session = session
+        self.post = post
         self.message = message
-        self.head = (index, sender, to, message.kind, message.phase, message.about, message.size_bytes)
+        self.sender = sender
+        self.to = to
+        self.round = index
         self.step = step
-        self.sent = session.env.now
+        self.task = task
+        self.at = post.session.env.now
+        self.size_bytes = message.size_bytes
+        self.latency_ns = 0
 
-    def arrived(self) -> int:
-        """It is there, whole; returns the row."""
-        now = self.session.env.now
-        return self.session.trace.add(Sent(*self.head, self.message.size_bytes, self.step, self.sent, now))
+    def sent(self) -> None:
+        """Its last bit has left."""
 
-    def moved(self, part_bytes: int) -> int:
-        """It broke off after so many bytes; returns the row."""
-        return self.session.trace.add(Sent(*self.head, part_bytes, self.step, self.sent, None))
+    def broke(self, moved_bytes: int) -> int:
+        """It broke off; returns the row."""
+        return self.row(moved_bytes, None)
+
+    def row(self, moved_bytes: int, arrived: int | None) -> int:
+        """Put what became of it into the trace."""
+        m = self.message
+        return self.post.session.trace.add(
+            Sent(
+                self.round, self.sender, self.to, m.kind, m.phase, m.about, m.size_bytes, moved_bytes,
+                self.step, self.at, arrived,
+            )
+        )  # fmt: skip
 
 
-def _nothing() -> None: ...
+class Down(Letter):
+    """From the server to a user."""
+
+    __slots__ = ()
+
+    def arrived(self) -> None:
+        """It is there, whole."""
+        self.post.deliver(self, self.row(self.size_bytes, self.post.session.env.now))
+        if self.task is not None:
+            self.task.coming -= 1
+
+
+class Up(Letter):
+    """From a user to the server; of one that is lost amid sending, half: `size_bytes` is what leaves."""
+
+    __slots__ = ("fate",)
+    fate: str
+
+    def sent(self) -> None:
+        task, message, session = self.task, self.message, self.post.session
+        if task is None:
+            return
+        if self.fate == "mid_send":
+            session.lose(task, message.phase, f"amid sending {message.kind}", self.broke(self.size_bytes))
+            return
+        if message.phase in FOLLOWING:
+            task.phase = FOLLOWING[message.phase]
+        if self.fate == "after_send":
+            phase = FOLLOWING.get(message.phase, message.phase)
+            session.lose(task, phase, f"after sending {message.kind}", self.step)
+
+    def arrived(self) -> None:
+        """It is there; the half of one that broke off counts for nothing."""
+        if self.fate != "mid_send":
+            self.post.receive(self, self.row(self.size_bytes, self.post.session.env.now))

@@ -163,8 +163,9 @@ class Session(ABC):
 
     def execute(self, device: Device, lane: str, job: Job) -> tuple[Effects, Spans]:
         """Do a job's real work and find out what it takes."""
-        collecting = gc.isenabled()
-        gc.disable()
+        collecting = self.clock.timing and gc.isenabled()
+        if collecting:
+            gc.disable()
         where = (self.machines.name, job.round, device.party, job.call, job.what)
         try:
             self.ops.begin(where, job.phase)

@@ -107,7 +107,8 @@ class SharedLink:
 
     def _open(self, cap: int) -> Group:
         place = self._place(cap)
-        group = self._groups[cap] = Group(cap, place < self._capped)
+        all_capped = self._capped == len(self._busy)  # then it begins so too, and changes over if it must
+        group = self._groups[cap] = Group(cap, all_capped or place < self._capped)
         self._busy.insert(place, group)
         self._capped += group.capped
         return group

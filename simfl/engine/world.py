@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl.engine.network import Network
 from simfl.engine.population import Losses
 from simfl.engine.virtual import Environment
@@ -39,7 +42,7 @@ class World:
 
     users: int
     rounds: int
-    slowdown: Sequence[float]
+    slowdown: NDArray[np.float64]
     cores: int
     server_slowdown: float
     server_cores: int

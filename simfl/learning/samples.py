@@ -19,6 +19,7 @@ class Samples:
     def __init__(
         self, split: Split, parts: Sequence[NDArray[np.int64]], device: str, dtype: torch.dtype
     ) -> None:
+        self._sizes = [len(part) for part in parts]
         self.parts = [torch.from_numpy(np.asarray(part, np.int64)) for part in parts]
         self.device, self.dtype = device, dtype
         self._x = (
@@ -28,7 +29,7 @@ class Samples:
 
     def count(self, user: int) -> int:
         """The user's samples."""
-        return len(self.parts[user])
+        return self._sizes[user]
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Samples by their number in the data set, `rows` of any shape: x [*rows, *shape], y [*rows]."""

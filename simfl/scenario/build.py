@@ -183,7 +183,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
     return World(
         users=users,
         rounds=s.rounds,
-        slowdown=draw(s.population.devices.slowdown, streams.rng("devices"), users).tolist(),
+        slowdown=draw(s.population.devices.slowdown, streams.rng("devices"), users),
         cores=s.population.devices.cores,
         server_slowdown=s.server.slowdown,
         server_cores=s.server.cores,

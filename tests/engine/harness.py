@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,17 @@ def online(folder: Path, times_s: Mapping[int, list[tuple[float, float]]], users
     path = folder / "online.csv"
     path.write_text("\n".join(lines))
     return {"population.availability": {"trace": str(path)}}
+
+
+@dataclass(eq=False)
+class Carried:
+    """A transfer that tells what becomes of it."""
+
+    size_bytes: int
+    sent: Callable[[], object]
+    arrived: Callable[[], object]
+    broke: Callable[[int], object]
+    latency_ns: int = 0
 
 
 def run(overrides: Mapping[str, Any] | None = None, base: Mapping[str, Any] = SYNC, **more: Any) -> Result:

@@ -136,7 +136,7 @@ def test_an_update_is_dropped_once(name: str, detect: str) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=50), st.integers(0, 99))
 def test_a_pool_is_a_set_that_draws_each_of_its_users_once(plan: list[tuple[bool, int]], seed: int) -> None:
-    pool, users = Pool(), set[int]()
+    pool, users = Pool(10), set[int]()
     for put_in, user in plan:
         (pool.add if put_in else pool.discard)(user)
         (users.add if put_in else users.discard)(user)
@@ -150,8 +150,6 @@ def test_a_pool_is_a_set_that_draws_each_of_its_users_once(plan: list[tuple[bool
 def test_a_pool_draws_evenly() -> None:
     rng, drawn = np.random.default_rng(0), []
     for _ in range(3000):
-        pool = Pool()
-        for user in range(3):
-            pool.add(user)
+        pool = Pool(3, full=True)
         drawn.append(pool.draw(rng))
     assert all(900 < drawn.count(user) < 1100 for user in range(3))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.engine.network import Network, Transfer, UserLink
+from simfl.engine.network import Network, UserLink
 from simfl.engine.virtual import NS, Environment
 from simfl.scenario.build import build, make_world
 from simfl.scenario.load import load
 from simfl.streams import Streams
 from simfl.trace import SERVER, End, Ignored, Sent, Step, Trace
-from tests.engine.harness import ASYNC, SESSIONS, SYNC, SYNC_PROTOCOLS, lines, of, run, script
+from tests.engine.harness import ASYNC, SESSIONS, SYNC, SYNC_PROTOCOLS, Carried, lines, of, run, script
 
 MS = 1_000_000
 LATENCY_S = 0.02
@@ -42,7 +42,7 @@ class Log:
     arrived: dict[int, int] = field(default_factory=dict)
     broke: list[tuple[int, int]] = field(default_factory=list)
 
-    def transfer(self, k: int, size_bytes: int) -> Transfer:
+    def transfer(self, k: int, size_bytes: int) -> Carried:
         def note(book: dict[int, int]) -> Callable[[], None]:
             return lambda: book.__setitem__(k, self.env.now)
 
@@ -50,7 +50,7 @@ class Log:
             assert k not in self.arrived
             self.arrived[k] = self.env.now
 
-        return Transfer(size_bytes, note(self.sent), there, lambda moved: self.broke.append((k, moved)))
+        return Carried(size_bytes, note(self.sent), there, lambda moved: self.broke.append((k, moved)))
 
 
 def total(draw_s: float) -> int:
@@ -209,7 +209,7 @@ def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
             seen[key] = []
             for _ in range(3):
                 network.link(*key).send(
-                    Transfer(1, lambda: None, lambda key=key: seen[key].append(env.now), lambda moved: None)
+                    Carried(1, lambda: None, lambda key=key: seen[key].append(env.now), lambda moved: None)
                 )
         env.run()
         return seen

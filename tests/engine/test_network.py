@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.engine.network import Flow, Network, SharedLink, Transfer, UserLink
+from simfl.engine.network import Flow, Network, SharedLink, UserLink
 from simfl.engine.virtual import NS, Environment
+from tests.engine.harness import Carried
 
 LATENCY_S, LATENCY = 0.02, 20_000_000
 
@@ -35,11 +36,11 @@ class Log:
     env: Environment
     events: list[tuple[str, str, int]] = field(default_factory=list)
 
-    def transfer(self, name: str, size_bytes: int) -> Transfer:
+    def transfer(self, name: str, size_bytes: int) -> Carried:
         def note(what: str) -> Callable[[], None]:
             return lambda: self.events.append((name, what, self.env.now))
 
-        return Transfer(
+        return Carried(
             size_bytes,
             note("sent"),
             note("arrived"),

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.engine.network import Transfer, UserLink
+from simfl.engine.network import UserLink
 from simfl.engine.sharing import SharedLink
 from simfl.engine.virtual import NS, Environment
+from tests.engine.harness import Carried
 
 MBPS = 10**6
 Link = tuple[int, bool]
@@ -133,7 +134,7 @@ def simulated(case: Case) -> dict[int, Fate]:
         def broke(moved: int) -> None:
             fates.setdefault(k, ("broke", Fraction(moved)))  # a cut downlink loses what is in the air, too
 
-        links[link].send(Transfer(size, sent, lambda: None, broke))
+        links[link].send(Carried(size, sent, lambda: None, broke))
 
     for k, (link, at, size) in enumerate(case.messages):
         env.at(at, lambda k=k, link=link, size=size: send(k, link, size))
