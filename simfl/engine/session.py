@@ -62,6 +62,7 @@ class Session(ABC):
         self.machines = machines
         self.ops = ops
         self.clock = clock
+        ops.timed = clock.timing
         self.trainer = trainer
         self.streams = streams
         self.rule = rule
@@ -171,9 +172,10 @@ class Session(ABC):
             self.ops.begin(where, job.phase)
             effects = job.effects()
             job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
-            for effect in effects:
-                if isinstance(effect, Result):  # the global update belongs to the step that recovers
-                    self._step_globally(effect.mean)
+            if device.party == SERVER:
+                for effect in effects:
+                    if isinstance(effect, Result):  # the global update belongs to the step that recovers
+                        self._step_globally(effect.mean)
             segments = self.ops.end()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
@@ -208,6 +210,8 @@ class Session(ABC):
             self.on_server_step(step)
 
     def _release(self, party: int, job: Job, step: int, effects: Effects) -> None:
+        if not effects:
+            return
         now, add, index = self.env.now, self.trace.add, job.round
         for effect in effects:
             if party != SERVER and job.task is not None and job.task.lost:

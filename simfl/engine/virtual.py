@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 import simpy
+from simpy.events import NORMAL
 
 NS = 10**9
 
@@ -16,11 +18,16 @@ def nanoseconds(seconds: float) -> int:
 
 
 class Environment(simpy.Environment):
-    """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling."""
+    """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling.
+
+    Most of what happens is a plain call at a time. Such calls have a heap of their own beside SimPy's, with
+    its order and its numbers: a call costs a fraction of an event.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._next: deque[Callable[[], None]] = deque()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
     @property
     def now(self) -> int:
@@ -28,23 +35,27 @@ class Environment(simpy.Environment):
         return int(self._now)
 
     def at(self, when_ns: int, then: Callable[[], None]) -> None:
-        """Call back at a time, without a process."""
-        event = simpy.Timeout(self, when_ns - int(self._now))
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: then())
+        """Call back at a time, which is now or later."""
+        if when_ns < self._now:
+            raise ValueError(f"{when_ns} ns is before now, {self._now} ns")
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
 
     def soon(self, then: Callable[[], None]) -> None:
-        """Call back now, once what is going on is over and before all else: an urgent event of SimPy,
-        which costs as much as a timeout."""
-        self._next.append(then)
+        """Call back now, once what is going on is over and before all else, as SimPy's urgent events do."""
+        self._soon.append(then)
 
     def step(self) -> None:
         """Do the next thing."""
-        if self._next:
-            self._next.popleft()()
+        if self._soon:
+            self._soon.popleft()()
+        elif self._calls and (not self._queue or self._calls[0][:3] < self._queue[0][:3]):
+            self._now, _, _, then = heappop(self._calls)
+            then()
         else:
             super().step()
 
     def peek(self) -> simpy.core.SimTime:
         """When that is; infinity if there is none."""
-        return self._now if self._next else super().peek()
+        if self._soon:
+            return self._now
+        return min(self._calls[0][0], super().peek()) if self._calls else super().peek()

@@ -144,6 +144,8 @@ class Ops(ABC):
 
     pending_bytes = 0
     peak_bytes = 0
+    timed = True
+    """Whether the CPU time of steps is asked for, and not only their counted work."""
     lag = 0
     """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
 
@@ -158,17 +160,20 @@ class Ops(ABC):
         """Open a step's ledger; `where` names the step if its work fails later."""
         self.where = where
         self._segments = [Segment(phase)]
-        self._mark_ns = time.thread_time_ns()
+        if self.timed:
+            self._mark_ns = time.thread_time_ns()
 
     def phase(self, name: str) -> None:
         """What follows belongs to phase `name`; outside a step this does nothing."""
         if self._segments and self._segments[-1].phase != name:
-            self._mark()
+            if self.timed:
+                self._mark()
             self._segments.append(Segment(name))
 
     def end(self) -> list[Segment]:
         """Close the ledger and return its segments."""
-        self._mark()
+        if self.timed:
+            self._mark()
         segments, self._segments = self._segments, []
         return segments
 
