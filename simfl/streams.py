@@ -7,6 +7,7 @@ never shifts it, so protocols are compared on exactly the same world. The deriva
 
 import json
 import os
+from functools import lru_cache
 from hashlib import blake2b
 from operator import index
 from typing import SupportsIndex
@@ -30,8 +31,11 @@ def derive(seed: int, *names: Name) -> bytes:
 
 def _hash(key: bytes, names: tuple[Name, ...]) -> bytes:
     # `index` turns NumPy integers into plain ones, so that a user's number names one stream only.
-    plain = [name if isinstance(name, str) else index(name) for name in names]
-    return blake2b(json.dumps(plain).encode(), key=key, digest_size=_BYTES).digest()
+    plain = [_quoted(name) if isinstance(name, str) else str(index(name)) for name in names]
+    return blake2b(f"[{', '.join(plain)}]".encode(), key=key, digest_size=_BYTES).digest()
+
+
+_quoted = lru_cache(maxsize=1024)(json.dumps)  # purposes recur; put together by hand, a list is faster
 
 
 class Streams:

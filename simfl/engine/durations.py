@@ -75,7 +75,8 @@ class Modelled(Clock):
         work = segment.work
         if not work:
             return 0
-        return round(speed * sum(work[kind] * self.ns[kind] for kind in sorted(work)))
+        ns = self.ns
+        return round(speed * sum([work[kind] * ns[kind] for kind in sorted(work)]))
 
 
 class Recorded(Clock):

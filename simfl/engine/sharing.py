@@ -114,6 +114,8 @@ class SharedLink:
         return group
 
     def _place(self, cap: int) -> int:
+        if len(self._busy) <= 1:  # most networks have links of one rate
+            return int(bool(self._busy) and self._busy[0].cap < cap)
         return bisect_left(self._busy, cap, key=attrgetter("cap"))
 
     def _leave(self, flow: Flow) -> None:

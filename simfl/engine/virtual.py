@@ -24,20 +24,18 @@ class Environment(simpy.Environment):
     its order and its numbers: a call costs a fraction of an event.
     """
 
+    now: int = 0
+    """Nanoseconds since the start."""
+
     def __init__(self) -> None:
         super().__init__()
         self._soon: deque[Callable[[], None]] = deque()
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
-    @property
-    def now(self) -> int:
-        """Nanoseconds since the start."""
-        return int(self._now)
-
     def at(self, when_ns: int, then: Callable[[], None]) -> None:
         """Call back at a time, which is now or later."""
-        if when_ns < self._now:
-            raise ValueError(f"{when_ns} ns is before now, {self._now} ns")
+        if when_ns < self.now:
+            raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
 
     def soon(self, then: Callable[[], None]) -> None:
@@ -49,9 +47,11 @@ class Environment(simpy.Environment):
         if self._soon:
             self._soon.popleft()()
         elif self._calls and (not self._queue or self._calls[0][:3] < self._queue[0][:3]):
-            self._now, _, _, then = heappop(self._calls)
+            self.now, _, _, then = heappop(self._calls)
+            self._now = self.now
             then()
         else:
+            self.now = int(self._queue[0][0]) if self._queue else self.now
             super().step()
 
     def peek(self) -> simpy.core.SimTime:
