@@ -17,8 +17,10 @@ A client answers for a mask once; refuses a set that names a user twice, is belo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import count, repeat
 
 from simfl.crypto import mds
 from simfl.crypto.keys import nonce
@@ -44,6 +46,9 @@ from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roste
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
 from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
 from simfl.protocols.users import Users
+
+NEVER = math.inf
+"""The last cycle of whom this user shares no key with."""
 
 
 class LightSecAggAsyncClient:
@@ -96,6 +101,7 @@ class LightSecAggAsyncClient:
             new = [roster.users[k] for k in unknown]
             self.channels.agree(new, self.ops.pick(roster.publics, unknown))
             self.peers += new
+            self.latest.update(dict.fromkeys(new, -1))
         return []
 
     def begin(self, message: Start) -> Effects:
@@ -113,7 +119,8 @@ class LightSecAggAsyncClient:
         coded = ops.encode(z, noise, mds.points_of((*self.peers, self.user), p.q), p.U, p.T)
         others = range(len(self.peers))
         self.mask = (message.name, z)
-        self._keep(message.name, ops.pick(coded, [len(self.peers)]), 0, message.version)
+        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0, message.version)
+        self.oldest = min(self.oldest, message.version)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
         return [Send(SERVER, shares), Ready(message.name)]
@@ -132,38 +139,40 @@ class LightSecAggAsyncClient:
 
         A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
         """
-        channels, names, latest = self.channels, inbox.names, self.latest
-        assert channels is not None
-        users, cycles = _stamps(names)
-        if len(set(users)) < len(names) or len(inbox.versions) != len(names):
+        assert self.channels is not None
+        users, cycles = _stamps(inbox.names)
+        if len(set(users)) < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
-        new = [k for k, u in enumerate(users) if channels.knows(u) and cycles[k] > latest.get(u, -1)]
         effects: Effects = []
-        if len(new) < len(names):
+        new = self._new(users, cycles)
+        if len(new) < len(users):
             why = "a second one, or a stranger's"
-            effects += [Ignore(users[k], "share", why, n) for k, n in enumerate(names) if k not in new]
+            old = [k for k in range(len(users)) if k not in new]
+            effects += [Ignore(users[k], "share", why, inbox.names[k]) for k in old]
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
-        flaw = misshapen(inbox.sealed, len(names), share_bytes, U8) if new else ""
+        flaw = misshapen(inbox.sealed, len(users), share_bytes, U8) if new else ""
         if flaw:
             raise PeerFault(SERVER, flaw)
         while new:
-            whose, sealed = [users[k] for k in new], inbox.sealed
-            sealed = sealed if len(new) == len(names) else self.ops.pick(sealed, new)
+            mine = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
+            whose, of = _stamps(mine.names)
             try:
-                rows = channels.open(whose, sealed, [cycles[k] for k in new], U32)
+                rows = self.channels.open(whose, mine.sealed, of, U32)
             except PeerFault as fault:
                 forged = new.pop(whose.index(fault.user))
-                effects.append(Refuse(fault.user, "share", fault.why, names[forged]))
+                effects.append(Refuse(fault.user, "share", fault.why, inbox.names[forged]))
             else:
-                for row, k in enumerate(new):
-                    latest[users[k]] = cycles[k]
-                    self._keep(names[k], rows, row, inbox.versions[k])
+                self.latest.update(zip(whose, of, strict=True))
+                self.held.update(zip(mine.names, zip(repeat(rows), count(), mine.versions), strict=True))
+                self.oldest = min(self.oldest, *mine.versions)
                 break
         return effects
 
-    def _keep(self, name: str, rows: Handle, row: int, version: int) -> None:
-        self.held[name] = (rows, row, version)
-        self.oldest = min(self.oldest, version)
+    def _new(self, users: tuple[int, ...], cycles: tuple[int, ...]) -> list[int]:
+        """Which of these masks a peer made that none was heard of before, or only earlier ones."""
+        latest, me = self.latest, self.user
+        new = [k for k, cycle in enumerate(cycles) if cycle > latest.get(users[k], NEVER)]
+        return [k for k in new if users[k] != me] if me in users else new
 
     def _forget(self, oldest: int) -> None:
         """Shares of masks that no recovery asks for any more."""
@@ -375,6 +384,12 @@ class _Selected:
         self.names = tuple(m.name for m in shared)
         self.versions = tuple(m.version for m in shared)
         self.sealed = [m.sealed for m in shared]
+
+
+def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
+    """These rows of an inbox."""
+    names = tuple(inbox.names[k] for k in rows)
+    return MaskInbox(names, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
 
 
 @lru_cache(maxsize=64)  # every user is sent the same names
