@@ -89,6 +89,9 @@ class Result:
     @property
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`, schema 2; times in seconds of virtual time."""
+        return self._summary(self.rounds)
+
+    def _summary(self, by_name: dict[str, list[metrics.Round]]) -> dict[str, Any]:
         s = self.scenario
         return {
             "schema": SCHEMA,
@@ -105,22 +108,23 @@ class Result:
                     "training": self.training.get(name),
                     "participation": taking_part(rounds, s.of(name)),
                 }
-                for name, rounds in self.rounds.items()
+                for name, rounds in by_name.items()
             },
         }
 
     def write(self, folder: Path) -> None:
         """Write the run's files; each appears whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
-        summary = self.summary
+        rounds = self.rounds
+        summary = self._summary(rounds)
         with atomic(folder / "trace.jsonl") as file:
             file.writelines(trace.lines(self.traces))
         with atomic(folder / "metrics.jsonl") as file:
             file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
         with atomic(folder / "breakdown.csv") as file:
-            csv.writer(file).writerows(breakdown(self.rounds))
+            csv.writer(file).writerows(breakdown(rounds))
         with atomic(folder / "participation.csv") as file:
-            csv.writer(file).writerows(participation(self.rounds))
+            csv.writer(file).writerows(participation(rounds))
         for name, kept in self.updates.items():
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)

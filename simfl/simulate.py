@@ -77,8 +77,8 @@ async def simulate(
     study = build(loaded)
     clock_of = clocks(study)
     result = Result(loaded)
-    try:
-        with one_thread(), seldom_collecting():
+    with one_thread(), seldom_collecting():
+        try:
             for name in loaded.protocols:
                 session = study.session(name, clock_of(name))
                 if isinstance(loaded.clock, Measured):
@@ -87,12 +87,12 @@ async def simulate(
                 elif loaded.payload == "real":
                     result.training[name] = str(study.trainers[name].choice)
                 await _one(study, name, session, result, watch)
-    except BaseException:
-        result.interrupted = True
-        raise
-    finally:
-        if out is not None and any(result.measured.values()):
-            result.write(Path(out))
+        except BaseException:
+            result.interrupted = True
+            raise
+        finally:
+            if out is not None and any(result.measured.values()):
+                result.write(Path(out))
     return result
 
 

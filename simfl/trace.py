@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ForwardRef, NamedTuple
 
 from simfl.errors import BadInput
 
@@ -232,23 +232,29 @@ def lines(traces: dict[str, Trace]) -> Iterator[str]:
 
 def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     """What writes rows of a kind: as the json module would, which would take longer than the run itself."""
-    heads = [f',"{field}":' for field in kind._fields]
-    line = "".join([f'{{"row":"{name}"', *(head + "%s" for head in heads), "}\n"])
+    line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
+    others = [
+        (k, _recurring if hint in RECURRING else _encoded)
+        for k, hint in enumerate(kind.__annotations__.values())
+        if hint != INTEGER
+    ]
 
     def written(row: Any) -> str:
-        return line % tuple([v if type(v) is int else _json(v) for v in row])
+        values = list(row)
+        for k, write in others:
+            if type(values[k]) is not int:
+                values[k] = write(values[k])
+        return line % tuple(values)
 
     return written
 
 
-def _json(value: Any) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    return _encode(value)
+INTEGER = ForwardRef("int")
+RECURRING = (ForwardRef("str"), ForwardRef("tuple[tuple[str, int], ...]"))
+"""Hints of what recurs in a trace: the same few names, and the durations of a device."""
 
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_quoted = lru_cache(maxsize=4096)(_encode)  # the same few names over and over
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+_recurring = lru_cache(maxsize=4096)(_encoded)
 
 
 def read(path: Path) -> dict[str, Trace]:

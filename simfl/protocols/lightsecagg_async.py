@@ -18,9 +18,10 @@ A client answers for a mask once; refuses a set that names a user twice, is belo
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import count, repeat
+from itertools import repeat
 
 from simfl.crypto import mds
 from simfl.crypto.keys import nonce
@@ -70,8 +71,8 @@ class LightSecAggAsyncClient:
         self.channels: Channels | None = None
         self.peers: list[int] = []
         self.mask: tuple[str, Handle] | None = None
-        self.held: dict[str, tuple[Handle, int, int]] = {}  # rows, which of them, t_i
-        self.oldest = 0  # no t_i of these is below
+        self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
+        self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
         self.latest: dict[int, int] = {}
         self.asked = -1
 
@@ -119,8 +120,8 @@ class LightSecAggAsyncClient:
         coded = ops.encode(z, noise, mds.points_of((*self.peers, self.user), p.q), p.U, p.T)
         others = range(len(self.peers))
         self.mask = (message.name, z)
-        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0, message.version)
-        self.oldest = min(self.oldest, message.version)
+        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0)
+        self.made[message.version].append(message.name)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
         return [Send(SERVER, shares), Ready(message.name)]
@@ -163,8 +164,9 @@ class LightSecAggAsyncClient:
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.names[forged]))
             else:
                 self.latest.update(zip(whose, of, strict=True))
-                self.held.update(zip(mine.names, zip(repeat(rows), count(), mine.versions), strict=True))
-                self.oldest = min(self.oldest, *mine.versions)
+                self.held.update(zip(mine.names, zip(repeat(rows), range(rows.n), strict=False), strict=True))
+                for name, version in zip(mine.names, mine.versions, strict=True):
+                    self.made[version].append(name)
                 break
         return effects
 
@@ -176,9 +178,9 @@ class LightSecAggAsyncClient:
 
     def _forget(self, oldest: int) -> None:
         """Shares of masks that no recovery asks for any more."""
-        if self.oldest < oldest:
-            self.held = {name: kept for name, kept in self.held.items() if kept[2] >= oldest}
-            self.oldest = min((version for _, _, version in self.held.values()), default=oldest)
+        for version in [version for version in self.made if version < oldest]:
+            for name in self.made.pop(version):
+                self.held.pop(name, None)
 
     def answer(self, request: Recover) -> Effects:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
@@ -201,7 +203,7 @@ class LightSecAggAsyncClient:
         missing = [name for name in masks if name not in self.held]
         if missing:
             return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
-        rows, at, _ = zip(*map(self.held.pop, masks), strict=True)
+        rows, at = zip(*map(self.held.pop, masks), strict=True)
         content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
         return [Send(SERVER, SumOfShares(request.number, content))]
 
