@@ -6,10 +6,13 @@ Source: Multi-RoundSecAgg, eq. 4: P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Participation:
@@ -58,6 +61,8 @@ class Participation:
 
     def matrix(self) -> csr_array:
         """P^(t), [t, N], int8 zeros and ones."""
+        from scipy.sparse import csr_array
+
         ends = np.cumsum([0, *(row.size for row in self._rows)])
         users = np.concatenate([*self._rows, np.empty(0, np.int64)])
         return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from importlib.util import find_spec
+from pathlib import Path
 
-from simfl.learning.data.split import Split
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.learning.data.split import I64, Split
 
 _SPLIT_SEED = 1  # the digits' test samples are the same 360 in every scenario
+_TEST = 0.2
 
 
 def digits(rng: np.random.Generator) -> Split:
@@ -15,12 +20,52 @@ def digits(rng: np.random.Generator) -> Split:
     Pixels are scaled from 0 .. 16 to [0, 1]. The split is stratified, 80 to 20, by a seed fixed here:
     `rng` is not used, and accuracies of different scenarios are on the same test samples.
     """
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    rows = _rows()
+    images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    y = rows[:, -1].astype(np.int64)
+    train, test = stratified(y, _TEST, _SPLIT_SEED)
+    return Split(images[train], y[train], images[test], y[test], classes=10)
 
-    x, y = load_digits(return_X_y=True)
-    images = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    x_train, x_test, y_train, y_test = train_test_split(
-        images, y.astype(np.int64), test_size=0.2, stratify=y, random_state=_SPLIT_SEED
-    )
-    return Split(x_train, y_train, x_test, y_test, classes=10)
+
+def _rows() -> NDArray[np.float64]:
+    """Its file, [1797, 64 pixels and the digit], without importing scikit-learn, which takes a second."""
+    package = find_spec("sklearn")
+    assert package is not None
+    assert package.origin is not None
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    rows: NDArray[np.float64] = np.loadtxt(path, delimiter=",")
+    return rows
+
+
+def stratified(y: I64, test: float, seed: int) -> tuple[I64, I64]:
+    """Numbers of the samples to train and to test, with as many of each class as its share, to one sample.
+
+    The same as scikit-learn's `train_test_split(..., stratify=y, random_state=seed)`.
+    """
+    rng = np.random.RandomState(seed)
+    _, label, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    n_test = int(np.ceil(test * len(y)))
+    n_train = _shares(sizes, len(y) - n_test, rng)
+    n_tests = _shares(sizes - n_train, n_test, rng)
+    chosen: tuple[list[I64], list[I64]] = [], []
+    for k, size in enumerate(sizes):
+        mixed = np.flatnonzero(label == k)[rng.permutation(size)]
+        chosen[0].append(mixed[: n_train[k]])
+        chosen[1].append(mixed[n_train[k] : n_train[k] + n_tests[k]])
+    return rng.permutation(np.concatenate(chosen[0])), rng.permutation(np.concatenate(chosen[1]))
+
+
+def _shares(sizes: I64, draws: int, rng: np.random.RandomState) -> I64:
+    """Draws dealt to classes by their sizes, rounded down; those left go to the largest remainders."""
+    exact = sizes / sizes.sum() * draws
+    shares = np.floor(exact)
+    remainder, left = exact - shares, int(draws - shares.sum())
+    for value in np.unique(remainder)[::-1]:
+        if left == 0:
+            break
+        tied = np.flatnonzero(remainder == value)
+        more = rng.choice(tied, size=min(len(tied), left), replace=False)
+        shares[more] += 1
+        left -= len(more)
+    whole: I64 = shares.astype(np.int64)
+    return whole
