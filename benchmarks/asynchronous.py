@@ -3,8 +3,8 @@
     python benchmarks/asynchronous.py
 
 Shadow payload, modelled clock, K = 10 unless it says otherwise: FedBuff with 1,000,000 users and 100,000
-uploads, asynchronous LightSecAgg with 1,000 users and 10,000 uploads. Each run has a process of its own, whose
-whole CPU time counts, that of its imports included.
+uploads, asynchronous LightSecAgg with 1,000 users and 10,000 uploads. Each run has a process of its own,
+whose whole CPU time counts, that of its imports included.
 """
 
 from __future__ import annotations

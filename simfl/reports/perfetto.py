@@ -236,7 +236,7 @@ def _instant(row: Row, base: int) -> Iterator[Event]:
         case GaveUp():
             name, party, args["users"] = "gave up users", SERVER, list(row.users)
         case Ignored() | Refused():
-            name, party = f"{row.row} {row.message}: {row.why}", row.party
+            name, party = f"{type(row).__name__.lower()} {row.message}: {row.why}", row.party
             args["sender"] = "server" if row.sender == SERVER else row.sender
         case Judged():
             name, party = "verdict", SERVER
