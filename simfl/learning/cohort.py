@@ -43,7 +43,7 @@ def schedule(samples: Samples, users: Sequence[int], draws: Sequence[Draws], sgd
     rows = np.zeros((len(users), most, width), np.int64)
     sizes = np.zeros((len(users), most), np.int64)
     for k, (client, n, batches) in enumerate(zip(order, counts, per_epoch, strict=True)):
-        part = samples.parts[users[client]].numpy()
+        part = samples.parts[users[client]]
         for epoch, shuffled in enumerate(draws[client].orders(int(n), sgd.epochs)):
             mine = slice(epoch * batches, (epoch + 1) * batches)
             rows[k, mine].reshape(-1)[:n] = part[shuffled.numpy()]

@@ -22,7 +22,7 @@ def train(
     values = [parameter.data for parameter in parameters]
     step_within(work, lr if sgd.plain else None)
     velocity: list[Tensor] = []
-    part, B = samples.parts[user], sgd.batch_size
+    part, B = torch.from_numpy(samples.parts[user]), sgd.batch_size
     epochs = (samples.gather(part[order]) for order in draws.orders(len(part), sgd.epochs))
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
     for x, y in chain.from_iterable(batches):

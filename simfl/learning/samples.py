@@ -19,8 +19,7 @@ class Samples:
     def __init__(
         self, split: Split, parts: Sequence[NDArray[np.int64]], device: str, dtype: torch.dtype
     ) -> None:
-        self._sizes = [len(part) for part in parts]
-        self.parts = [torch.from_numpy(np.asarray(part, np.int64)) for part in parts]
+        self.parts = parts
         self.device, self.dtype = device, dtype
         self._x = (
             split.x_train if not isinstance(split.x_train, np.ndarray) else to_tensor(split.x_train, device)
@@ -29,7 +28,7 @@ class Samples:
 
     def count(self, user: int) -> int:
         """The user's samples."""
-        return self._sizes[user]
+        return len(self.parts[user])
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Samples by their number in the data set, `rows` of any shape: x [*rows, *shape], y [*rows]."""

@@ -84,7 +84,7 @@ class Trainer:
     @property
     def parts(self) -> list[NDArray[np.int64]]:
         """The numbers of each user's training samples."""
-        return [part.numpy() for part in self._samples.parts]
+        return list(self._samples.parts)
 
     def samples(self, user: int) -> int:
         """How many training samples the user has."""

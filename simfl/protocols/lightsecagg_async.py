@@ -21,7 +21,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import repeat
+from itertools import filterfalse, repeat
+from operator import gt
 
 from simfl.crypto import mds
 from simfl.crypto.keys import nonce
@@ -68,6 +69,7 @@ class LightSecAggAsyncClient:
         self.params = params
         self.ops = ops
         self.entropy = entropy
+        self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
         self.mask: tuple[str, Handle] | None = None
@@ -141,8 +143,8 @@ class LightSecAggAsyncClient:
         A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
         """
         assert self.channels is not None
-        users, cycles = _stamps(inbox.names)
-        if len(set(users)) < len(users) or len(inbox.versions) != len(users):
+        users, cycles, different = _stamps(inbox.names)
+        if different < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
         effects: Effects = []
         new = self._new(users, cycles)
@@ -150,13 +152,12 @@ class LightSecAggAsyncClient:
             why = "a second one, or a stranger's"
             old = [k for k in range(len(users)) if k not in new]
             effects += [Ignore(users[k], "share", why, inbox.names[k]) for k in old]
-        share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
-        flaw = misshapen(inbox.sealed, len(users), share_bytes, U8) if new else ""
+        flaw = misshapen(inbox.sealed, len(users), self.share_bytes, U8) if new else ""
         if flaw:
             raise PeerFault(SERVER, flaw)
         while new:
             mine = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
-            whose, of = _stamps(mine.names)
+            whose, of, _ = _stamps(mine.names)
             try:
                 rows = self.channels.open(whose, mine.sealed, of, U32)
             except PeerFault as fault:
@@ -172,9 +173,12 @@ class LightSecAggAsyncClient:
 
     def _new(self, users: tuple[int, ...], cycles: tuple[int, ...]) -> list[int]:
         """Which of these masks a peer made that none was heard of before, or only earlier ones."""
-        latest, me = self.latest, self.user
-        new = [k for k, cycle in enumerate(cycles) if cycle > latest.get(users[k], NEVER)]
-        return [k for k in new if users[k] != me] if me in users else new
+        known = list(map(self.latest.get, users, repeat(NEVER)))
+        if self.user in users:
+            known[users.index(self.user)] = NEVER
+        if all(map(gt, cycles, known)):
+            return list(range(len(users)))
+        return [k for k, (cycle, last) in enumerate(zip(cycles, known, strict=True)) if cycle > last]
 
     def _forget(self, oldest: int) -> None:
         """Shares of masks that no recovery asks for any more."""
@@ -187,20 +191,20 @@ class LightSecAggAsyncClient:
         p, masks = self.params, request.masks
         if request.number <= self.asked:
             return [Ignore(SERVER, "recover", "came before", request.about)]
-        users, cycles = _stamps(masks)
-        different = len(set(users))
+        _, _, different = _stamps(masks)
         if different < len(masks) or len(masks) < p.K:
             raise PeerFault(SERVER, f"{len(masks)} masks of {different} users: doubled, or below K={p.K}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for name, owner, cycle in zip(masks, users, cycles, strict=True):
-            if name not in self.held and cycle <= self.latest.get(owner, -1):
+        for name in filterfalse(self.held.__contains__, masks):
+            owner, cycle = _stamp(name)
+            if cycle <= self.latest.get(owner, -1):
                 raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
         self.asked = request.number
         self._forget(request.version - p.staleness_bound)
-        missing = [name for name in masks if name not in self.held]
+        missing = list(filterfalse(self.held.__contains__, masks))
         if missing:
             return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
         rows, at = zip(*map(self.held.pop, masks), strict=True)
@@ -395,10 +399,11 @@ def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
 
 
 @lru_cache(maxsize=64)  # every user is sent the same names
-def _stamps(names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The users and the cycles of names that the server sent."""
+def _stamps(names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The users and the cycles of names that the server sent, and how many users they are."""
     stamps = [_stamp(name) for name in names]
-    return tuple(user for user, _ in stamps), tuple(cycle for _, cycle in stamps)
+    users = tuple(user for user, _ in stamps)
+    return users, tuple(cycle for _, cycle in stamps), len(set(users))
 
 
 def _stamp(name: str) -> tuple[int, int]:
