@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "scenario.memory": ("engine",),
     "reports": ("errors", "trace", "metrics", "privacy", "scenario.schema", "simulate"),
     "reports.parquet": ("result",),
+    "reports.figures": ("result",),
     "reports.sweep": ("studies.sweeps",),
     "result": ("trace", "metrics", "engine.virtual", "privacy", "scenario", "selection"),
     "simulate": ("errors", "trace", "engine", "protocols", "scenario", "learning", "result"),

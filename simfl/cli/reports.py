@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from simfl.cli.common import app
+from simfl.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from simfl.reports.folder import Run
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run's folder.", metavar="DIR")],
+    folder: Annotated[
+        Path, typer.Argument(help="A run's folder, or with --figures a sweep's.", metavar="DIR")
+    ],
     rounds: Annotated[
         str | None,
         typer.Option(metavar="A:B", help="Rounds of trace.perfetto.json and of the page's timeline."),
     ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
+    ] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
+    ] = False,
 ) -> None:
     """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
+    if latex and (figures or rounds is not None):
+        raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
+    if figures:
+        from simfl.reports.figures import need
+
+        need()
+    if (folder / "means.csv").exists():
+        _sweep(folder, figures)
+    elif latex:
+        _latex(folder)
+    else:
+        _run(folder, _from_to(rounds), figures)
+
+
+def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
     from rich.console import Console
 
+    from simfl.reports import figures as pictures
     from simfl.reports import perfetto, terminal
     from simfl.reports.advice import advise
-    from simfl.reports.folder import open_run
     from simfl.reports.page import page
     from simfl.result import atomic
-    from simfl.scenario.load import load
 
-    asked = _from_to(rounds)
-    resolved = folder / "resolved.yaml"
-    scenario = load(resolved)
-    run = open_run(folder, scenario, resolved.read_text(encoding="utf-8"))
+    run = _opened(folder)
     chosen = perfetto.choose(run, asked)
     html = page(run, asked)
+    drawn = pictures.of_run(run) if figures else {}
 
-    terminal.show(Console(), run.summary, scenario.profile)
+    terminal.show(Console(), run.summary, run.scenario.profile)
     for name, listed in run.rounds.items():
         print(f"{name}: {advise(run.traces[name], listed).sentence}")
     with atomic(folder / "trace.perfetto.json") as file:
@@ -45,6 +72,37 @@ def report(
     for line in perfetto.left_out(run, chosen):
         print(f"trace.perfetto.json holds of {line} (--rounds A:B for others)")
     print(f"Written to {folder}: report.html, trace.perfetto.json")
+    if figures:
+        _save(folder, drawn)
+
+
+def _sweep(folder: Path, figures: bool) -> None:
+    if not figures:
+        raise BadInput(f"{folder} holds a sweep, whose tables are there already; --figures draws its figure")
+    from simfl.reports.figures import of_sweep
+
+    _save(folder, of_sweep(folder))
+
+
+def _save(folder: Path, drawn: Mapping[str, Figure]) -> None:
+    from simfl.reports.figures import save
+
+    print(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}")
+
+
+def _latex(folder: Path) -> None:
+    from simfl.reports.latex import table
+
+    print(table(_opened(folder)), end="")
+
+
+def _opened(folder: Path) -> Run:
+    from simfl.reports.folder import open_run
+    from simfl.scenario.load import load
+
+    resolved = folder / "resolved.yaml"
+    scenario = load(resolved)
+    return open_run(folder, scenario, resolved.read_text(encoding="utf-8"))
 
 
 def _from_to(text: str | None) -> tuple[int, int] | None:

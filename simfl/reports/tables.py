@@ -64,7 +64,8 @@ def headline(run: Run) -> list[dict[str, Any]]:
 
 
 def breakdown(run: Run) -> list[dict[str, Any]]:
-    """A row for each protocol and drop-out rate: seconds of each phase, as spans and on the critical path."""
+    """A row for each protocol and drop-out rate: seconds of each phase, as spans and on the critical
+    path, and MB of all users together."""
     rows = []
     for name, protocol in run.summary["protocols"].items():
         done = _completed(protocol["rounds"])
@@ -78,6 +79,8 @@ def breakdown(run: Run) -> list[dict[str, Any]]:
                     "span": {p: mean(r["span_s"][p] for r in group) for p in PHASES},
                     "critical": {p: mean(r["critical_s"][p] for r in group) for p in PHASES},
                     "total": mean(r["end_s"] - r["start_s"] for r in group),
+                    "up": mean(r["bytes_up"] / 1e6 for r in group),
+                    "down": mean(r["bytes_down"] / 1e6 for r in group),
                 }
             )
     return rows

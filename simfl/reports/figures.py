@@ -1,0 +1,74 @@
+"""A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
+
+Law: a figure is made by a function that returns it and touches nothing; here they are gathered and saved.
+The same run gives the same bytes: no date, no random id. matplotlib is imported only when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simfl.errors import BadInput
+from simfl.result import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from simfl.reports.folder import Run
+
+DOTS_PER_INCH = 200
+"""Of the PNG files."""
+
+
+def need() -> None:
+    """See to it that figures can be drawn.
+
+    Raises:
+        BadInput: matplotlib is not installed; names the extra.
+    """
+    try:
+        import_module("matplotlib.figure")
+    except ImportError:
+        raise BadInput("--figures needs matplotlib: pip install 'simfl[figures]'") from None
+
+
+def of_run(run: Run) -> dict[str, Figure]:
+    """The figures that a run has what it takes for, by the name of their files."""
+    from simfl.reports import figures_run, figures_timing
+
+    drawn = {
+        "breakdown": figures_run.breakdown(run),
+        "timing": figures_timing.timing(run),
+        "accuracy": figures_run.accuracy(run),
+        "staleness": figures_run.staleness(run),
+        "participation": figures_run.participation(run),
+    }
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def of_sweep(folder: Path) -> dict[str, Figure]:
+    """The figures of a sweep's folder.
+
+    Raises:
+        BadInput: its `means.csv` is not what a sweep writes, or no number varies.
+    """
+    from simfl.reports import figures_sweep
+
+    return {"total": figures_sweep.total(figures_sweep.read(folder / "means.csv"))}
+
+
+def save(folder: Path, figures: Mapping[str, Figure]) -> list[str]:
+    """Each figure as SVG and PNG into `folder`, which is made; the names of the files."""
+    from simfl.reports.figures_style import style
+
+    folder.mkdir(exist_ok=True)
+    names = []
+    for name, figure in figures.items():
+        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            with style(), atomic(folder / f"{name}.{kind}", binary=True) as file:
+                figure.savefig(file, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
+            names.append(f"{name}.{kind}")
+    return names
