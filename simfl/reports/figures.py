@@ -41,7 +41,7 @@ def of_run(run: Run) -> dict[str, Figure]:
 
     drawn = {
         "breakdown": figures_run.breakdown(run),
-        "timing": figures_timing.timing(run),
+        **{f"timing_{k}" if k > 1 else "timing": f for k, f in enumerate(figures_timing.timing(run), 1)},
         "accuracy": figures_run.accuracy(run),
         "staleness": figures_run.staleness(run),
         "participation": figures_run.participation(run),

@@ -13,12 +13,14 @@ from matplotlib.ticker import MaxNLocator
 from simfl.reports import palette, tables
 from simfl.reports.advice import advise
 from simfl.reports.figures_style import (
+    ACROSS,
     COLUMN,
     INK,
     ROW,
     WIDE,
     grid,
     legend,
+    legend_height,
     lines_legend,
     panels,
     phase_patches,
@@ -27,9 +29,6 @@ from simfl.reports.figures_style import (
 )
 from simfl.reports.folder import NS, Run
 from simfl.trace import PHASES
-
-ACROSS = 4
-"""Panels beside each other, and names beside each other in a wide legend."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,10 @@ def breakdown(run: Run) -> Figure | None:
     axes.set_yticks(places, _bar_labels(drawn))
     axes.tick_params("y", length=0)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * max(bar.total_s for bar in drawn))
+    axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
     axes.set_xlabel(f"critical path (seconds of virtual time per {run.unit})", loc="right")
     grid(axes, "x")
-    legend(figure, phase_patches(), 4)
+    legend(figure, phase_patches())
     return figure
 
 
@@ -111,7 +110,8 @@ def _bar_labels(drawn: list[Bar]) -> list[str]:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    """Three figures."""
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 @style()
@@ -126,7 +126,7 @@ def accuracy(run: Run) -> Figure | None:
     if not known:
         return None
     few = max(len(listed) for *_, listed in known) <= 10
-    figure, ((by_time, by_round),) = panels(WIDE, 2.0 + _legend_height(len(known)), columns=2, sharey=True)
+    figure, ((by_time, by_round),) = panels(WIDE, 2.0 + legend_height(len(known)), columns=2, sharey=True)
     for place, _, listed in known:
         times, rounds, values = zip(*listed, strict=True)
         how = {**protocol_line(place), "marker": "o" if few else "", "markersize": 2.5}
@@ -139,7 +139,7 @@ def accuracy(run: Run) -> Figure | None:
     for axes in (by_time, by_round):
         axes.set_xlim(left=0)
         grid(axes)
-    lines_legend(figure, [(place, name) for place, name, _ in known], ACROSS)
+    lines_legend(figure, [(place, name) for place, name, _ in known])
     return figure
 
 
@@ -186,7 +186,7 @@ def participation(run: Run) -> Figure | None:
     ]
     if not entries:
         return None
-    figure, ((left, middle, right),) = panels(WIDE, 1.9 + _legend_height(len(entries)), columns=3)
+    figure, ((left, middle, right),) = panels(WIDE, 2.0 + legend_height(len(entries)), columns=3)
     for place, _, shares in entries:
         how = protocol_line(place)
         rounds = range(1, len(shares["F"]) + 1)
@@ -194,9 +194,9 @@ def participation(run: Run) -> Figure | None:
         middle.plot(rounds, shares["F"], **how)
         right.plot(rounds, shares["C"], **how)
     labels = (
-        "multi-round privacy T (users)",
+        "privacy T (users)",
         "fairness gap F (share of rounds)",
-        "aggregation cardinality C (users)",
+        "cardinality C (users)",
     )
     for axes, label in zip((left, middle, right), labels, strict=True):
         axes.set_xlabel("rounds")
@@ -205,17 +205,13 @@ def participation(run: Run) -> Figure | None:
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         grid(axes)
-    lines_legend(figure, [(place, name) for place, name, _ in entries], ACROSS)
+    lines_legend(figure, [(place, name) for place, name, _ in entries])
     return figure
 
 
 def _privacy(axes: Axes, rounds: range, found: list[list[int] | None], how: dict[str, Any]) -> None:
     low = [math.nan if T is None else T[0] for T in found]
     high = [math.nan if T is None else T[1] for T in found]
-    axes.plot(rounds, low, **how)
+    axes.plot(rounds, low, drawstyle="steps-post", **how)
     if low != high:
-        axes.fill_between(rounds, low, high, color=how["color"], alpha=0.2, linewidth=0)
-
-
-def _legend_height(names: int) -> float:
-    return 0.0 if names == 1 else ROW * -(-names // ACROSS)
+        axes.fill_between(rounds, low, high, color=how["color"], alpha=0.12, linewidth=0, step="post")

@@ -28,6 +28,9 @@ INK = "#222222"
 ROW = 0.17
 """Inches of a line of text."""
 
+ACROSS = 4
+"""Names or panels beside each other at most."""
+
 SETTINGS: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "simfl",
@@ -88,17 +91,27 @@ def phase_patches() -> list[Patch]:
     return [Patch(color=palette.PHASE[phase], label=phase) for phase in PHASES]
 
 
-def legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:
-    """A legend below everything."""
+def legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """A legend below everything, in one line."""
     labels = [str(handle.get_label()) for handle in handles]
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
-def lines_legend(figure: Figure, names: Sequence[tuple[int, str]], columns: int) -> None:
-    """A legend of protocols (place in the scenario, name), if there are several."""
+def lines_legend(figure: Figure, names: Sequence[tuple[int, str]]) -> None:
+    """A legend of protocols (place in the scenario, name) below everything, if there are several."""
     if len(names) > 1:
-        handles = [Line2D([], [], label=name, **protocol_line(place)) for place, name in names]
-        legend(figure, handles, columns)
+        handles = [Line2D([], [], **protocol_line(place)) for place, _ in names]
+        columns = -(-len(names) // _rows(len(names)))
+        figure.legend(handles, [name for _, name in names], loc="outside lower center", ncols=columns)
+
+
+def legend_height(names: int) -> float:
+    """Inches that `lines_legend` takes."""
+    return ROW * _rows(names) if names > 1 else 0.0
+
+
+def _rows(names: int) -> int:
+    return -(-names // ACROSS)
 
 
 def grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:

@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simfl.errors import BadInput
-from simfl.reports.figures_style import COLUMN, ROW, WIDE, grid, lines_legend, panels, protocol_line, style
+from simfl.reports.figures_style import (
+    COLUMN,
+    WIDE,
+    grid,
+    legend_height,
+    lines_legend,
+    panels,
+    protocol_line,
+    style,
+)
 
 FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
 """The columns of `means.csv` beside those of what varies."""
@@ -119,21 +128,23 @@ def total(totals: list[Total]) -> Figure:
     protocols = list(dict.fromkeys(total.protocol for total in totals))
     columns = min(ACROSS, len(found))
     rows = -(-len(found) // columns)
-    size = COLUMN if columns == 1 else WIDE, 0.5 + 1.6 * rows + ROW * -(-len(protocols) // 4)
+    size = COLUMN if columns == 1 else WIDE, 0.3 + 1.8 * rows + legend_height(len(protocols))
     figure, grid_of = panels(*size, rows, columns, sharex=True, sharey=True)
     cells = [axes for row in grid_of for axes in row]
     for axes, (name, lines) in zip(cells, found.items(), strict=False):
         for protocol, line in lines.items():
             x, mean, half = zip(*line, strict=True)
             how = protocol_line(protocols.index(protocol))
-            axes.errorbar(x, mean, half, marker="o", markersize=2.5, capsize=2, elinewidth=0.8, **how)
+            axes.errorbar(x, mean, half, marker="o", markersize=2, capsize=2.5, elinewidth=0.8, **how)
         axes.set_title(name)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel("users" if across == USERS else across)
+        axes.label_outer()
         grid(axes)
+    for row in grid_of:
+        row[0].set_ylabel("virtual time per round (s)")
     for axes in cells[len(found) :]:
         axes.remove()
-    figure.supxlabel("users" if across == USERS else across, fontsize=7)
-    figure.supylabel("virtual time per round (s)", fontsize=7)
-    lines_legend(figure, list(enumerate(protocols)), 4)
+    lines_legend(figure, list(enumerate(protocols)))
     return figure

@@ -1,13 +1,12 @@
 """The timing diagram of one round per protocol, as LightSecAgg Fig. 5: who does what when.
 
 A row is the server or a user: full colour where it computes, pale where a message is on the user's link,
-nothing where it waits. What belongs to training is in the lower half of a row, so that an offline phase that
+nothing where it waits. A user's training is in the lower half of its row, so that an offline phase that
 runs beside training is seen beside it.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,6 +30,9 @@ from simfl.reports.figures_style import (
 )
 from simfl.reports.folder import NS, Run
 from simfl.trace import PHASES, SERVER, Sent, Step, Trace
+
+PANELS = 6
+"""At most so many on a figure."""
 
 FINE = 2000
 """Pauses shorter than this part of a diagram are not drawn: a server's thousand steps are one bar."""
@@ -63,57 +65,58 @@ class Diagram:
 
 
 def diagrams(run: Run) -> list[Diagram]:
-    """A typical completed round of each protocol: one that all have completed, where there is one."""
-    done = {name: [r for r in rounds if r.members] for name, rounds in run.rounds.items()}
+    """A typical completed round of each protocol, of those that all have completed where there are any.
+
+    Typical is the median duration, all protocols together; of aggregations, which overlap, the middle one.
+    """
+    done = {name: [r for r in rounds if r.reason is None] for name, rounds in run.rounds.items()}
     done = {name: rounds for name, rounds in done.items() if rounds}
     common = set.intersection(*({r.index for r in rounds} for rounds in done.values())) if done else set()
-    lasting = {
-        k: sum(r.end - r.start for rounds in done.values() for r in rounds if r.index == k) for k in common
-    }
     out = []
     for name, rounds in done.items():
-        durations = lasting or {r.index: r.end - r.start for r in rounds}
-        (chosen,) = (r for r in rounds if r.index == _median(durations))
-        out.append(_diagram(run.traces[name], name, chosen))
+        shared = list(done.values()) if common else [rounds]
+        index = _typical(shared, common or {r.index for r in rounds}, run.buffered)
+        (chosen,) = (r for r in rounds if r.index == index)
+        out.append(_diagram(run.traces[name], name, chosen, run.buffered))
     return out
 
 
-def _median(durations: dict[int, int]) -> int:
-    """The round whose duration is the median."""
-    middle = statistics.median_high(durations.values())
-    return min(k for k, duration in durations.items() if duration == middle)
+def _typical(done: list[list[Round]], among: set[int], buffered: bool) -> int:
+    """The one of `among` whose duration is the median."""
+    lasting = dict.fromkeys(sorted(among), 0)
+    for r in (r for rounds in done for r in rounds if r.index in among):
+        lasting[r.index] += r.end - r.start
+    order = list(lasting) if buffered else sorted(lasting, key=lambda index: lasting[index])
+    return order[len(order) // 2]
 
 
-def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
-    cycles = {user: _cycle(trace, chosen, user, about) for user, about, _ in chosen.members}
+def _diagram(trace: Trace, name: str, chosen: Round, buffered: bool) -> Diagram:
+    group = trace if buffered else [trace[k] for k in read_off.by_round(trace)[chosen.index]]
+    cycles = _cycles(group, {(user, about) for user, about, _ in chosen.members})
     order = sorted(cycles, key=lambda user: (cycles[user][1] - cycles[user][0], user))
-    users = {"fastest user": order[0], "median user": order[len(order) // 2], "slowest user": order[-1]}
-    cast = {"server": SERVER} | {
-        what: user for what, user in users.items() if len(order) >= 3 or what[0] == "f"
-    }
+    cast = {"server": SERVER, "fastest user": order[0]}
+    if len(order) > 2:
+        cast["median user"] = order[len(order) // 2]
+    if len(order) > 1:
+        cast["slowest user"] = order[-1]
     start = min([chosen.start, *(cycles[user][0] for user in cast.values() if user != SERVER)])
-    group = trace if _buffered(chosen) else [trace[k] for k in read_off.by_round(trace)[chosen.index]]
     least = (chosen.end - start) // FINE
     kept = _merged(_bars(group, set(cast.values()), start, chosen.end), least)
     return Diagram(name, chosen.index, start, chosen.end, cast, tuple(kept))
 
 
-def _buffered(chosen: Round) -> bool:
-    return any(about for _, about, _ in chosen.members)
-
-
-def _cycle(trace: Trace, chosen: Round, user: int, about: str) -> tuple[int, int]:
-    """From when a member was first written to, to when its upload had arrived."""
-    mine = [
-        row
-        for row in trace
-        if isinstance(row, Sent)
-        and row.about == about
-        and user in (row.sender, row.to)
-        and (about or row.round == chosen.index)
-    ]
-    arrived = [row.arrived for row in mine if row.phase == "upload" and row.to == SERVER and row.arrived]
-    return min(row.sent for row in mine), max(arrived)
+def _cycles(rows: Iterable[object], members: set[tuple[int, str]]) -> dict[int, tuple[int, int]]:
+    """Of each member (user, about): from when it was first written to, to when its upload had arrived."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for row in rows:
+        if isinstance(row, Sent) and row.arrived is not None:
+            user = row.sender if row.to == SERVER else row.to
+            if (user, row.about) in members:
+                first.setdefault(user, row.sent)
+                if row.phase == "upload" and row.to == SERVER:
+                    last[user] = row.arrived
+    return {user: (first[user], last[user]) for user in last}
 
 
 def _bars(rows: Iterable[object], parties: set[int], start: int, end: int) -> Iterator[Bar]:
@@ -145,19 +148,25 @@ def _merged(bars: Iterable[Bar], least: int) -> list[Bar]:
 
 
 @style()
-def timing(run: Run) -> Figure | None:
-    """A panel for each protocol with a completed round; time starts with the round."""
+def timing(run: Run) -> list[Figure]:
+    """A panel for each protocol with a completed round; so many figures that each fits a page.
+
+    Time starts with the round, and is to one scale in all of them.
+    """
     drawn = diagrams(run)
-    if not drawn:
-        return None
+    longest = max((d.end - d.start for d in drawn), default=0)
+    return [_figure(drawn[k : k + PANELS], longest, run.unit) for k in range(0, len(drawn), PANELS)]
+
+
+def _figure(drawn: list[Diagram], longest: int, unit: str) -> Figure:
     height = 0.55 + sum(0.25 + ROW * len(d.cast) for d in drawn)
     figure, cells = panels(WIDE, height, len(drawn), sharex=True)
     for (axes,), diagram in zip(cells, drawn, strict=True):
-        _draw(axes, diagram, run.unit)
+        _draw(axes, diagram, unit)
     cells[-1][0].set_xlabel("virtual time (s)")
-    cells[-1][0].set_xlim(0, 1.01 * max(d.end - d.start for d in drawn) / NS)
+    cells[-1][0].set_xlim(0, 1.01 * longest / NS)
     kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
-    legend(figure, [*phase_patches(), *kinds], 6)
+    legend(figure, [*phase_patches(), *kinds])
     return figure
 
 
@@ -168,7 +177,8 @@ def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
                 mine = [b for b in diagram.bars if (b.party, b.phase, b.link) == (party, phase, link)]
                 spans = [((b.start - diagram.start) / NS, (b.end - b.start) / NS) for b in mine]
                 colour = palette.PHASE[phase]
-                where = (place, 0.42) if phase == "training" else (place - 0.42, 0.42)
+                top = place if phase == "training" and party != SERVER else place - 0.42
+                where = (top, 0.84 if party == SERVER else 0.42)
                 axes.broken_barh(spans, where, facecolor=pale(colour) if link else colour, linewidth=0)
     axes.axvline((diagram.end - diagram.start) / NS, color=INK, linewidth=0.8)
     names = [what if party == SERVER else f"{what} ({party})" for what, party in diagram.cast.items()]

@@ -32,7 +32,7 @@ def table(run: Run) -> str:
     first = 2 + rates
     seconds = f"\\multicolumn{{{len(PHASES) + 1}}}{{c}}{{Seconds of virtual time per {run.unit}}}"
     lines = [
-        f"% {escape(run.summary['scenario'])}: means of completed {run.unit}s; needs \\usepackage{{booktabs}}",
+        f"% {escape(run.summary['scenario'])}: means of completed {run.unit}s; \\usepackage{{booktabs}}",
         f"\\begin{{tabular}}{{l{'r' * rates}{'r' * (len(PHASES) + 3)}{'r' * learnt}}}",
         "\\toprule",
         f"{'& ' * (1 + rates)}{seconds} & \\multicolumn{{2}}{{c}}{{MB per {run.unit}}}{' &' * learnt} \\\\",
