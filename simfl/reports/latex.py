@@ -9,7 +9,7 @@ from simfl.trace import PHASES
 SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
     "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 """What LaTeX would take for something else."""
 

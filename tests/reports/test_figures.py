@@ -1,0 +1,382 @@
+"""Figures: what is drawn is what the run has, read from the artists; files are the same each time."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from simfl.cli import main
+from simfl.errors import BadInput
+from simfl.reports import figures, figures_run, figures_sweep, figures_timing, palette
+from simfl.reports.figures_style import COLUMN, WIDE, pale
+from simfl.reports.figures_sweep import Total
+from simfl.reports.folder import Run
+from simfl.trace import PHASES, SERVER, Aggregated, End, Sent, Step
+from tests.engine.harness import FILES, SIX, run
+from tests.reports.conftest import opened
+from tests.reports.test_latex import SHADOW
+from tests.studies.sweeps.small import study
+
+NS = 10**9
+
+
+def made(folder: Path, **overrides: Any) -> Run:
+    """A small run in which nothing is executed."""
+    run({**SIX, **SHADOW, **overrides}, out=folder)
+    return opened(folder)
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Four rounds at two drop-out rates in turn, users of different speed."""
+    slow = {"kind": "uniform", "low": 8.0, "high": 16.0}
+    more = {"rounds": 4, "dropout.rate": [0.0, 0.2], "population.devices.slowdown": slow}
+    return made(tmp_path_factory.mktemp("rates"), **more)
+
+
+@pytest.fixture(scope="module")
+def choosing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Six rounds of two of six users, selected in two ways; a third protocol selects all."""
+    privacy = {"T": 1, "D": 0, "U": 2}
+    how = {
+        "any": {"protocol": "fedavg", "selection": {"random": 2}},
+        "pairs": {"protocol": "lightsecagg", "selection": {"kind": "multi_round", "users": 2, "T": 2}},
+        "all": {"protocol": "fedavg"},
+    }
+    return made(tmp_path_factory.mktemp("choosing"), rounds=6, protocols=how, privacy=privacy)
+
+
+def axes_of(figure: Figure | None) -> list[Axes]:
+    assert figure is not None
+    return list(figure.axes)
+
+
+# --- the breakdown -------------------------------------------------------------------------------
+def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> None:
+    (axes,) = axes_of(figures_run.breakdown(rates))
+    expected = []
+    for entry in rates.summary["protocols"].values():
+        for rate in (0.0, 0.2):
+            rounds = [r for r in entry["rounds"] if r["dropout_rate"] == rate]
+            parts = [statistics.fmean(r["critical_s"][phase] for r in rounds) for phase in PHASES]
+            expected.append((parts, statistics.fmean(r["end_s"] - r["start_s"] for r in rounds)))
+    assert len(axes.containers) == len(PHASES)
+    for number, (parts, total) in enumerate(expected):
+        drawn = [container[number] for container in axes.containers]
+        assert [patch.get_width() for patch in drawn] == pytest.approx(parts)
+        assert [patch.get_x() for patch in drawn] == pytest.approx([sum(parts[:k]) for k in range(4)])
+        assert drawn[-1].get_x() + drawn[-1].get_width() == pytest.approx(total)
+        assert [to_hex(patch.get_facecolor()).upper() for patch in drawn] == list(palette.PHASE.values())
+        assert float(axes.texts[number].get_text()) == pytest.approx(total, rel=5e-3)
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "fedavg  0% lost", "20% lost", "secagg  0% lost", "20% lost", "lightsecagg  0% lost", "20% lost",
+    ]  # fmt: skip
+
+
+def test_bars_of_aggregations_share_the_whole_run_out(buffered: Run) -> None:
+    (axes,) = axes_of(figures_run.breakdown(buffered))
+    for number, trace in enumerate(buffered.traces.values()):
+        ends = [row for row in trace if isinstance(row, End)]
+        whole = (ends[-1].at - ends[0].start) / NS / len(ends)
+        assert sum(container[number].get_width() for container in axes.containers) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.63, "0.630"), (1.5, "1.50"), (12.34, "12.3"), (123.4, "123"), (0.0, "0.000")]
+)
+def test_totals_have_three_figures(value: float, shown: str) -> None:
+    assert figures_run._short(value) == shown
+
+
+# --- the timing diagram --------------------------------------------------------------------------
+def drawn_bars(axes: Axes) -> Iterator[tuple[float, str, float, float]]:
+    """(middle in the axes, colour, from, to) of each bar."""
+    for collection in axes.collections:
+        for path in collection.get_paths():
+            low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
+            yield (low[1] + high[1]) / 2, to_hex(collection.get_facecolor()[0]), low[0], high[0]
+
+
+def covered(spans: list[tuple[float, float]], at: float) -> bool:
+    return any(start <= at < end for start, end in spans)
+
+
+@pytest.mark.parametrize("which", ["rates", "buffered"])
+def test_the_timing_is_that_of_the_trace(
+    which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 301 moments: each party is seen in a phase if and only if a row of the trace has it there."""
+    monkeypatch.setattr(figures_timing, "FINE", 10**15)
+    some: Run = request.getfixturevalue(which)
+    (figure,) = figures_timing.timing(some)
+    for axes, diagram in zip(figure.axes, figures_timing.diagrams(some), strict=True):
+        bars = list(drawn_bars(axes))
+        for place, party in enumerate(diagram.cast.values()):
+            for phase in PHASES:
+                for link in (False, True):
+                    rows = list(spans_of(some, diagram, party, phase, link))
+                    colour = to_hex(pale(palette.PHASE[phase]) if link else palette.PHASE[phase])
+                    seen = [(a, b) for y, c, a, b in bars if abs(y - place) < 0.5 and c == colour]
+                    for k in range(301):
+                        at = (diagram.end - diagram.start) / NS * (k + 0.5) / 301
+                        assert covered(seen, at) == covered(rows, at), (party, phase, link, at)
+
+
+def spans_of(
+    some: Run, diagram: figures_timing.Diagram, party: int, phase: str, link: bool
+) -> Iterator[tuple[float, float]]:
+    """Seconds of a diagram, of the rows of the whole trace."""
+    for row in some.traces[diagram.protocol]:
+        if link and isinstance(row, Sent) and row.arrived is not None and row.phase == phase:
+            if party in (row.sender, row.to) and party != SERVER:
+                yield (row.sent - diagram.start) / NS, (row.arrived - diagram.start) / NS
+        elif not link and isinstance(row, Step) and row.party == party:
+            at = row.start
+            for name, ns in row.segments:
+                if name == phase:
+                    yield (at - diagram.start) / NS, (at + ns - diagram.start) / NS
+                at += ns
+
+
+def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
+    assert {diagram.round for diagram in figures_timing.diagrams(losing)} <= {0, 1}
+    chosen = figures_timing.diagrams(rates)
+    assert len({diagram.round for diagram in chosen}) == 1
+    for diagram in chosen:
+        arrived = {
+            row.sender: row.arrived
+            for row in rates.traces[diagram.protocol]
+            if isinstance(row, Sent) and (row.round, row.kind) == (diagram.round, "upload") and row.arrived
+        }
+        order = sorted(arrived, key=lambda user: arrived[user])
+        assert diagram.cast == {
+            "server": SERVER, "fastest user": order[0], "median user": order[len(order) // 2],
+            "slowest user": order[-1],
+        }  # fmt: skip
+
+
+def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffered: Run) -> None:
+    for diagram in figures_timing.diagrams(buffered):
+        trace = buffered.traces[diagram.protocol]
+        (row,) = (r for r in trace if isinstance(r, Aggregated) and r.round == diagram.round)
+        assert diagram.round == len(buffered.rounds[diagram.protocol]) // 2
+        names = {about: user for user, about, _ in row.members}
+        assert set(diagram.cast.values()) - {SERVER} <= set(names.values())
+        starts = {names[r.about]: r.sent for r in reversed(trace) if isinstance(r, Sent) and r.about in names}
+        begin = next(r.start for r in trace if isinstance(r, End) and r.round == diagram.round)
+        assert diagram.start == min(begin, *(starts[u] for u in diagram.cast.values() if u != SERVER))
+
+
+def test_bars_that_nearly_touch_are_one() -> None:
+    def bar(start: int, end: int, phase: str = "upload") -> figures_timing.Bar:
+        return figures_timing.Bar(1, phase, False, start, end)
+
+    merged = figures_timing._merged(
+        [bar(20, 25), bar(0, 10), bar(12, 14), bar(3, 5), bar(14, 15, "offline")], 2
+    )
+    assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
+
+
+def test_many_protocols_make_several_figures(tmp_path: Path) -> None:
+    names = {f"p{k}": {"protocol": "fedavg"} for k in range(8)}
+    parts = figures_timing.timing(made(tmp_path, protocols=names))
+    assert [len(figure.axes) for figure in parts] == [6, 2]
+    assert len({figure.axes[-1].get_xlim() for figure in parts}) == 1
+
+
+# --- learning and taking part --------------------------------------------------------------------
+def test_accuracy_against_time_and_rounds(losing: Run) -> None:
+    by_time, by_round = axes_of(figures_run.accuracy(losing))
+    for number, entry in enumerate(losing.summary["protocols"].values()):
+        known = [r for r in entry["rounds"] if r["accuracy"] is not None]
+        for axes, at in ((by_time, [r["end_s"] for r in known]), (by_round, [r["index"] + 1 for r in known])):
+            assert list(axes.lines[number].get_xdata()) == at
+            assert list(axes.lines[number].get_ydata()) == [r["accuracy"] for r in known]
+
+
+def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
+    for axes, entry in zip(
+        axes_of(figures_run.staleness(buffered)), buffered.summary["protocols"].values(), strict=True
+    ):
+        found = {round(p.get_x() + p.get_width() / 2): p.get_height() for p in axes.patches}
+        assert {str(tau): count for tau, count in found.items() if count} == entry["staleness"]
+
+
+def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
+    panels = axes_of(figures_run.participation(choosing))
+    for number, name in enumerate(("any", "pairs")):
+        shares = choosing.summary["protocols"][name]["participation"]
+        lows = [math.nan if T is None else T[0] for T in shares["T_weak"]]
+        for axes, values in zip(panels, (lows, shares["F"], shares["C"]), strict=True):
+            assert list(axes.lines[number].get_xdata()) == [1, 2, 3, 4, 5, 6]
+            assert list(axes.lines[number].get_ydata()) == pytest.approx(values, nan_ok=True)
+    assert {len(axes.lines) for axes in panels} == {2}
+
+
+def test_where_the_search_for_T_ended_early_its_interval_is_shaded() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    figures_run._privacy(axes, range(1, 4), [None, [2, 5], [2, 2]], {"color": "black"})
+    (band,) = axes.collections
+    (path,) = band.get_paths()
+    assert (path.vertices[:, 1].min(), path.vertices[:, 1].max()) == (2, 5)
+
+
+def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
+    rates: Run, losing: Run, buffered: Run, choosing: Run
+) -> None:
+    assert set(figures.of_run(rates)) == {"breakdown", "timing"}
+    assert set(figures.of_run(losing)) == {"breakdown", "timing", "accuracy"}
+    assert set(figures.of_run(buffered)) == {"breakdown", "timing", "accuracy", "staleness"}
+    assert set(figures.of_run(choosing)) == {"breakdown", "timing", "participation"}
+    nothing = {**losing.summary["protocols"]["fedavg"], "rounds": [], "participation": None}
+    summary = {**losing.summary, "protocols": {"fedavg": nothing}}
+    empty = Run(losing.folder, losing.scenario, losing.text, summary, {"fedavg": []}, {"fedavg": []})
+    assert figures.of_run(empty) == {}
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The interval of two values is ±12.706 (t of 1 degree of freedom) times half their distance."""
+    grid = {"population.users": [6, 7, 8], "dropout.rate": [0.0, 0.2]}
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", str(study(tmp_path, grid=grid)), "--out", str(out), "--jobs", "1"])
+    assert left.value.code == 0
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for line in (out / "sweep.csv").read_text().splitlines()[1:]:
+        _, users, rate, _, _, protocol, measure, _, value = line.split(",")
+        if measure == "total_s":
+            values.setdefault((rate, protocol, users), []).append(float(value))
+    panels = axes_of(figures_sweep.total(figures_sweep.read(out / "means.csv")))
+    assert [axes.get_title() for axes in panels] == ["0% lost", "20% lost"]
+    for axes, rate in zip(panels, ("0.0", "0.2"), strict=True):
+        for drawn, protocol in zip(axes.containers, ("fedavg", "lightsecagg"), strict=True):
+            line, _, (bars,) = drawn.lines
+            assert list(line.get_xdata()) == [6, 7, 8]
+            for k, users in enumerate("678"):
+                a, b = values[rate, protocol, users]
+                low, high = bars.get_segments()[k][:, 1]
+                assert line.get_ydata()[k] == pytest.approx((a + b) / 2)
+                assert high - low == pytest.approx(12.706 * abs(a - b), rel=1e-4)
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(out), "--figures"])
+    assert left.value.code == 0
+    assert {path.name for path in (out / "figures").iterdir()} == {"total.svg", "total.png"}
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(out)])
+    assert left.value.code == 2
+    assert "--figures" in capsys.readouterr().err
+
+
+def totals(*points: dict[str, Any]) -> list[Total]:
+    return [Total(point, "p", float(k), 0.0) for k, point in enumerate(points)]
+
+
+def test_what_varies_makes_the_axis_and_the_panels() -> None:
+    def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
+        return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
+
+    across, found = figures_sweep.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
+    assert across == "population.users"
+    assert found == {
+        "learning.model = cnn, 10% lost": {"p": [(25, 1.0, 0.0), (50, 0.0, 0.0)]},
+        "learning.model = cnn, 30% lost": {"p": [(25, 2.0, 0.0)]},
+        "learning.model = lr, 10% lost": {"p": [(25, 3.0, 0.0)]},
+    }
+    across, found = figures_sweep.series(totals(at(25, 2), at(25, 5), at(50, 2)))
+    assert {len(lines["p"]) for lines in found.values()} == {1, 2}
+    assert all("privacy" in name for name in found)
+    assert figures_sweep.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
+    with pytest.raises(BadInput, match="no number varies"):
+        figures_sweep.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "point,measure\n0,total_s\n", "\x00", "mean,measure,protocol\nx,total_s,p\n"]
+)
+def test_what_is_no_table_of_means_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "means.csv").write_text(text)
+    with pytest.raises(BadInput, match=r"means\.csv|no number varies"):
+        figures.of_sweep(tmp_path)
+
+
+# --- the files -----------------------------------------------------------------------------------
+def texts(svg: bytes) -> str:
+    found = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return "\n".join("".join(element.itertext()) for element in found)
+
+
+def test_the_same_run_gives_the_same_bytes_whatever_the_users_settings(losing: Run, tmp_path: Path) -> None:
+    figures.save(tmp_path / "a", figures.of_run(losing))
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "text.parse_math": True}):
+        figures.save(tmp_path / "b", figures.of_run(losing))
+        assert matplotlib.rcParams["font.size"] == 20
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert len(names) == 6
+    for name in names:
+        content = (tmp_path / "a" / name).read_bytes()
+        assert content == (tmp_path / "b" / name).read_bytes()
+        assert b"<dc:date>" not in content
+
+
+def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
+    made(tmp_path, rounds=1)
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path), "--figures"])
+    assert left.value.code == 0
+    inches = {"breakdown": COLUMN, "timing": WIDE}
+    folder = tmp_path / "figures"
+    assert {path.name for path in folder.iterdir()} == {
+        f"{n}.{kind}" for n in inches for kind in ("svg", "png")
+    }
+    for name, width in inches.items():
+        png = (folder / f"{name}.png").read_bytes()
+        assert png[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(png[16:20]) == pytest.approx(200 * width, abs=1)
+    said = texts((folder / "breakdown.svg").read_bytes())
+    for text in ("critical path (seconds of virtual time per round)", "lightsecagg", *PHASES):
+        assert text in said
+    said = texts((folder / "timing.svg").read_bytes())
+    for text in ("virtual time (s)", "secagg, round 0", "server", "computing", "on its link", *PHASES):
+        assert text in said
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    names = ["$x_1^2$ </text>", "_hidden"]
+    some = made(tmp_path, protocols={name: {"protocol": "fedavg"} for name in names}, selection={"random": 2})
+    figures.save(tmp_path / "figures", figures.of_run(some))
+    for path in (tmp_path / "figures").glob("*.svg"):
+        assert all(name in texts(path.read_bytes()) for name in names), path.name
+
+
+def test_without_matplotlib_figures_are_refused_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path, rounds=1)
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "simfl.reports.figures"))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "simfl.reports.figures")
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path), "--figures"])
+    assert left.value.code == 2
+    assert "simfl[figures]" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path)])
+    assert left.value.code == 0
