@@ -261,7 +261,7 @@ PENDING = 1.0
 """How much of the memory may be promised before the timeline waits for the data."""
 
 
-def operations(s: schema.Scenario, streams: bool) -> Ops:
+def operations(s: schema.Scenario, streams: bool = False) -> Ops:
     """The data plane that a scenario asks for."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)

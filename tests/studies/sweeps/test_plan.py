@@ -92,7 +92,7 @@ STUDIES = sorted((ROOT / "scenarios" / "studies").glob("*.yaml"))
 
 
 def test_there_are_shipped_studies() -> None:
-    assert {path.stem for path in STUDIES} == {"multi_round", "users_and_losses"}
+    assert {path.stem for path in STUDIES} == {"multi_round", "paper_size", "users_and_losses"}
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
