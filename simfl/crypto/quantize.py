@@ -108,12 +108,15 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     """phi^-1(total) / (levels divisor), eqs. 35-36, as float64.
 
     total [1, L]. divisor None: the last coordinate is the sum of weights, which is the divisor and is
-    removed; the result is [1, L - 1]. Otherwise [1, L]. ValueError unless the divisor is positive.
+    removed; the result is [1, L - 1], not a number where it is not positive: the sum is wrong then, which is
+    the audit's to say. Otherwise [1, L]; ValueError unless the divisor is positive.
     """
     from simfl.crypto import loops
 
     if divisor is None:
         total, divisor = total[:, :-1], int(signed(total[:, -1:], q)[0, 0])
+        if divisor <= 0:
+            return np.full(total.shape, np.nan)
     if divisor <= 0:
         raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
     out = np.empty(total.shape, np.float64)
