@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from simfl.crypto import prg
+from simfl.crypto import prg, rows
 from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
 from simfl.engine.streams import Streams
 from simfl.errors import step_failed
 from simfl.protocols.ops import Handle, Ops, batched, seed_array
+
+ROUTING = (rows.pick, rows.gather, rows.join)
+"""What only says where rows go: no work, and done at once."""
 
 
 class Promise(Handle):
@@ -57,6 +60,8 @@ class PooledOps(Ops):
         self._streams = Streams() if streaming else None
         self._open: dict[Node, None] = {}
         self._unused: dict[Recipe, None] = {}
+        self._routes: dict[tuple[Any, ...], list[Node]] = {}
+        self._routing: list[Node] = []
         self._following: list[Node] = []
         self._roots: deque[Node] = deque()
         self._company: deque[Node] = deque()
@@ -83,6 +88,8 @@ class PooledOps(Ops):
         node.size = shape[0] * shape[1] * shape[2]
         with self._lock:
             self._open[node] = None
+            if kernel in ROUTING:
+                self._routes.setdefault(self.where, []).append(node)
             self.pending_bytes += node.size
             self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
         return Promise(*shape, node, self)
@@ -96,9 +103,14 @@ class PooledOps(Ops):
 
     # -- what is wanted
     def _want(self, targets: Iterable[Node]) -> None:  # under the lock
-        """Let these run, and before them what they need, in the order in which they need it."""
-        for target in targets:
-            path = [self._enter(target)] if target.waiting is None and not target.done else []
+        """Let these run, and before them what they need, in the order in which they need it.
+
+        Where rows are wanted that a step picks or relays, all that it picks or relays are: then nothing holds
+        a sender's rows together any more, and each is freed when its receiver has opened it.
+        """
+        wanted = list(targets)
+        for target in wanted:
+            path = [self._enter(target, wanted)] if target.waiting is None and not target.done else []
             while path:
                 node, needs = path[-1]
                 for need in needs:
@@ -107,7 +119,7 @@ class PooledOps(Ops):
                     need.consumers.append(node)
                     node.waiting = (node.waiting or 0) + 1
                     if need.waiting is None:
-                        path.append(self._enter(need))
+                        path.append(self._enter(need, wanted))
                         break
                 else:
                     path.pop()
@@ -115,14 +127,17 @@ class PooledOps(Ops):
                         self._queue(node, self._roots)
         self._start_workers()
 
-    def _enter(self, node: Node) -> tuple[Node, Iterator[Node]]:
+    def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
         node.waiting = 0
+        if node.kernel in ROUTING:
+            wanted += self._routes.pop(node.where, ())
         if self._streams is not None:
             self._streams.prepare(node)
         return node, nodes(node.args)
 
     def _queue(self, node: Node, others: Any) -> None:  # under the lock
-        (self._company if batched(node.kernel) else others).append(node)
+        queue = self._routing if node.kernel in ROUTING else others
+        (self._company if batched(node.kernel) else queue).append(node)
 
     def _everything(self) -> list[Node]:  # under the lock
         """All that is left to do."""
@@ -131,14 +146,16 @@ class PooledOps(Ops):
 
     # -- workers
     def _start_workers(self) -> None:  # under the lock
-        ready = len(self._following) + len(self._roots) + len(self._company)
+        ready = len(self._routing) + len(self._following) + len(self._roots) + len(self._company)
         while self._busy < min(self.workers, ready + self._busy) and self._error is None and ready:
             self._busy += 1
             ready -= 1
             self._pool.submit(self._work)
 
     def _take(self) -> list[Node]:  # under the lock
-        """The next to be done together: what follows from what was done last comes first."""
+        """The next to be done together: what only routes rows, then what follows from what was done last."""
+        if self._routing:
+            return [self._routing.pop()]
         if self._following:
             return [self._following.pop()]
         if self._roots:
@@ -238,7 +255,7 @@ class PooledOps(Ops):
 
     def close(self) -> None:
         with self._lock:
-            for waiting in (self._following, self._roots, self._company):
+            for waiting in (self._routing, self._following, self._roots, self._company):
                 waiting.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
 

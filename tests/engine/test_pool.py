@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import mds, prg
+from simfl.crypto import keys, mds, prg
 from simfl.engine.pool import PooledOps
 from simfl.errors import DataPlaneError
 from simfl.protocols.ops import EagerOps, Handle, Ops
@@ -61,6 +62,51 @@ def test_pooled_content_is_eager_content(plan: list[tuple[int, int, int]], worke
     expected = [handle.content for handle in calculation(EagerOps(Q), plan)]
     for got, value in zip(asyncio.run(pooled()), expected, strict=True):
         np.testing.assert_array_equal(got, value)
+
+
+def test_relayed_rows_are_let_go_one_receiver_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    seen: list[int] = []
+    seal, open_ = keys.seal, keys.open_
+
+    class Row:  # an array that can be in a set
+        def __init__(self, row: Any) -> None:
+            self.array, self.nbytes = row, row.nbytes
+            alive.add(self)
+
+    def opened(k: Any, sealed: list[Row], *rest: Any) -> Any:
+        seen.append(len(alive))
+        return open_(k, [row.array for row in sealed], *rest)
+
+    monkeypatch.setattr(keys, "seal", lambda *args: [Row(row) for row in seal(*args)])
+    monkeypatch.setattr(keys, "open_", opened)
+
+    async def main() -> None:
+        n, ops = 4, PooledOps(Q, 1, 10**9)
+        lock = ([keys.nonce(0, k) for k in range(n)], [b""] * n)
+        secret = ops.join([ops.secret(bytes([k]) * 32) for k in range(n)])
+        noise = ops.secret(bytes([7]) * 32)
+        sent = [
+            ops.seal(
+                secret,
+                ops.encode(ops.prg(ops.secret(bytes([9, k] * 16)), 4096), noise, range(1, n + 1), 2, 1),
+                *lock,
+            )
+            for k in range(n)
+        ]
+        got = [ops.gather(sent, [k] * n) for k in range(n)]
+        del sent
+        totals = [
+            ops.total(ops.open(ops.pick(secret, [k] * n), rows, [lock[0][k]] * n, lock[1], range(n), 4))
+            for k, rows in enumerate(got)
+        ]
+        del got
+        await ops.get(totals[0])
+        await ops.drain()
+        ops.close()
+
+    asyncio.run(main())
+    assert seen == [16, 12, 8, 4]
 
 
 def test_a_mask_that_nobody_needs_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
