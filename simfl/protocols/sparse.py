@@ -116,10 +116,11 @@ def not_private_bound(n: int, p: float, q_total: float) -> float:
 def unmasking_bound(n: int, p: float, t: int) -> float:
     """Proposition 1: n P[Bin(n-1, p) >= 2t - 1], at most 1. Bounds the probability that someone has 2t users
     in its closed neighbourhood, of whom t could be asked for each of its secrets. ValueError if t < 1."""
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
     _check_threshold(t)
-    return min(1.0, n * float(binom.sf(2 * t - 2, n - 1, _probability("p", p))))
+    _probability("p", p)
+    return min(1.0, n * float(bdtrc(2 * t - 2, n - 1, p))) if 2 * t - 2 < n - 1 else 0.0
 
 
 # --- SecAgg+ --------------------------------------------------------------------------------------
@@ -178,10 +179,13 @@ def _failures(n: int, k: int, T: int, D: int) -> Floats:
 
 def _tail(n: int, K: int, k: int) -> Floats:
     """P[H >= x] for x = 0 .. k + 2: of k users drawn from n - 1, H are among K."""
-    from scipy.stats import hypergeom
+    from scipy.special import gammaln  # not scipy.stats: half a second to import, before each run
 
-    K = min(max(K, 0), n - 1)
-    pmf: Floats = np.exp(hypergeom.logpmf(np.arange(k + 3), max(n - 1, 1), K, k))
+    def choose(a: int, b: Floats) -> Floats:  # log, -inf where there is no way
+        return np.where((b < 0) | (b > a), -np.inf, gammaln(a + 1) - gammaln(b + 1) - gammaln(a - b + 1))
+
+    K, H = min(max(K, 0), n - 1), np.arange(k + 3.0)
+    pmf: Floats = np.exp(choose(K, H) + choose(n - 1 - K, k - H) - choose(n - 1, np.float64(k)))
     return np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])
 
 
