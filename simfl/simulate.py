@@ -77,7 +77,7 @@ async def simulate(
     study = build(loaded)
     clock_of = clocks(study)
     result = Result(loaded)
-    with one_thread(), seldom_collecting():
+    with one_thread(loaded.payload == "real"), seldom_collecting():
         try:
             for name in loaded.protocols:
                 session = study.session(name, clock_of(name))

@@ -86,7 +86,7 @@ HOMES = {
     "jinja2": ("reports",),
     "markupsafe": ("reports",),
     "yaml": ("scenario", "profiles"),
-    "pydantic": ("scenario", "profiles"),
+    "pydantic": ("scenario", "profiles", "learning"),
     "asyncio": ("engine", "simulate", "studies", "cli"),
     "joblib": ("studies",),
     "distributed": ("studies",),

@@ -7,15 +7,9 @@ versions, so that the next run does not repeat it.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 STEPS = 2
 """Minibatches of a made-up client."""
@@ -73,30 +67,3 @@ def _seconds(trial: Callable[[int], object], clients: int) -> float:
         trial(clients)
         taken.append(time.perf_counter() - start)
     return min(taken[1:] or taken)
-
-
-def remembered(key: str, decide: Callable[[], Choice]) -> Choice:
-    """The choice in the cache, or else a new one, which is then remembered. A cache that cannot be read or
-    written is none."""
-    file = cache_folder() / "training.json"
-    known: dict[str, Any] = {}
-    with suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads(file.read_text(encoding="utf-8")))
-    with suppress(KeyError, TypeError, ValueError):
-        stored = known[key]
-        return Choice(str(stored["way"]), int(stored["chunk"]), float(stored["speedup"]))
-    choice = decide()
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            json.dump({**known, key: asdict(choice)}, out, indent=1)
-        os.replace(temporary, file)
-    return choice
-
-
-def cache_folder() -> Path:
-    """SIMFL_CACHE, or the user's cache folder by the XDG rules."""
-    own = os.environ.get("SIMFL_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from simfl.learning.cohort import schedule
+from simfl.learning.draws import Draws
 from simfl.learning.samples import Samples
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.sgd import LocalSgd
 
 
 def fits(module: nn.Module) -> bool:

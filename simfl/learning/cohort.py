@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from simfl.learning.draws import Draws
 from simfl.learning.samples import Samples
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.sgd import LocalSgd
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from simfl.learning.models import Dropout, Model, Shape
+from simfl.learning.models import Model, Shape
+from simfl.learning.models.dropout import Dropout
 from simfl.learning.stepping import install
 
 

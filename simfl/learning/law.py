@@ -18,6 +18,7 @@ from scipy.optimize import nnls
 
 from simfl.learning.data import Split
 from simfl.learning.models import Model
+from simfl.learning.runner import pick_device
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 
@@ -62,7 +63,7 @@ def calibrate(split: Split, model: Model, sgd: LocalSgd, device: str = "cpu") ->
     parts = [np.arange(size) for size in sizes]
     trainer = Trainer(split, parts, model, sgd, device, way="loop")
     weights = trainer.initial(bytes(32))
-    clock = time.thread_time if trainer.device == "cpu" else time.perf_counter
+    clock = time.thread_time if pick_device(device) == "cpu" else time.perf_counter
     points = []
     for user, size in enumerate(sizes):
         taken = []

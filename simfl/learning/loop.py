@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from simfl.learning.draws import Draws
 from simfl.learning.flat import Workspace, images, step_within
 from simfl.learning.samples import Samples
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.sgd import LocalSgd
 
 
 def train(

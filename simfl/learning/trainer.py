@@ -3,27 +3,29 @@
 The law: an update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
 is trained before or beside it (on a GPU as far as its kernels are deterministic); the cohort's ways differ
 from it by rounding only. Callers hold every library to one thread: with tiny batches more are slower.
+
+What is known without training (d, samples, work) needs no torch: it is imported with the first training.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property, partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn.functional import cross_entropy
 
-from simfl.learning import closed_form, loop, vectorised
-from simfl.learning.choice import CHUNKS, STEPS, Choice, fastest, remembered
+from simfl.learning.choice import Choice
 from simfl.learning.data import Split
-from simfl.learning.flat import Workspace, images, initial
 from simfl.learning.models import Model
-from simfl.learning.samples import Samples, floats, to_tensor
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.models.facts import facts
+from simfl.learning.sgd import LocalSgd
+
+if TYPE_CHECKING:
+    import torch
+
+    from simfl.learning.runner import Runner
 
 F32 = NDArray[np.float32]
 Seed = bytes | NDArray[np.uint8]
@@ -31,30 +33,14 @@ Way = Literal["loop", "vectorised", "closed_form"]
 
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
 
-_EVALUATED = 512
-"""Test samples in one pass; batch statistics, where a model has them, are those of so many."""
-
-
-def pick_device(requested: str | None) -> str:
-    """ "cpu" or "cuda". None and "auto" take a GPU if there is one.
-
-    ValueError if "cuda" is requested where torch sees none, or for another name.
-    """
-    if requested in (None, "auto"):
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if requested not in ("cpu", "cuda"):
-        raise ValueError(f"device={requested!r} must be 'auto', 'cpu' or 'cuda'")
-    if requested == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda' was requested, but torch sees no CUDA GPU: use 'auto' or 'cpu'")
-    return requested
-
 
 class Trainer:
     """Trains users; safe to call from several threads at once.
 
-    split: the data. parts: the training samples of each user. device: as for `pick_device`. way: how
-    cohorts are trained, None for the fastest by measurement. dtype: what is computed in. by_law: work is
-    counted for a law of the model (see `law`), not in multiply-adds. `d` is the number of parameters.
+    split: the data. parts: the training samples of each user. device: as for `runner.pick_device`. way: how
+    cohorts are trained, None for the fastest by measurement. dtype: what is computed in, None for float32.
+    by_law: work is counted for a law of the model (see `law`), not in multiply-adds. `d` is the number of
+    parameters. ValueError where the model cannot be built or trained so.
     """
 
     def __init__(
@@ -65,78 +51,53 @@ class Trainer:
         sgd: LocalSgd,
         device: str | None = None,
         way: Way | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         by_law: bool = False,
     ) -> None:
-        self.device = pick_device(device)
-        self.split, self.model, self.sgd, self.dtype = split, model, sgd, dtype
-        if self.device == "cuda":  # its 10-bit products are not float32's
-            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-        self._work = Workspace(model, split.shape, split.classes, self.device, dtype)
-        self._softmax = closed_form.fits(self._work.module)
-        if way == "closed_form" and not self._softmax:
+        self.split, self.model, self.sgd, self.parts = split, model, sgd, list(parts)
+        self._facts = facts(model, split.shape, split.classes)
+        self.d = self._facts.d
+        if way == "closed_form" and not self._facts.softmax:
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
-        self._way, self._by_law = way, by_law
-        self.d: int = self._work.flat.numel()
-        self._samples = Samples(split, parts, self.device, dtype)
+        self._by_law = by_law
+        self._how = (device, way, dtype)
+        self._made: Runner | None = None
+        self._lock = threading.Lock()
         self.training = Training(self)
 
     @property
-    def parts(self) -> list[NDArray[np.int64]]:
-        """The numbers of each user's training samples."""
-        return list(self._samples.parts)
+    def _runner(self) -> Runner:
+        with self._lock:
+            if self._made is None:
+                from simfl.learning.runner import Runner
+
+                self._made = Runner(self.split, self.parts, self.model, self.sgd, *self._how)
+            return self._made
 
     def samples(self, user: int) -> int:
         """How many training samples the user has."""
-        return self._samples.count(user)
+        return len(self.parts[user])
 
     def work(self, user: int) -> dict[str, int]:
         """What one local training of a user is charged as: its start and E n samples where there is a law of
-        the model; otherwise multiply-adds, forward and backward, and minibatches."""
+        the model; otherwise multiply-adds, forward and backward, and minibatches. ValueError if the
+        multiply-adds are not known."""
         passes = self.sgd.epochs * self.samples(user)
         if self._by_law:
             return {"train_start": 1, "train_sample": passes}
-        return {"train_mac": self._macs * passes * _PASSES, "train_step": self.sgd.steps(self.samples(user))}
+        if self._facts.macs is None:
+            raise ValueError(self._facts.why)
+        macs = self._facts.macs * passes * _PASSES
+        return {"train_mac": macs, "train_step": self.sgd.steps(self.samples(user))}
 
-    @cached_property
-    def _macs(self) -> int:
-        return self.model.macs(self.split.shape, self.split.classes)
+    @property
+    def choice(self) -> Choice:
+        """How cohorts are trained here."""
+        return self._runner.choice
 
     def initial(self, seed: Seed) -> F32:
         """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
-        generator = torch.Generator().manual_seed(int.from_bytes(_raw(seed)[:4], "big"))
-        flat: F32 = initial(self._work.module, generator).numpy().reshape(1, -1)
-        return flat
-
-    @cached_property
-    def choice(self) -> Choice:
-        """How cohorts are trained here."""
-        if self._way is not None:
-            return Choice(self._way, 1 if self._way == "loop" else 64)
-        device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
-        shape, plain = "x".join(map(str, self.split.shape)), "plain" if self.sgd.plain else "momentum"
-        what = (self.model.name, shape, self.split.classes, self.d, self.sgd.batch_size, self._made_up, plain)
-        return remembered(" ".join(map(str, (*what, device, "torch", torch.__version__))), self._measure)
-
-    @property
-    def _made_up(self) -> int:
-        """Samples of a made-up client: a few minibatches, and no more than the largest client has."""
-        return min(STEPS * self.sgd.batch_size, max(map(len, self._samples.parts)))
-
-    def _measure(self) -> Choice:
-        """Train made-up clients on real samples, in each way that there is."""
-        mock = Samples(self.split, [np.arange(self._made_up)] * max(CHUNKS), self.device, self.dtype)
-        sgd = replace(self.sgd, epochs=1)
-        weights = self.initial(bytes(32))
-
-        def trial(way: Way, clients: int) -> None:
-            starts, seeds = [weights] * clients, [bytes(32)] * clients
-            self._train(way, starts, range(clients), seeds, [0.0] * clients, mock, sgd)
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-
-        ways: list[Way] = ["loop", "closed_form" if self._softmax else "vectorised"]
-        return fastest({way: partial(trial, way) for way in ways})
+        return self._runner.initial(seed)
 
     def train(
         self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
@@ -148,55 +109,11 @@ class Trainer:
         draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
         update. ValueError for weights or a seed of another shape.
         """
-        lrs = [self.sgd.lr_at(index) for index in rounds]
-        way = self.choice.way if len(users) > 1 or self._way is not None else "loop"
-        return self._train(way, weights, users, seeds, lrs, self._samples, self.sgd)
-
-    def _train(
-        self,
-        way: str,
-        weights: Sequence[F32],
-        users: Sequence[int],
-        seeds: Sequence[Seed],
-        lrs: Sequence[float],
-        samples: Samples,
-        sgd: LocalSgd,
-    ) -> F32:
-        work, draws = self._work, [Draws(_raw(seed)) for seed in seeds]
-        starts = [self._start(row) for row in weights]
-        if way == "loop":
-            rows = [
-                start - loop.train(work, start, samples, user, own, sgd, lr)
-                for start, user, own, lr in zip(starts, users, draws, lrs, strict=True)
-            ]
-            return _numpy(torch.stack(rows))
-        stacked = torch.stack(starts)
-        if way == "closed_form":
-            classes = self.split.classes
-            return _numpy(stacked - closed_form.train(stacked, samples, users, draws, sgd, lrs, classes))
-        return _numpy(stacked - vectorised.train(work, stacked, samples, users, draws, sgd, lrs))
-
-    def _start(self, weights: F32) -> torch.Tensor:
-        if weights.shape != (1, self.d) or weights.dtype != np.float32:
-            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
-        return to_tensor(weights[0], self.device).to(self.dtype)
+        return self._runner.train(weights, users, seeds, rounds)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """(accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d]."""
-        work, device = self._work, self.device
-        work.flat.copy_(self._start(weights))
-        work.keep(None)
-        hits = loss = 0.0
-        count = len(self.split.y_test)
-        with torch.no_grad():
-            for rows in torch.split(torch.arange(count), _EVALUATED):
-                pixels = np.asarray(self.split.x_test[rows.numpy()])
-                x = floats(to_tensor(pixels, device), self.dtype)
-                y = torch.as_tensor(self.split.y_test[rows.numpy()], device=device)
-                logits = work.module(images(x)).double()
-                hits += (logits.argmax(dim=1) == y).sum().item()
-                loss += cross_entropy(logits, y, reduction="sum").item()
-        return np.array([[hits / count, loss / count]])
+        return self._runner.evaluate(weights)
 
 
 class Training:
@@ -219,12 +136,3 @@ class Training:
         weights, users, seeds, rounds = zip(*calls, strict=True)
         # Copies: what is still needed of a cohort must not keep all of it in memory.
         return [row[None].copy() for row in self.trainer.train(weights, users, seeds, rounds)]
-
-
-def _raw(seed: Seed) -> bytes:
-    return seed if isinstance(seed, bytes) else seed.tobytes()
-
-
-def _numpy(rows: torch.Tensor) -> F32:
-    array: F32 = rows.cpu().numpy()
-    return array

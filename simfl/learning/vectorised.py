@@ -13,10 +13,11 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from simfl.learning.cohort import Schedule, blocks, schedule
+from simfl.learning.draws import Draws
 from simfl.learning.flat import Workspace
-from simfl.learning.models import BatchNorm
+from simfl.learning.models.batch_norm import BatchNorm
 from simfl.learning.samples import Samples
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.sgd import LocalSgd
 
 
 def train(

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,11 +182,11 @@ def _tail(n: int, K: int, k: int) -> Floats:
     """P[H >= x] for x = 0 .. k + 2: of k users drawn from n - 1, H are among K."""
     from scipy.special import gammaln  # not scipy.stats: half a second to import, before each run
 
-    def choose(a: int, b: Floats) -> Floats:  # log, -inf where there is no way
+    def choose(a: int, b: Any) -> Any:  # log, -inf where there is no way
         return np.where((b < 0) | (b > a), -np.inf, gammaln(a + 1) - gammaln(b + 1) - gammaln(a - b + 1))
 
     K, H = min(max(K, 0), n - 1), np.arange(k + 3.0)
-    pmf: Floats = np.exp(choose(K, H) + choose(n - 1 - K, k - H) - choose(n - 1, np.float64(k)))
+    pmf: Floats = np.exp(choose(K, H) + choose(n - 1 - K, k - H) - choose(n - 1, k))
     return np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])
 
 

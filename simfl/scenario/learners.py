@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.learning import data, models, partition, server_opt
+from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer, pick_device
+from simfl.learning.trainer import Trainer
 from simfl.profiles import Profile
 from simfl.scenario import schema
-from simfl.scenario.placed import or_error
+from simfl.scenario.placed import error, or_error
 from simfl.streams import Streams
 
 
@@ -22,13 +23,13 @@ def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dic
     spec = s.learning
     split = or_error(s, "learning.dataset", partial(_split, spec, streams))
     model = or_error(s, "learning.model", partial(_model, spec.model))
-    or_error(s, "learning.model", partial(model.blank, split.shape, split.classes))
-    device = or_error(s, "learning.device", partial(pick_device, spec.device))
+    known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
+    or_error(s, "learning.device", partial(_see_to, spec.device))
     by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, schema.Modelled):
         by_law = True  # nothing is charged by what is counted
-    elif not by_law:
-        or_error(s, "learning.model", partial(model.macs, split.shape, split.classes))
+    elif not by_law and known.macs is None:
+        raise error(s, "learning.model", known.why)
     way = None if spec.way == "auto" else spec.way
     if isinstance(s.clock, schema.Measured):
         way = "loop"  # each client is trained alone, as on its own device
@@ -38,9 +39,17 @@ def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dic
         key = dealt.model_dump_json()
         if key not in made:
             parts = or_error(s, "learning.partition", partial(_deal, dealt, split, s, streams))
-            make = partial(Trainer, split, parts, model, local_sgd(spec), device, way, by_law=by_law)
+            make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
+
+
+def _see_to(device: str | None) -> None:
+    """A GPU that is asked for is there; without torch if none is."""
+    if device == "cuda":
+        from simfl.learning.runner import pick_device
+
+        pick_device(device)
 
 
 def _split(spec: schema.Learning, streams: Streams) -> data.Split:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from simfl.learning.choice import Choice, fastest, remembered
+from simfl.learning.cache import remembered as recall
+from simfl.learning.choice import Choice, fastest
+
+
+def remembered(key: str, decide: Callable[[], Choice]) -> Choice:
+    return recall("training.json", Choice, key, decide)
 
 
 @pytest.fixture

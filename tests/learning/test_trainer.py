@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from simfl.learning.data import Split, digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import iid
+from simfl.learning.runner import pick_device
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer, pick_device
+from simfl.learning.trainer import Trainer
 from simfl.streams import derive
 
 F64 = NDArray[np.float64]

@@ -16,9 +16,10 @@ from torch.nn.functional import cross_entropy
 
 from simfl.learning import stepping
 from simfl.learning.data import Split
+from simfl.learning.draws import Draws
 from simfl.learning.flat import images, slots
 from simfl.learning.models import MODELS, Model
-from simfl.learning.sgd import Draws, LocalSgd
+from simfl.learning.sgd import LocalSgd
 from simfl.learning.threads import one_thread
 from simfl.learning.trainer import Trainer, Way
 
@@ -119,7 +120,7 @@ def test_layers_that_are_not_simple_are_trained_by_autograd() -> None:
     model, shape = Model("odd", Odd), (1, 5, 4)
     split = made_up(shape, (12,))
     trainer = Trainer(split, [np.arange(12)], model, LocalSgd(2, 5, 0.1), "cpu", "loop", torch.float64)
-    assert [layer.out_features for layer in trainer._work.stepping] == [12]
+    assert [layer.out_features for layer in trainer._runner._work.stepping] == [12]
     module = Odd(shape, 5).double()
     start = torch.from_numpy(trainer.initial(bytes(32))[0].astype(np.float64))
     layout = slots(module)

@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from simfl.learning.models.base import Model as Model
-from simfl.learning.models.batch_norm import BatchNorm as BatchNorm
-from simfl.learning.models.cnn import cnn
-from simfl.learning.models.dropout import Dropout as Dropout
-from simfl.learning.models.efficientnet import efficientnet_b0
-from simfl.learning.models.femnist import femnist_cnn
-from simfl.learning.models.lenet import lenet5
-from simfl.learning.models.logistic import logistic
-from simfl.learning.models.mcmahan import mcmahan_cnn
-from simfl.learning.models.mobilenet import mobilenet_v3
-from simfl.learning.models.own import own_model as own_model
 from simfl.learning.models.shapes import Shape as Shape
-from simfl.learning.models.vgg import vgg11
+
+
+def _from(
+    file: str, name: str, shape: Shape | None, classes: int | None, summary: str, function: str = ""
+) -> Model:
+    """A model of this package, whose file is imported when it is built: torch takes more than a second."""
+
+    def build(input_shape: Shape, classes: int) -> Any:
+        return getattr(import_module(f"{__name__}.{file}"), function or name)(input_shape, classes)
+
+    return Model(name, build, shape, classes, summary)
+
 
 MODELS: dict[str, Model] = {
-    "logistic": Model("logistic", logistic, summary="logistic (softmax) regression: one linear layer"),
-    "softmax": Model("softmax", logistic, (1, 112, 92), 40, "the same, on the AT&T faces"),
-    "cnn": Model("cnn", cnn, summary="two small convolutions, for tests and laptops"),
-    "mcmahan_cnn": Model("mcmahan_cnn", mcmahan_cnn, (1, 28, 28), 10, "the CNN of FedAvg, McMahan 2017"),
-    "femnist_cnn": Model(
-        "femnist_cnn", femnist_cnn, (1, 28, 28), 62, "FEMNIST's CNN with dropout, Reddi 2021, FedML"
-    ),
-    "lenet5": Model("lenet5", lenet5, (1, 28, 28), 10, "LeNet-5, LeCun 1998; 62,006 parameters on CIFAR-10"),
-    "vgg11": Model("vgg11", vgg11, (3, 32, 32), 100, "VGG-11 for CIFAR-100, Simonyan 2015"),
-    "mobilenet_v3": Model(
-        "mobilenet_v3", mobilenet_v3, (3, 224, 224), 1000, "MobileNetV3 small, Howard 2019, FedML's variant"
-    ),
-    "efficientnet_b0": Model(
-        "efficientnet_b0", efficientnet_b0, (3, 224, 224), 1000, "EfficientNet-B0, Tan 2019"
-    ),
-}
+    model.name: model
+    for model in (
+        _from("logistic", "logistic", None, None, "logistic (softmax) regression: one linear layer"),
+        _from("logistic", "softmax", (1, 112, 92), 40, "the same, on the AT&T faces", "logistic"),
+        _from("cnn", "cnn", None, None, "two small convolutions, for tests and laptops"),
+        _from("mcmahan", "mcmahan_cnn", (1, 28, 28), 10, "the CNN of FedAvg, McMahan 2017"),
+        _from("femnist", "femnist_cnn", (1, 28, 28), 62, "FEMNIST's CNN with dropout, Reddi 2021, FedML"),
+        _from("lenet", "lenet5", (1, 28, 28), 10, "LeNet-5, LeCun 1998; 62,006 parameters on CIFAR-10"),
+        _from("vgg", "vgg11", (3, 32, 32), 100, "VGG-11 for CIFAR-100, Simonyan 2015"),
+        _from(
+            "mobilenet", "mobilenet_v3", (3, 224, 224), 1000,
+            "MobileNetV3 small, Howard 2019, FedML's variant",
+        ),
+        _from("efficientnet", "efficientnet_b0", (3, 224, 224), 1000, "EfficientNet-B0, Tan 2019"),
+    )
+}  # fmt: skip
 
 
 def find(name: str, folder: Path | None = None) -> Model:
     """A model of MODELS, or with a colon in its name a user's own (see `own_model`); else ValueError."""
     if ":" in name:
+        from simfl.learning.models.own import own_model
+
         return own_model(name, folder)
     if name not in MODELS:
         raise ValueError(f"model {name!r} is not one of {', '.join(MODELS)}, nor a path.py:build of your own")

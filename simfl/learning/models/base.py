@@ -2,19 +2,19 @@
 
 A model is a deterministic function of its parameters, its input and what its dropouts keep (see `rules`).
 Modules are built as blanks on torch's meta device, which holds shapes only: nothing is initialised, and
-torch's global random state is not touched.
+torch's global random state is not touched. Torch is imported when a module is built, not before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from simfl.learning.models import dropout, rules, work
 from simfl.learning.models.shapes import Shape
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class Model:
     def blank(self, input_shape: Shape, classes: int) -> nn.Module:
         """The module on the meta device: shapes without content. ValueError, naming the model, if it cannot
         be built for such samples or breaks a rule of `rules`."""
+        import torch
+
+        from simfl.learning.models import rules
+
         with torch.device("meta"):
             module = self.build(input_shape, classes)
             try:
@@ -45,6 +49,8 @@ class Model:
     def macs(self, input_shape: Shape, classes: int) -> int:
         """Multiply-adds of one sample's forward pass (see `work.macs`). ValueError, naming the model, where
         they are not known."""
+        from simfl.learning.models import work
+
         module = self.blank(input_shape, classes)
         try:
             return work.macs(module, input_shape)
@@ -58,6 +64,8 @@ class Model:
     def dropouts(self, input_shape: Shape, classes: int) -> list[tuple[str, float, Shape]]:
         """(name of the module, p, shape of its input for one sample) of each dropout, in order of execution
         (see `dropout.dropouts`). ValueError, naming the model, where a mask cannot be drawn for each call."""
+        from simfl.learning.models import dropout
+
         module = self.blank(input_shape, classes)
         try:
             return dropout.dropouts(module, input_shape)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from simfl.learning.models import BatchNorm
+from simfl.learning.models.batch_norm import BatchNorm
 from tests.learning.models.filled import normal
 
 

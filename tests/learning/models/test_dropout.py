@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from simfl.learning.models import Dropout, Model, Shape
+from simfl.learning.models import Model, Shape
+from simfl.learning.models.dropout import Dropout
 from tests.learning.models.filled import normal
 
 

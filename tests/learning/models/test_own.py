@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from simfl.learning.models import BatchNorm, Dropout, Model, find, own_model
+from simfl.learning.models import Model, find
+from simfl.learning.models.batch_norm import BatchNorm
+from simfl.learning.models.dropout import Dropout
+from simfl.learning.models.own import own_model
 
 GOOD = """
 from __future__ import annotations

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simfl.learning.models import BatchNorm, Dropout, Model
+from simfl.learning.models import Model
+from simfl.learning.models.batch_norm import BatchNorm
+from simfl.learning.models.dropout import Dropout
 
 SHAPE = (3, 8, 8)
 

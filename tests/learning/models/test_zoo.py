@@ -11,8 +11,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from simfl.learning.models import MODELS, Dropout, Shape, find
+from simfl.learning.models import MODELS, Shape, find
 from simfl.learning.models.batch_norm import BatchNorm
+from simfl.learning.models.dropout import Dropout
 from simfl.learning.threads import one_thread
 from tests.learning.models.filled import filled, normal
 

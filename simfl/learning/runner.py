@@ -1,0 +1,173 @@
+"""Training and evaluation themselves, on a device: the part of a `Trainer` that needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from simfl.learning import closed_form, loop, vectorised
+from simfl.learning.cache import remembered
+from simfl.learning.choice import CHUNKS, STEPS, Choice, fastest
+from simfl.learning.data import Split
+from simfl.learning.draws import Draws
+from simfl.learning.flat import Workspace, images, initial
+from simfl.learning.models import Model
+from simfl.learning.samples import Samples, floats, to_tensor
+from simfl.learning.sgd import LocalSgd
+
+F32 = NDArray[np.float32]
+Seed = bytes | NDArray[np.uint8]
+Way = Literal["loop", "vectorised", "closed_form"]
+
+_EVALUATED = 512
+"""Test samples in one pass; batch statistics, where a model has them, are those of so many."""
+
+
+def pick_device(requested: str | None) -> str:
+    """ "cpu" or "cuda". None and "auto" take a GPU if there is one.
+
+    ValueError if "cuda" is requested where torch sees none, or for another name.
+    """
+    if requested in (None, "auto"):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if requested not in ("cpu", "cuda"):
+        raise ValueError(f"device={requested!r} must be 'auto', 'cpu' or 'cuda'")
+    if requested == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda' was requested, but torch sees no CUDA GPU: use 'auto' or 'cpu'")
+    return requested
+
+
+class Runner:
+    """Trains users; safe to call from several threads at once. Arguments as of `Trainer`."""
+
+    def __init__(
+        self,
+        split: Split,
+        parts: Sequence[NDArray[np.int64]],
+        model: Model,
+        sgd: LocalSgd,
+        device: str | None,
+        way: Way | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.device, self.dtype = pick_device(device), dtype or torch.float32
+        self.split, self.model, self.sgd = split, model, sgd
+        if self.device == "cuda":  # its 10-bit products are not float32's
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        self._work = Workspace(model, split.shape, split.classes, self.device, self.dtype)
+        self._softmax, self._way = closed_form.fits(self._work.module), way
+        self.d: int = self._work.flat.numel()
+        self._samples = Samples(split, parts, self.device, self.dtype)
+
+    def initial(self, seed: Seed) -> F32:
+        """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
+        generator = torch.Generator().manual_seed(int.from_bytes(_raw(seed)[:4], "big"))
+        flat: F32 = initial(self._work.module, generator).numpy().reshape(1, -1)
+        return flat
+
+    @cached_property
+    def choice(self) -> Choice:
+        """How cohorts are trained here."""
+        if self._way is not None:
+            return Choice(self._way, 1 if self._way == "loop" else 64)
+        device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
+        shape, plain = "x".join(map(str, self.split.shape)), "plain" if self.sgd.plain else "momentum"
+        what = (self.model.name, shape, self.split.classes, self.d, self.sgd.batch_size, self._made_up, plain)
+        key = " ".join(map(str, (*what, device, "torch", torch.__version__)))
+        return remembered("training.json", Choice, key, self._measure)
+
+    @property
+    def _made_up(self) -> int:
+        """Samples of a made-up client: a few minibatches, and no more than the largest client has."""
+        return min(STEPS * self.sgd.batch_size, max(map(len, self._samples.parts)))
+
+    def _measure(self) -> Choice:
+        """Train made-up clients on real samples, in each way that there is."""
+        mock = Samples(self.split, [np.arange(self._made_up)] * max(CHUNKS), self.device, self.dtype)
+        sgd = replace(self.sgd, epochs=1)
+        weights = self.initial(bytes(32))
+
+        def trial(way: Way, clients: int) -> None:
+            starts, seeds = [weights] * clients, [bytes(32)] * clients
+            self._train(way, starts, range(clients), seeds, [0.0] * clients, mock, sgd)
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+
+        ways: list[Way] = ["loop", "closed_form" if self._softmax else "vectorised"]
+        return fastest({way: partial(trial, way) for way in ways})
+
+    def train(
+        self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
+    ) -> F32:
+        """Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
+        eqs. 24-25).
+
+        weights: x^(t_i) [1, d] a client. seeds: 32 bytes each, also as uint8 [1, 32]; all that a client
+        draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
+        update. ValueError for weights or a seed of another shape.
+        """
+        lrs = [self.sgd.lr_at(index) for index in rounds]
+        way = self.choice.way if len(users) > 1 or self._way is not None else "loop"
+        return self._train(way, weights, users, seeds, lrs, self._samples, self.sgd)
+
+    def _train(
+        self,
+        way: str,
+        weights: Sequence[F32],
+        users: Sequence[int],
+        seeds: Sequence[Seed],
+        lrs: Sequence[float],
+        samples: Samples,
+        sgd: LocalSgd,
+    ) -> F32:
+        work, draws = self._work, [Draws(_raw(seed)) for seed in seeds]
+        starts = [self._start(row) for row in weights]
+        if way == "loop":
+            rows = [
+                start - loop.train(work, start, samples, user, own, sgd, lr)
+                for start, user, own, lr in zip(starts, users, draws, lrs, strict=True)
+            ]
+            return _numpy(torch.stack(rows))
+        stacked = torch.stack(starts)
+        if way == "closed_form":
+            classes = self.split.classes
+            return _numpy(stacked - closed_form.train(stacked, samples, users, draws, sgd, lrs, classes))
+        return _numpy(stacked - vectorised.train(work, stacked, samples, users, draws, sgd, lrs))
+
+    def _start(self, weights: F32) -> torch.Tensor:
+        if weights.shape != (1, self.d) or weights.dtype != np.float32:
+            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
+        return to_tensor(weights[0], self.device).to(self.dtype)
+
+    def evaluate(self, weights: F32) -> NDArray[np.float64]:
+        """(accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d]."""
+        work, device = self._work, self.device
+        work.flat.copy_(self._start(weights))
+        work.keep(None)
+        hits = loss = 0.0
+        count = len(self.split.y_test)
+        with torch.no_grad():
+            for rows in torch.split(torch.arange(count), _EVALUATED):
+                pixels = np.asarray(self.split.x_test[rows.numpy()])
+                x = floats(to_tensor(pixels, device), self.dtype)
+                y = torch.as_tensor(self.split.y_test[rows.numpy()], device=device)
+                logits = work.module(images(x)).double()
+                hits += (logits.argmax(dim=1) == y).sum().item()
+                loss += cross_entropy(logits, y, reduction="sum").item()
+        return np.array([[hits / count, loss / count]])
+
+
+def _raw(seed: Seed) -> bytes:
+    return seed if isinstance(seed, bytes) else seed.tobytes()
+
+
+def _numpy(rows: torch.Tensor) -> F32:
+    array: F32 = rows.cpu().numpy()
+    return array
