@@ -22,8 +22,17 @@ class Things(StrEnum):
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As a page for people: docs/scenario.md.")
+    ] = False,
+) -> None:
     """Print the JSON Schema of scenarios, for editors."""
+    if markdown:
+        from simfl.scenario import reference
+
+        print(reference.markdown(), end="")
+        return
     from simfl.scenario.load import json_schema
 
     print(json.dumps(json_schema(), indent=2))

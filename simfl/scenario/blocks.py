@@ -22,7 +22,9 @@ Natural = Annotated[int, Field(strict=True, ge=0)]
 class Block(BaseModel):
     """A part of a scenario: frozen, extra keys forbidden, no silent coercion between types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
 
 
 def shorthand(**main: str) -> BeforeValidator:
@@ -57,6 +59,7 @@ class Fixed(Block):
 
     kind: Literal["fixed"] = "fixed"
     value: Positive
+    """The value."""
 
 
 class Uniform(Block):
@@ -64,7 +67,9 @@ class Uniform(Block):
 
     kind: Literal["uniform"] = "uniform"
     low: Positive
+    """The least."""
     high: Positive
+    """The most; not below `low`."""
 
     @model_validator(mode="after")
     def ordered(self) -> Uniform:
@@ -78,7 +83,9 @@ class LogNormal(Block):
 
     kind: Literal["lognormal"] = "lognormal"
     median: Positive
+    """The median."""
     sigma: NonNegative
+    """The standard deviation of the logarithm."""
 
 
 class Exponential(Block):
@@ -86,6 +93,7 @@ class Exponential(Block):
 
     kind: Literal["exponential"] = "exponential"
     mean: Positive
+    """The mean."""
 
 
 Distribution = Annotated[

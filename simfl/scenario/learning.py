@@ -21,6 +21,7 @@ class Landmarks(Block):
 
     kind: Literal["gld23k"] = "gld23k"
     size: Count = 224
+    """Pixels of a side that images are resized to."""
 
 
 class Synthetic(Block):
@@ -28,10 +29,15 @@ class Synthetic(Block):
 
     kind: Literal["synthetic"] = "synthetic"
     shape: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 8, 8)
+    """The shape of a sample."""
     classes: Annotated[int, Field(strict=True, ge=2)] = 10
+    """The number of labels."""
     train: Count = 2000
+    """Training samples."""
     test: Count = 500
+    """Test samples."""
     noise: Positive = 1.0
+    """The width of a class."""
 
 
 class Npz(Block):
@@ -39,6 +45,7 @@ class Npz(Block):
 
     kind: Literal["npz"] = "npz"
     file: str
+    """The file's path, from the scenario's folder."""
 
 
 Dataset = Annotated[
@@ -50,6 +57,7 @@ class Data(Block):
     """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
 
     root: str | None = None
+    """The folder, from the scenario's."""
 
 
 # --- how users share it -------------------------------------------------------------------------
@@ -64,7 +72,9 @@ class Dirichlet(Block):
 
     kind: Literal["dirichlet"] = "dirichlet"
     beta: Positive
+    """The smaller, the more uneven."""
     min_samples: Count = 1
+    """What every user has at least."""
 
 
 class Shards(Block):
@@ -72,6 +82,7 @@ class Shards(Block):
 
     kind: Literal["shards"] = "shards"
     per_user: Count = 2
+    """Shards of each user."""
 
 
 class ByUser(Block):
@@ -85,6 +96,7 @@ class Shared(Block):
 
     kind: Literal["shared"] = "shared"
     samples: Count
+    """Samples that every user has."""
 
 
 class QuantitySkew(Block):
@@ -92,7 +104,9 @@ class QuantitySkew(Block):
 
     kind: Literal["quantity_skew"] = "quantity_skew"
     beta: Positive
+    """The smaller, the more uneven."""
     min_samples: Count = 1
+    """What every user has at least."""
 
 
 Partition = Annotated[
@@ -120,6 +134,7 @@ class Own(Block):
 
     kind: Literal["module"] = "module"
     module: str
+    """`path.py:build`, from the scenario's folder."""
 
 
 Model = Annotated[Zoo | Own, Field(discriminator="kind"), shorthand(module="module")]
@@ -130,7 +145,9 @@ class Decay(Block):
     """The local step size is multiplied by `factor` at each round in `at`."""
 
     factor: Positive
+    """What the step size is multiplied by."""
     at: Annotated[tuple[Natural, ...], Field(min_length=1)]
+    """Rounds, counted from 0; several multiply up."""
 
 
 class NoClip(Block):
@@ -144,6 +161,7 @@ class ClipNorm(Block):
 
     kind: Literal["norm"] = "norm"
     norm: Positive
+    """The greatest length (L2)."""
 
 
 class ClipValue(Block):
@@ -151,6 +169,7 @@ class ClipValue(Block):
 
     kind: Literal["value"] = "value"
     value: Positive
+    """The greatest magnitude."""
 
 
 Clip = Annotated[
@@ -165,38 +184,54 @@ class Averaging(Block):
 
 
 class Adaptive(Block):
-    """FedAdam or FedYogi (Reddi et al. 2021, Algorithm 2); `tau` is the degree of adaptivity."""
+    """FedAdam or FedYogi (Reddi et al. 2021, Algorithm 2)."""
 
     kind: Literal["fedadam", "fedyogi"]
     beta1: Annotated[Fraction, Field(lt=1)] = 0.9
+    """Decay of the first moment."""
     beta2: Annotated[Fraction, Field(lt=1)] = 0.99
+    """Decay of the second."""
     tau: Positive = 1e-3
+    """The degree of adaptivity."""
 
 
 ServerStep = Annotated[Averaging | Adaptive, Field(discriminator="kind"), shorthand()]
 
 
 class Learning(Block):
-    """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26).
-
-    `mu` weighs FedProx's term. `way`: how cohorts are trained, auto for the fastest by measurement; under
-    the measured clock each client is trained alone, in the loop.
-    """
+    """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26)."""
 
     dataset: Dataset = Published(kind="digits")
+    """See `simfl list datasets`."""
     data: Data = Data()
+    """Where published data sets lie."""
     partition: Partition = Iid()
+    """How users share the samples."""
     model: Model = Zoo(kind="logistic")
+    """See `simfl list models`."""
     epochs: Count = 5
+    """E, passes over a user's samples."""
     batch_size: Count = 10
+    """Samples of a minibatch."""
     lr: Positive = 0.1
+    """The local step size."""
     lr_decay: Decay | None = None
+    """How `lr` falls; it stays as it is unless given."""
     momentum: Annotated[Fraction, Field(lt=1)] = 0.0
+    """Of local SGD, below 1."""
     weight_decay: NonNegative = 0.0
+    """Of local SGD."""
     mu: NonNegative = 0.0
+    """The weight of FedProx's term."""
     clip: Clip = NoClip()
+    """How each update is bounded before it is sent."""
     server: ServerStep = Averaging()
+    """The server's rule."""
     server_lr: Positive = 1.0
+    """The server's step size (eq. 26)."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto`: a GPU if torch sees one."""
     way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
+    """How cohorts are trained: `auto` measures what is fastest; `clock: measured` always takes `loop`."""
     evaluate_every: Count = 1
+    """Rounds from one evaluation to the next."""

@@ -42,6 +42,7 @@ class Polynomial(Block):
 
     kind: Literal["polynomial"] = "polynomial"
     alpha: Positive = 1.0
+    """The exponent."""
 
 
 Staleness = Annotated[Constant | Polynomial, Field(discriminator="kind"), shorthand(polynomial="alpha")]
@@ -51,7 +52,9 @@ class Entry(Block):
     """What every entry of `protocols` may say for itself, in place of what the scenario says for all."""
 
     selection: Selection | None = None
+    """For this entry only."""
     partition: Partition | None = None
+    """For this entry only."""
 
 
 class FedAvg(Entry):
@@ -68,6 +71,7 @@ class SecAgg(Entry):
 
     protocol: Literal["secagg"] = "secagg"
     t: Derived[Count] = None
+    """Shares that reconstruct a secret; T + 1, and at least 2, unless given."""
 
     def threshold(self, T: int) -> int:
         """t, given or not."""
@@ -83,9 +87,13 @@ class SecAggPlus(Entry):
 
     protocol: Literal["secagg_plus"] = "secagg_plus"
     k: Derived[Count] = None
+    """The degree of the graph; by rule unless given."""
     t: Derived[Count] = None
+    """Shares that reconstruct a secret; by rule unless given."""
     sigma: Positive = 40.0
+    """Security: a round is insecure with probability at most 2^-sigma."""
     eta: Positive = 30.0
+    """Correctness: a round cannot be recovered with probability at most 2^-eta."""
 
 
 class Ccesa(Entry):
@@ -97,9 +105,13 @@ class Ccesa(Entry):
 
     protocol: Literal["ccesa"] = "ccesa"
     p: Derived[Fraction] = None
+    """The probability of an edge; p* of eq. 5 unless given."""
     t: Derived[Count] = None
+    """Shares that reconstruct a secret; Remark 4's unless given."""
     q_total: Fraction | None = None
+    """The total drop-out probability that the graph is made for; D/N unless given."""
     majority: bool = False
+    """Each user's t_i is more than half of its own neighbourhood; excludes `t`."""
 
     @model_validator(mode="after")
     def one_rule(self) -> Ccesa:
@@ -119,6 +131,7 @@ class FedBuff(Entry):
 
     protocol: Literal["fedbuff"] = "fedbuff"
     staleness: Staleness = Constant()
+    """The weight of an update that is tau versions old."""
 
 
 class LightSecAggAsync(Entry):
@@ -126,7 +139,9 @@ class LightSecAggAsync(Entry):
 
     protocol: Literal["lightsecagg_async"] = "lightsecagg_async"
     staleness: Staleness = Constant()
+    """The weight of an update that is tau versions old."""
     c_g: Count = 64
+    """Levels of the staleness weights (eq. 34)."""
 
 
 Protocol = Annotated[
@@ -154,31 +169,35 @@ Protocols = Annotated[dict[str, Protocol], BeforeValidator(_name_protocols), Fie
 
 
 class Privacy(Block):
-    """T colluding users, D lost users, U users whose answers recover the aggregate: N - D >= U > T.
-
-    U is N - D unless given.
-    """
+    """T colluding users, D lost users, U users whose answers recover the aggregate: N - D >= U > T."""
 
     T: Natural
+    """Users who may collude."""
     D: Natural
+    """Users who may be lost; U + D is at most N."""
     U: Count | None = None
+    """Users whose answers recover the aggregate, above T; N - D unless given."""
 
 
 class FieldOfSums(Block):
     """The prime field F_q of masks and sums; the paper's q by default, `ntt` for 2147352577.
 
-    `backend`: what multiplies matrices over it, `auto` for the fastest by measurement; all give the same
-    bits (`simfl list backends`). `ntt`, the fastest by far, encodes by transforms: `q: ntt` allows it, the
-    paper's q does not.
+    `backend`: all give the same bits (`simfl list backends`). `ntt`, the fastest by far, encodes by
+    transforms: `q: ntt` allows it, the paper's q does not.
     """
 
     q: Prime = 2**32 - 5
+    """A prime, or `ntt`."""
     backend: Literal["auto", "limbs", "digits", "galois", "ntt"] = "auto"
+    """What multiplies matrices over it, `auto` for the fastest by measurement."""
 
 
 class Quantization(Block):
     """c_l levels per unit (LightSecAgg eq. 30); coordinates are clipped to [-clip, clip] and counted."""
 
     levels: Count = 2**16
+    """The levels per unit, c_l."""
     clip: Positive
+    """Coordinates are held within +-clip, and counted."""
     on_overflow: Literal["error", "wrap"] = "error"
+    """`wrap` runs although sums could wrap around, and counts those that do."""

@@ -102,7 +102,7 @@ def parse(text: str, file: str, path: str = "") -> Node:
     return tree
 
 
-def dump(data: dict[str, Any]) -> str:
+def dump(data: Any) -> str:
     """Plain values as YAML that `parse` reads back equal, keys in their order."""
     # ASCII with escapes: PyYAML writes the line breaks of Unicode unquoted, and reads them as "\n".
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=110)

@@ -43,6 +43,7 @@ class SelectUsers(Block):
 
     kind: Literal["random", "weighted_random", "partition"]
     users: Count
+    """K, the users of a round."""
 
 
 class SelectBernoulli(Block):
@@ -50,6 +51,7 @@ class SelectBernoulli(Block):
 
     kind: Literal["bernoulli"] = "bernoulli"
     probability: Annotated[Fraction, Field(gt=0)]
+    """Of each available user."""
 
 
 class SelectMultiRound(Block):
@@ -59,8 +61,11 @@ class SelectMultiRound(Block):
 
     kind: Literal["multi_round"] = "multi_round"
     users: Count
+    """K, a multiple of T."""
     T: Count
+    """The users of a batch, who take part together or not at all."""
     fair: bool = True
+    """Prefers the batch that took part least often."""
 
 
 Selection = Annotated[
@@ -78,9 +83,13 @@ class Buffer(Block):
     """
 
     K: Count
+    """Updates in an aggregation."""
     staleness_bound: Natural
+    """Older updates are discarded."""
     concurrency: Count | None = None
+    """The most users in flight at once; all who are available, unless given."""
     return_s: Positive | None = None
+    """How long a lost user is offline."""
 
 
 class FixedDeadline(Block):
@@ -88,6 +97,7 @@ class FixedDeadline(Block):
 
     kind: Literal["fixed"] = "fixed"
     after_s: Positive
+    """The longest wait."""
 
 
 class Quorum(Block):
@@ -96,8 +106,11 @@ class Quorum(Block):
 
     kind: Literal["quorum"] = "quorum"
     fraction: Fraction
+    """Of those expected when the state opened."""
     grace_s: NonNegative
+    """The wait once they have answered."""
     after_s: Positive
+    """The longest wait."""
 
 
 Deadline = Annotated[
@@ -115,9 +128,13 @@ class Deadlines(Block):
     """
 
     advertise: Deadline | None = None
+    """For public keys."""
     shares: Deadline | None = None
+    """For encrypted shares."""
     upload: Deadline | None = None
+    """For uploads; training is part of it."""
     recovery: Deadline | None = None
+    """For what recovers the sum."""
 
     @property
     def given(self) -> dict[str, FixedDeadline | Quorum]:
@@ -137,6 +154,7 @@ class ByDisconnect(Block):
 
     kind: Literal["disconnect"] = "disconnect"
     delay_s: NonNegative
+    """From the loss to the report."""
 
 
 Detect = Annotated[ByTimeout | ByDisconnect, Field(discriminator="kind"), shorthand(disconnect="delay_s")]
@@ -157,8 +175,11 @@ class Rate(Block):
 
     kind: Literal["rate"] = "rate"
     rate: Fractions
+    """The fraction, or a list that is walked through round by round."""
     at: Point = "upload"
+    """Where in the round."""
     when: When = "before_send"
+    """Before, amid or after the sending of that point's message."""
 
 
 class WorstCase(Block):
@@ -167,6 +188,7 @@ class WorstCase(Block):
 
     kind: Literal["worst_case"] = "worst_case"
     fraction: Fractions
+    """One, or a list that is walked through round by round."""
 
     @property
     def as_rate(self) -> Rate:
@@ -182,17 +204,24 @@ class PerStep(Block):
 
     kind: Literal["per_step"] = "per_step"
     q: Fraction
+    """The probability at each step."""
     when: When = "before_send"
+    """Before, amid or after the sending of that step's message."""
 
 
 class Loss(Block):
     """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
 
     user: Natural
+    """From 0 to N - 1."""
     round: Natural = 0
+    """Counted from 0."""
     at: Point
+    """Where in the round."""
     when: When | Literal["delay"]
+    """As for a rate; `delay` sends later."""
     delay_s: Positive | None = None
+    """How much later; only with `when: delay`."""
 
     @model_validator(mode="after")
     def delay_has_a_length(self) -> Loss:
@@ -206,6 +235,7 @@ class Script(Block):
 
     kind: Literal["script"] = "script"
     losses: tuple[Loss, ...]
+    """One entry a loss."""
 
 
 Dropout = Annotated[

@@ -108,30 +108,55 @@ class Scenario(Block):
     """A whole study: one world, and the protocols that are compared on it."""
 
     name: str = "scenario"
+    """Heads tables and names the run's folder; the file's name unless given."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    """Every draw comes from it."""
     clock: Clock
+    """How long a step takes."""
     profile: str = "reference"
+    """Seconds per operation for `clock: modelled`: a shipped profile's name, or a YAML file's path."""
     payload: Literal["real", "shadow"] = "real"
+    """`shadow` counts the work and its bytes without doing it."""
     entropy: Literal["seeded", "os"] = "seeded"
+    """Where keys and masks come from; `os` cannot be replayed."""
     workers: Natural = 0
+    """Threads for the real work; 0 does it in line."""
     memory_limit_gb: Positive = 2.0
+    """What a run may hold at once, predicted before it starts."""
     rounds: Count
+    """Rounds, or aggregations of the buffer."""
     horizon_s: Positive | None = None
+    """A run ends at this virtual time at the latest."""
     record_updates: bool = False
+    """Keeps aggregates and updates in files, for `simfl privacy`."""
     overlap: bool = True
+    """The offline phase runs beside training; `false` puts it first."""
     population: Population
+    """The users."""
     network: Network
+    """The links between users and server."""
     server: Server = Server()
+    """The server's machine."""
     detect: Detect
+    """How the server learns of a loss."""
     deadlines: Deadlines
+    """How long the server waits in each collecting state."""
     dropout: Dropout = NoLosses()
+    """Who is lost within a round, and where."""
     selection: Selection = SelectAll()
+    """Who of the available takes part in a round."""
     buffer: Buffer | None = None
+    """For asynchronous protocols, which need it."""
     privacy: Privacy | None = None
+    """What masked protocols withstand; those that have thresholds need it."""
     field: FieldOfSums = FieldOfSums()
+    """The field of masks and sums."""
     quantization: Quantization | None = None
+    """From floats to the field; masked protocols need it."""
     learning: Learning = Learning()
+    """Data, model and training."""
     protocols: Protocols
+    """What is compared: a list of names, or a mapping from names of your own to settings."""
 
     @property
     def cohort(self) -> int:

@@ -13,7 +13,7 @@ from simfl.scenario.tree import Node, nodes, plain
 
 
 @cache
-def _hints(model: type[BaseModel]) -> dict[str, Any]:
+def hints(model: type[BaseModel]) -> dict[str, Any]:
     return get_type_hints(model, include_extras=True)
 
 
@@ -58,7 +58,7 @@ class Shape:
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
         """The annotation of a key or entry; None where the schema has none."""
         if model is not None:
-            return _hints(model)[str(key)] if key in model.model_fields else None
+            return hints(model)[str(key)] if key in model.model_fields else None
         return self.item
 
     @property

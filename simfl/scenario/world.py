@@ -30,6 +30,7 @@ class Recorded(Block):
 
     kind: Literal["recorded"] = "recorded"
     dir: str
+    """The folder of a run, from the working directory."""
 
 
 Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(recorded="dir")]
@@ -44,8 +45,11 @@ class Devices(Block):
     """
 
     slowdown: Distribution
+    """Against the machine of the clock, drawn once per user."""
     cores: Count = 2
+    """With one, the protocol and the training take turns."""
     training_noise: NonNegative = 0.0
+    """Spread of each training's time: the standard deviation of its logarithm."""
 
 
 class Always(Block):
@@ -62,7 +66,9 @@ class Bernoulli(Block):
 
     kind: Literal["bernoulli"] = "bernoulli"
     p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    """The probability of being online, or a list from which each user draws its own."""
     slot_s: Positive | None = None
+    """Drawn anew in each slot of so many seconds, instead of in each round."""
 
 
 class Sessions(Block):
@@ -70,7 +76,9 @@ class Sessions(Block):
 
     kind: Literal["sessions"] = "sessions"
     on_s: Distribution
+    """How long a user stays online."""
     off_s: Distribution
+    """How long it stays away."""
 
 
 class Diurnal(Block):
@@ -82,11 +90,17 @@ class Diurnal(Block):
 
     kind: Literal["diurnal"] = "diurnal"
     low: Fraction
+    """The least probability of being online."""
     high: Fraction
+    """The most; not below `low`."""
     peak_s: NonNegative
+    """The time of day of `high`."""
     spread_s: NonNegative
+    """Standard deviation of the users' time zones."""
     slot_s: Positive
+    """Drawn anew in each slot; at most half a `period_s`."""
     period_s: Positive = 86400.0
+    """The length of a day."""
 
     @model_validator(mode="after")
     def is_a_curve(self) -> Diurnal:
@@ -107,6 +121,7 @@ class Trace(Block):
 
     kind: Literal["trace"] = "trace"
     file: str
+    """The CSV file's path."""
 
 
 Availability = Annotated[
@@ -120,8 +135,11 @@ class Population(Block):
     """Who takes part: N users with their devices and availability."""
 
     users: Count
+    """N, the number of users."""
     devices: Devices
+    """How fast they are."""
     availability: Availability = Always()
+    """When they are online."""
 
 
 # --- network and server -------------------------------------------------------------------------
@@ -133,10 +151,15 @@ class UserLink(Block):
     """
 
     preset: Literal["4g", "lan320", "5g"] | None = None
+    """Both rates: 98, 320 and 802 Mbit/s."""
     uplink_mbps: Positive | None = None
+    """Mbit/s to the server; needed without a preset."""
     downlink_mbps: Positive | None = None
+    """Mbit/s from the server; needed without a preset."""
     latency_s: NonNegative
+    """One way."""
     jitter_s: Distribution | None = None
+    """Drawn for each message and added to its latency."""
 
     @model_validator(mode="before")
     @classmethod
@@ -158,19 +181,26 @@ class ServerLink(Block):
     """The server's own link, shared max-min fairly by concurrent transfers (Mbit/s)."""
 
     uplink_mbps: Positive
+    """Mbit/s to the users."""
     downlink_mbps: Positive
+    """Mbit/s from the users."""
 
 
 class Network(Block):
     """Links, and the seconds that the RPC layer costs the receiver of each message."""
 
     users: UserLink
+    """The link of each user."""
     server: ServerLink
+    """The server's own link."""
     overhead_s: NonNegative
+    """Of the RPC layer, for each message received."""
 
 
 class Server(Block):
     """The server's machine: its vector work is divided by `cores`, per-message overhead is not."""
 
     cores: Count = 1
+    """Its vector work is divided by them."""
     slowdown: Positive = 1.0
+    """Against the machine of the clock."""

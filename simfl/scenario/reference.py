@@ -1,0 +1,164 @@
+"""The reference of scenarios, `docs/scenario.md`: every key that the schema has, as Markdown.
+
+Nothing is said here that the schema does not say: blocks and unions have the names that they have there,
+sentences are their docstrings, and shorthands are found by trying them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from simfl.scenario import schema
+from simfl.scenario.reading import dump
+from simfl.scenario.shape import Shape, hints
+
+HEAD = """# Scenarios
+
+Every key of a scenario's file. Made from the schema: `simfl schema --markdown > docs/scenario.md`.
+
+A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping with one
+entry gives kind and main value (`detect: {disconnect: 0.5}`). Units are in the names; rates of links are in
+Mbit/s, `_s` is seconds. `--set population.users=50` overrides any key by its path. `simfl check SCENARIO`
+prints a scenario with every default filled in, and says what is wrong with one.
+
+What is **needed** has no default; where a default is blank, the key may be left out; "its own" are the
+defaults of the block's keys. Beyond the bounds here, values are held to each other (`privacy.T` below
+`privacy.U`, say): the message names them.
+"""
+
+WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def markdown() -> str:
+    """The whole page: a section for each block and union, in the order in which they are met."""
+    names = {id(value): name for name, value in vars(schema).items() if get_origin(value) is Annotated}
+    sections: dict[str, list[str]] = {}
+    todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
+    while todo:
+        name, annotation = todo.pop(0)
+        if name not in sections:
+            page = _Section(names)
+            sections[name] = [f"## {name}", *page.of(annotation)]
+            todo = page.met + todo
+    return "\n\n".join([HEAD.rstrip(), *(part for section in sections.values() for part in section)]) + "\n"
+
+
+class _Section:
+    """A block, or the kinds of a union, with the blocks and unions that it leads to in `met`."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self.names = names
+        self.met: list[tuple[str, Any]] = []
+
+    def of(self, annotation: Any) -> Iterator[str]:
+        """Its paragraphs and tables."""
+        shape = Shape(annotation)
+        if shape.model:
+            yield from self._block(shape.model, None)
+        for model in dict.fromkeys(shape.kinds.values()):
+            words = [word for word, other in shape.kinds.items() if other is model]
+            short = f" (short: `{main}`)" if (main := _short(shape, words[0])) else ""
+            yield f"**{_code(words)}**{short}"
+            yield from self._block(model, shape.tag)
+
+    def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
+        yield from (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
+        rows = [
+            f"| {' | '.join(self._row(key, hints(model)[key], info))} |"
+            for key, info in model.model_fields.items()
+            if key != tag
+        ]
+        if rows:
+            yield "\n".join(["| key | type | default | bound | |", "|---|---|---|---|---|", *rows])
+
+    def _row(self, key: str, annotation: Any, info: FieldInfo) -> tuple[str, ...]:
+        return f"`{key}`", self._type(annotation), _default(info), _bound(annotation), info.description or ""
+
+    def _type(self, annotation: Any) -> str:
+        """What is to be written there, with links to sections."""
+        name = self.names.get(id(annotation))
+        shape = Shape(annotation)
+        if name and shape.kinds:
+            return self._link(name, annotation)
+        if get_origin(annotation) is Annotated:
+            return self._type(get_args(annotation)[0])
+        if get_origin(annotation) is Literal:
+            return " or ".join(f"`{word}`" for word in get_args(annotation))
+        if get_origin(annotation) in (Union, UnionType):
+            parts = [self._type(part) for part in get_args(annotation) if part is not NoneType]
+            return " or ".join(parts)
+        if get_origin(annotation) is tuple:
+            return f"list: {self._type(get_args(annotation)[0])}"
+        if get_origin(annotation) is dict:
+            return f"list of names, or name: {self._type(get_args(annotation)[1])}"
+        if shape.model:
+            return self._link(shape.model.__name__, annotation)
+        return WORDS[annotation]
+
+    def _link(self, name: str, annotation: Any) -> str:
+        self.met.append((name, annotation))
+        return f"[{name}](#{name.lower()})"
+
+
+def _short(shape: Shape, word: str) -> str:
+    """The short form of a kind with its main value, if it has one."""
+    for write_out in shape.before:
+        long = write_out({word: ...})
+        if "kind" in long:
+            main = next(key for key, value in long.items() if value is ...)
+            number = any(
+                isinstance(other(1.0), dict) and word == other(1.0)["kind"] for other in shape.before
+            )
+            return f"{word}: {main.upper()}" + (f"` or `{main.upper()}" if number else "")
+    return ""
+
+
+def _default(info: FieldInfo) -> str:
+    value = info.get_default()
+    if info.is_required():
+        return "**needed**"
+    if value is None:
+        return ""
+    if isinstance(value, BaseModel):
+        return _code([value.kind]) if hasattr(value, "kind") else "its own"
+    return _code([str([*value]) if isinstance(value, tuple) else dump(value).removesuffix("...\n").strip()])
+
+
+def _bound(annotation: Any) -> str:
+    """What pydantic holds a number or a list's length to; of a list's entries after its own."""
+    told: dict[str, Any] = {}
+    for part in _parts(annotation):
+        for name in (*BOUNDS, "min_length"):
+            if (bound := getattr(part, name, None)) is not None:
+                told[name] = bound
+    for strict, loose in (("lt", "le"), ("gt", "ge")):
+        if strict in told and told.get(loose) == told[strict]:
+            del told[loose]
+    entries = [f"{told['min_length']} entry or more"] if "min_length" in told else []
+    return ", ".join([f"{BOUNDS[name]} {_power(told[name])}" for name in BOUNDS if name in told] + entries)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """All constraints within an annotation, but not those of the blocks that it names."""
+    if get_origin(annotation) is Annotated:
+        inner, *extras = get_args(annotation)
+        yield from _parts(inner)
+        yield from (part for extra in extras if isinstance(extra, FieldInfo) for part in extra.metadata)
+    elif get_origin(annotation) in (Union, UnionType, tuple):
+        for part in get_args(annotation):
+            yield from _parts(part)
+
+
+def _power(bound: float) -> str:
+    exact = int(bound).bit_length() - 1
+    return f"2^{exact}" if bound > 1e6 and bound == 2**exact else f"{bound:g}"
+
+
+def _code(words: list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

@@ -1,0 +1,108 @@
+"""docs/scenario.md says what the schema says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from simfl.scenario import schema
+from simfl.scenario.load import json_schema
+from simfl.scenario.reference import markdown
+from simfl.scenario.shape import Shape, hints
+
+PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
+
+
+def sections() -> dict[str, str]:
+    parts = markdown().split("\n## ")[1:]
+    return {part.partition("\n")[0]: part for part in parts}
+
+
+def row(section: str, key: str) -> list[str]:
+    line = next(line for line in sections()[section].splitlines() if line.startswith(f"| `{key}` |"))
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+def blocks() -> list[type[BaseModel]]:
+    """Every block of the schema."""
+    return [v for v in vars(schema).values() if isinstance(v, type) and issubclass(v, schema.Block)]
+
+
+def test_the_committed_page_is_what_the_schema_gives() -> None:
+    assert PAGE.read_text(encoding="utf-8") == markdown(), "simfl schema --markdown > docs/scenario.md"
+
+
+def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
+    for block in blocks():
+        for key, info in block.model_fields.items():
+            if key not in ("kind", "protocol"):
+                assert re.fullmatch(r"[A-Z`][^\n]*\.", info.description or ""), f"{block.__name__}.{key}"
+
+
+def test_every_link_has_its_section_and_every_kind_its_name() -> None:
+    page, anchors = markdown(), {name.lower() for name in sections()}
+    assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
+    for union in (schema.Dropout, schema.Availability, schema.Protocol, schema.Model):
+        for kind in Shape(union).kinds:
+            assert f"`{kind}`" in page
+
+
+def test_types_defaults_and_bounds_are_those_that_are_held() -> None:
+    assert row("Scenario", "seed")[:3] == ["whole number", "**needed**", "≥ 0, < 2^63"]
+    assert row("Selection", "probability")[2] == "> 0, ≤ 1"
+    assert row("Learning", "momentum")[:3] == ["number", "`0.0`", "≥ 0, < 1"]
+    assert row("Dataset", "shape")[:3] == ["list: whole number", "`[1, 8, 8]`", "≥ 1, 1 entry or more"]
+    assert row("Scenario", "dropout")[:2] == ["[Dropout](#dropout)", "`none`"]
+    assert row("Privacy", "U")[1] == ""
+
+
+def test_a_bound_of_the_page_is_a_bound_of_the_schema() -> None:
+    """Each number that stands after a sign is tried on its block: just outside is refused."""
+    tried = 0
+    for block in blocks():
+        if block.__name__ not in sections():
+            continue
+        for key in hints(block):
+            if key not in block.model_fields or "number" not in (cells := row(block.__name__, key))[0]:
+                continue
+            for sign, text in re.findall(r"([≥>≤<]) ([0-9.]+)(?:,|$)", cells[2]):
+                step = {"≥": -1, ">": 0, "≤": 1, "<": 0}[sign]
+                value = int(text) + step if "whole" in cells[0] else float(text) + step
+                value = (value,) if cells[0].startswith("list") else value
+                with pytest.raises(ValidationError) as refused:
+                    block.model_validate({key: value})
+                assert key in {
+                    error["loc"][0] for error in refused.value.errors() if error["type"] != "missing"
+                }
+                tried += 1
+    assert tried > 30
+
+
+@pytest.mark.parametrize(
+    ("section", "short", "value", "long"),
+    [
+        ("Detect", "`disconnect: DELAY_S`", {"disconnect": 0.5}, {"kind": "disconnect", "delay_s": 0.5}),
+        ("Deadline", "`fixed: AFTER_S` or `AFTER_S`", 3.0, {"kind": "fixed", "after_s": 3.0}),
+        ("Model", "`module: MODULE`", {"module": "a.py:b"}, {"kind": "module", "module": "a.py:b"}),
+        (
+            "Dropout",
+            "`per_step: Q`",
+            {"per_step": 0.1},
+            {"kind": "per_step", "q": 0.1, "when": "before_send"},
+        ),
+    ],
+)
+def test_short_forms_are_those_that_are_taken(
+    section: str, short: str, value: object, long: dict[str, object]
+) -> None:
+    assert f"(short: {short})" in sections()[section]
+    block = TypeAdapter(getattr(schema, section)).validate_python(value)
+    assert block.model_dump() == long
+
+
+def test_editors_show_the_same_sentences() -> None:
+    users = json_schema()["$defs"]["Population"]["properties"]["users"]
+    assert users["description"] == "N, the number of users."
