@@ -21,6 +21,7 @@ from simfl.cli.common import (
     Workers,
     app,
     load_scenario,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -100,13 +101,14 @@ def check(
     many = len(study.partitions) > 1
     print(resolved_yaml(loaded), end="")
     kind = "aggregations" if loaded.buffer else "rounds"
-    print(
+    say(
         f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
-        f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters"
+        f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters",
+        further="#   ",
     )
     memory = (f"{name}: {entry}" for name, entry in study.memory.items())
     for line in (*promises(loaded), *study.training_times(), *memory):
-        print(f"# {line}")
+        say(f"# {line}", further="#   ")
     for name, counts in study.partitions.items():
         dealt = loaded.of(name).learning.partition
         print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))

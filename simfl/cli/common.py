@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
 FAILED, BAD, INTERRUPTED = 1, 2, 130
+
+WIDTH = 80
+"""Columns of text, on a terminal and off it."""
 
 app = typer.Typer(
     name="simfl",
@@ -51,3 +55,12 @@ def load_scenario(
     if protocols is not None:
         loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
     return loaded
+
+
+def say(text: str, further: str = "") -> None:
+    """Print a paragraph within `WIDTH` columns; lines after the first begin with `further`. No word is cut."""
+    print(
+        textwrap.fill(
+            text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+        )
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from simfl.cli.common import app
+from simfl.cli.common import app, say
 
 
 class Things(StrEnum):
@@ -44,4 +44,4 @@ def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]
     from simfl.catalog import listed
 
     for name, text in listed(things):
-        print(f"{name:<20}{text}".rstrip())
+        say(f"{name:<20}{text}".rstrip(), further=" " * 20)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import app
+from simfl.cli.common import app, say
 from simfl.errors import BadInput
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
 
     terminal.show(Console(), run.summary, run.scenario.profile)
     for name, listed in run.rounds.items():
-        print(f"{name}: {advise(run.traces[name], listed).sentence}")
+        say(f"{name}: {advise(run.traces[name], listed).sentence}", further="  ")
     with atomic(folder / "trace.perfetto.json") as file:
         file.writelines(perfetto.lines(run, chosen))
     with atomic(folder / "report.html") as file:
