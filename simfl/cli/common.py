@@ -58,9 +58,7 @@ def load_scenario(
 
 
 def say(text: str, further: str = "") -> None:
-    """Print a paragraph within `WIDTH` columns; lines after the first begin with `further`. No word is cut."""
+    """Print a paragraph within `WIDTH` columns, each line but the first behind `further`. No word is cut."""
     print(
-        textwrap.fill(
-            text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
-        )
+        textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, INTERRUPTED, Set, app
+from simfl.cli.common import FAILED, INTERRUPTED, Set, app, say
 
 if TYPE_CHECKING:
     from simfl.studies.explore import AnyCohort, Violation
@@ -76,11 +76,12 @@ def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> Non
         print(f"Interrupted; {counts()}, no law broken so far", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     if report.violation is None:
-        print(f"{counts()}; every law held")
+        say(f"{counts()}; every law held", further="  ")
         return
-    print(f"{counts()}; a law is broken:\n  {report.violation}")
+    say(f"{counts()}; a law is broken:", further="  ")
+    print(f"  {report.violation}")
     again = reproduced(cohort, report.violation)
-    print("On the engine: " + ("; ".join(again) if again else "every law held"))
+    say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
     _write_violation(cohort, report.violation, out)
     print(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
