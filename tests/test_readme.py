@@ -1,0 +1,173 @@
+"""README.md: its commands run, in small; its options, names, files and tables are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+from typer.main import get_command
+
+import simfl
+from simfl import result
+from simfl.cli import app
+from simfl.cli.lists import Things
+from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario import schema
+from simfl.scenario.shape import hints
+from tests.docs.pages import ROOT, Command, blocks, differs, script
+from tests.docs.shell import Shell
+from tests.engine.harness import FILES
+
+PAGE = ROOT / "README.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+SMALL = {"rounds": 1, "payload": "shadow", "clock": "modelled"}
+"""Instead of hours: a round, counted and not done."""
+
+OTHERWISE = {
+    "dropout_edges": {"payload": "shadow"},  # a round for each of its losses
+    "reconstruction": {"rounds": 20},  # the attack needs updates, and more equations than one
+}
+
+
+@pytest.fixture
+def shell(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+def smaller(command: Command) -> list[str]:
+    """What is put behind a command so that it takes a second."""
+    arguments = command.simfl or []
+    if arguments[0] == "explore":
+        return ["--random", "20"] if "--random" in arguments else ["--users", "3"]
+    if arguments[0] != "run":
+        return []
+    name = arguments[1].removeprefix("scenarios/").removesuffix(".yaml")
+    small: dict[str, Any] = OTHERWISE.get(name, SMALL)
+    given = {key: value for key, value in small.items() if f"--{key}" not in arguments}
+    return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+
+
+def test_its_commands_run(shell: Shell) -> None:
+    commands = [command for block in blocks(PAGE, "") for command in script(block)]
+    inline = re.findall(r"`(simfl report [^`]+)`", TEXT)
+    assert inline
+    for command in [*commands, *map(Command, inline)]:
+        assert shell.run(command, *smaller(command)), command.line
+    assert len(commands) >= 10
+
+
+def test_inline_commands_and_options_are_there() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for name in re.findall(r"`simfl ([a-z]+)", TEXT):
+        assert name in commands, name
+    known = {option for command in commands.values() for p in command.params for option in p.opts}
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", TEXT)) - {"--index-url"}  # pip's
+    assert len(used) > 10
+    assert used <= known, used - known
+    (listed,) = re.findall(r"`simfl list ([a-z|]+\|[a-z|]+)`", TEXT)
+    assert listed.split("|") == [thing.value for thing in Things]
+
+
+def test_files_and_extras_are_there() -> None:
+    named = set(re.findall(r"\b(?:scenarios|simfl|docs|benchmarks)/[\w./]+\.(?:yaml|py|md)", TEXT))
+    assert len(named) > 8
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(re.findall(r"`simfl\[(\w+)\]`", TEXT)) == set(project["optional-dependencies"]) - {"dev"}
+
+
+def test_its_tables_of_protocols_and_files_are_complete() -> None:
+    section = TEXT.partition("\n## Protocols\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(PROTOCOLS)
+    section = TEXT.partition("\n## What you get\n")[2].partition("\n## ")[0]
+    files = set(re.findall(r"^\| `([\w.-]+)` \|", section, re.M))
+    assert files == FILES | {"updates-NAME.npz"}
+    assert f"(schema {result.SCHEMA})" in section
+
+
+def test_what_check_prints_of_sparse_graphs(shell: Shell) -> None:
+    (block,) = [block for block in blocks(PAGE, "") if block.text.startswith("# secagg_plus")]
+    printed = shell.run(Command("simfl check scenarios/sync_breakdown.yaml"))
+    assert block.text in printed
+
+
+def test_the_first_table_has_the_rows_that_a_run_prints(shell: Shell) -> None:
+    (block,) = [block for block in blocks(PAGE, "") if block.text.startswith("async_buffer:")]
+    small = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    printed = shell.run(Command("simfl run scenarios/async_buffer.yaml"), *small)
+
+    def labels(text: str) -> list[str]:
+        return [line.partition("│")[0].strip() for line in text.splitlines() if "│" in line]
+
+    assert labels(block.text) == labels(printed)
+
+
+def test_its_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = simfl.simulate
+
+    async def simulate(scenario: str, overrides: dict[str, Any] | None = None) -> simfl.Result:
+        return await whole(scenario, {**(overrides or {}), **SMALL})
+
+    run = simfl.run
+    monkeypatch.setattr(simfl, "simulate", simulate, raising=False)
+    monkeypatch.setattr(simfl, "run", lambda s, overrides: run(s, {**overrides, **SMALL}), raising=False)
+    monkeypatch.chdir(ROOT)
+    (block,) = blocks(PAGE, "python")
+    first, rest = block.text.split("\nresult = await")
+    names: dict[str, Any] = {}
+    exec(first, names)  # apart: `run` has an event loop of its own
+    code = compile(f"result = await{rest}", "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    coroutine = eval(code, names)
+    assert inspect.iscoroutine(coroutine)
+    import asyncio
+
+    asyncio.run(coroutine)
+    assert list(names["result"].traces) == [
+        "fedbuff", "lightsecagg_async", "fedbuff_poly", "lightsecagg_async_poly",
+    ]  # fmt: skip
+
+
+def test_its_yaml_is_valid() -> None:
+    owner = {"availability": schema.Population, "dropout": schema.Scenario, "deadlines": schema.Scenario}
+    seen = []
+    for block in blocks(PAGE, "yaml"):
+        if block.text.startswith("base:"):
+            shown = [line.partition(" #")[0].rstrip() for line in block.text.splitlines()]
+            study = (ROOT / "scenarios" / "studies" / "users_and_losses.yaml").read_text(encoding="utf-8")
+            for line in shown:
+                assert line.startswith("set:") or "..." in line or line in study, line
+            given = yaml.safe_load(next(line for line in shown if line.startswith("set:")))["set"]
+            assert given.items() <= yaml.safe_load(study)["set"].items()
+            seen.append("study")
+        elif block.text.startswith("learning:"):
+            schema.Learning.model_validate(yaml.safe_load(block.text)["learning"])
+            seen.append("learning")
+        else:
+            for line in block.text.splitlines():
+                ((key, value),) = yaml.safe_load(line).items()
+                TypeAdapter(hints(owner[key])[key]).validate_python(value)
+                seen.append(key)
+    assert {"study", "learning", "availability", "dropout", "deadlines"} == set(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study", "table"), [("users_and_losses", "                    total"), ("multi_round", "Who took part")]
+)
+def test_the_tables_of_its_studies(shell: Shell, study: str, table: str) -> None:
+    """Whole: minutes each. Accuracies are sums of floats, and are left out."""
+    (block,) = [block for block in blocks(PAGE, "") if block.text.startswith(table)]
+    printed = shell.run(Command(f"simfl sweep scenarios/studies/{study}.yaml"))
+
+    def lines(text: str) -> list[str]:
+        return [re.sub(r"^(\w+ +)\d\.\d{3}±\d\.\d{3}", r"\1", line) for line in text.splitlines()]
+
+    said = [line for shown in lines(block.text) for line in ("...", shown)]
+    assert not differs(tuple(said), "\n".join(lines(printed)))
