@@ -21,7 +21,7 @@ from asynchronous import WORLD, scenario
 
 from simfl.scenario.build import build, clocks
 from simfl.scenario.load import load
-from simfl.simulate import seldom_collecting
+from simfl.simulation import seldom_collecting
 
 REPEATS = 3
 PROCESSES, TIMEOUTS = 5_000, 10

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simfl.result import Result as Result
     from simfl.scenario.load import ScenarioError as ScenarioError
-    from simfl.simulate import run as run
-    from simfl.simulate import simulate as simulate
+    from simfl.simulation import run as run
+    from simfl.simulation import simulate as simulate
 
 __version__ = "0.1.0"
 __all__ = ["Result", "ScenarioError", "run", "simulate"]
@@ -23,8 +23,8 @@ __all__ = ["Result", "ScenarioError", "run", "simulate"]
 _HOMES = {
     "Result": "simfl.result",
     "ScenarioError": "simfl.scenario.load",
-    "run": "simfl.simulate",
-    "simulate": "simfl.simulate",
+    "run": "simfl.simulation",
+    "simulate": "simfl.simulation",
 }
 
 

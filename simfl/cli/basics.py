@@ -58,7 +58,7 @@ def run_command(
 
     from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
-    from simfl.simulate import run
+    from simfl.simulation import run
 
     if parquet:
         parquet_files.need()

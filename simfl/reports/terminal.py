@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from simfl.simulate import Progress as Where
+from simfl.simulation import Progress as Where
 from simfl.trace import PHASES
 
 SHOWN = 3

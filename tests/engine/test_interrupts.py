@@ -13,7 +13,7 @@ import pytest
 from simfl import trace
 from simfl.crypto import keys
 from simfl.scenario import build
-from simfl.simulate import Progress, simulate
+from simfl.simulation import Progress, simulate
 from tests.engine.harness import ASYNC, FILES, SIX, SYNC, run
 
 LONG = {"rounds": 400}

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from simfl.reports.terminal import participation, progress, show
-from simfl.simulate import Progress
+from simfl.simulation import Progress
 from simfl.trace import PHASES
 
 

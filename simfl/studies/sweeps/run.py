@@ -18,7 +18,7 @@ from simfl.errors import RunFailed
 from simfl.result import Result, breakdown, versions
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
-from simfl.simulate import run
+from simfl.simulation import run
 from simfl.studies.sweeps.backends import Backend, workers
 from simfl.studies.sweeps.plan import Cell, Plan
 from simfl.studies.sweeps.store import Damaged, Store, cell_key, code_version
