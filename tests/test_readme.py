@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 import tomllib
@@ -34,11 +35,6 @@ OTHERWISE = {
     "dropout_edges": {"payload": "shadow"},  # a round for each of its losses
     "reconstruction": {"rounds": 20},  # the attack needs updates, and more equations than one
 }
-
-
-@pytest.fixture
-def shell(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
 
 
 def smaller(command: Command) -> list[str]:
@@ -126,8 +122,6 @@ def test_its_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile(f"result = await{rest}", "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     coroutine = eval(code, names)
     assert inspect.iscoroutine(coroutine)
-    import asyncio
-
     asyncio.run(coroutine)
     assert list(names["result"].traces) == [
         "fedbuff", "lightsecagg_async", "fedbuff_poly", "lightsecagg_async_poly",

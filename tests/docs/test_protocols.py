@@ -1,4 +1,4 @@
-"""docs/protocols.md: its protocol is built in a copy of the source, run, and tested by the page's own test."""
+"""docs/protocols.md: its protocol is built in a copy of the source, run, and tested by the page's test."""
 
 from __future__ import annotations
 
@@ -78,10 +78,9 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Comman
             apply(copy, block)
     arguments = [command.simfl or command.line.split()[2:] for command in commands]
     more = [["run", "scenarios/dealt_pads.yaml", "--set", "payload=shadow", "--out", "runs/shadow"]]
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOW, json.dumps(arguments + more)],
-        capture_output=True, text=True, cwd=copy, env={**os.environ, "PYTHONPATH": str(copy), "COLUMNS": "80"},
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(copy), "COLUMNS": "80"}
+    words = [sys.executable, "-c", FOLLOW, json.dumps(arguments + more)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=copy, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     printed = done.stdout.split("$\n")[1:]
     real, shadow = (copy / "runs" / name / "trace.jsonl" for name in ("dealt_pads", "shadow"))
@@ -92,7 +91,9 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Comman
 def test_its_commands_print_what_the_page_shows(followed: dict[str, tuple[Command, str]]) -> None:
     assert len(followed) == 2
     for command, printed in followed.values():
-        assert not (wrong := differs(command.prints, re.sub(r" in [0-9.]+s", "", printed))), f"{wrong}\n{printed}"
+        assert not (wrong := differs(command.prints, re.sub(r" in [0-9.]+s", "", printed))), (
+            f"{wrong}\n{printed}"
+        )
 
 
 def test_its_sums_are_exact_and_a_user_is_lost(followed: dict[str, tuple[Command, str]]) -> None:
