@@ -181,6 +181,16 @@ def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffer
         assert diagram.start == min(begin, *(starts[u] for u in diagram.cast.values() if u != SERVER))
 
 
+def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
+    segments = (("training", 10), ("upload", 25))
+    step = Step(0, 1, "protocol", "submit", "", "", -1, -1, 100, 100, 135, segments)
+    found = list(figures_timing._bars([step], {1}, 103, 130))
+    assert [(bar.phase, bar.start, bar.end) for bar in found] == [
+        ("training", 103, 110),
+        ("upload", 110, 130),
+    ]
+
+
 def test_bars_that_nearly_touch_are_one() -> None:
     def bar(start: int, end: int, phase: str = "upload") -> figures_timing.Bar:
         return figures_timing.Bar(1, phase, False, start, end)
@@ -324,7 +334,7 @@ def texts(svg: bytes) -> str:
 
 def test_the_same_run_gives_the_same_bytes_whatever_the_users_settings(losing: Run, tmp_path: Path) -> None:
     figures.save(tmp_path / "a", figures.of_run(losing))
-    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "text.parse_math": True}):
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "axes.facecolor": "red"}):
         figures.save(tmp_path / "b", figures.of_run(losing))
         assert matplotlib.rcParams["font.size"] == 20
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
