@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import TypeAdapter
+from typer.core import TyperGroup
 from typer.main import get_command
 
 import simfl
@@ -60,7 +61,9 @@ def test_its_commands_run(shell: Shell) -> None:
 
 
 def test_inline_commands_and_options_are_there() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = group.commands
     for name in re.findall(r"`simfl ([a-z]+)", TEXT):
         assert name in commands, name
     known = {option for command in commands.values() for p in command.params for option in p.opts}

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import inspect
+import io
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, Block, blocks, differs
 
 PAGE = ROOT / "docs" / "notebook.md"
 
 
-async def run_cells(cells: list[str]) -> None:
-    """As Jupyter does: each cell in the same names, `await` allowed at its top."""
+async def run_cells(cells: list[Block]) -> None:
+    """As Jupyter does: each cell in the same names, `await` allowed at its top. A block of text is what the
+    cell before it printed; one without prints nothing."""
     names: dict[str, object] = {}
+    printed = ""
     for number, cell in enumerate(cells):
-        code = compile(cell, f"cell {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        outcome = eval(code, names)
-        if inspect.iscoroutine(outcome):
-            await outcome
+        if cell.language == "text":
+            shown = cell.text.splitlines()
+            assert not (wrong := differs(tuple(shown), printed)), f"{wrong}\n{printed}"
+            assert len(shown) == len(printed.splitlines()), printed
+            printed = ""
+            continue
+        assert not printed, f"the page does not show {printed!r}"
+        code = compile(cell.text, f"cell {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            outcome = eval(code, names)
+            if inspect.iscoroutine(outcome):
+                await outcome
+        printed = out.getvalue()
+    assert not printed
 
 
-def test_the_cells_run_in_order(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cells_print_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    cells = [block.text for block in blocks(PAGE)]
-    assert {block.language for block in blocks(PAGE)} == {"python"}
+    cells = blocks(PAGE)
+    assert [cell.language for cell in cells].count("text") >= 6
+    assert {cell.language for cell in cells} == {"python", "text"}
     asyncio.run(run_cells(cells))
-    out = capsys.readouterr().out
-    assert "lightsecagg: 1 of 1 rounds" in out
-    assert "lightsecagg  round 1: 0." in out
-    assert "offline   shares" in out
-    assert "Step" in out
-    assert "privacy.T=9 must be below privacy.U=8" in out or "T=9 must be below U=8" in out
