@@ -29,7 +29,7 @@ seeds: 2
 
 COMMANDS = [
     "run scenarios/tutorial.yaml --set payload=shadow --set rounds=1 --set dropout.rate=0.5 --out runs/a",
-    "report runs/a",
+    "report runs/a --figures",
     "sweep study.yaml --jobs 1",
     *(f"list {things}" for things in ("protocols", "models", "datasets", "profiles")),
     "check scenarios/tutorial.yaml",

@@ -70,8 +70,8 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
     with atomic(folder / "report.html") as file:
         file.write(html)
     for line in perfetto.left_out(run, chosen):
-        print(f"trace.perfetto.json holds of {line} (--rounds A:B for others)")
-    print(f"Written to {folder}: report.html, trace.perfetto.json")
+        say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
+    say(f"Written to {folder}: report.html, trace.perfetto.json", further="  ")
     if figures:
         _save(folder, drawn)
 
@@ -87,7 +87,7 @@ def _sweep(folder: Path, figures: bool) -> None:
 def _save(folder: Path, drawn: Mapping[str, Figure]) -> None:
     from simfl.reports.figures import save
 
-    print(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}")
+    say(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}", further="  ")
 
 
 def _latex(folder: Path) -> None:

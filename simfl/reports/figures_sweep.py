@@ -142,8 +142,9 @@ def total(totals: list[Total]) -> Figure:
         axes.set_xlabel("users" if across == USERS else across)
         axes.label_outer()
         grid(axes)
+    over_seeds = "\nmean and 95 % interval" if any(one.half_s for one in totals) else ""
     for row in grid_of:
-        row[0].set_ylabel("virtual time per round (s)")
+        row[0].set_ylabel(f"virtual time per round (s){over_seeds}")
     for axes in cells[len(found) :]:
         axes.remove()
     lines_legend(figure, list(enumerate(protocols)))

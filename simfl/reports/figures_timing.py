@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simfl.metrics import Round
@@ -33,6 +34,9 @@ from simfl.trace import PHASES, SERVER, Sent, Step, Trace
 
 PANELS = 6
 """At most so many on a figure."""
+
+LINE = 0.8
+"""Points: how thick the line at the end of a round is."""
 
 FINE = 2000
 """Pauses shorter than this part of a diagram are not drawn: a server's thousand steps are one bar."""
@@ -166,7 +170,8 @@ def _figure(drawn: list[Diagram], longest: int, unit: str) -> Figure:
     cells[-1][0].set_xlabel("virtual time (s)")
     cells[-1][0].set_xlim(0, 1.01 * longest / NS)
     kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
-    legend(figure, [*phase_patches(), *kinds])
+    end = Line2D([], [], color=INK, linewidth=LINE, label=f"end of the {unit}")
+    legend(figure, [*phase_patches(), *kinds, end])
     return figure
 
 
@@ -180,7 +185,7 @@ def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
                 top = place if phase == "training" and party != SERVER else place - 0.42
                 where = (top, 0.84 if party == SERVER else 0.42)
                 axes.broken_barh(spans, where, facecolor=pale(colour) if link else colour, linewidth=0)
-    axes.axvline((diagram.end - diagram.start) / NS, color=INK, linewidth=0.8)
+    axes.axvline((diagram.end - diagram.start) / NS, color=INK, linewidth=LINE)
     names = [what if party == SERVER else f"{what} ({party})" for what, party in diagram.cast.items()]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.45, -0.55)

@@ -38,12 +38,14 @@ def table(run: Run) -> str:
         f"{'& ' * (1 + rates)}{seconds} & \\multicolumn{{2}}{{c}}{{MB per {run.unit}}}{' &' * learnt} \\\\",
         f"\\cmidrule(lr){{{first}-{first + 4}}} \\cmidrule(lr){{{first + 5}-{first + 6}}}",
         _row(["Protocol", *["Lost"] * rates, *(p.capitalize() for p in PHASES), "Total", "Up", "Down",
-              *["Accuracy"] * learnt]),
+              *["Final accuracy"] * learnt]),
         "\\midrule",
     ]  # fmt: skip
     before = None
     for row in rows:
         name = row["name"]
+        if rates and before not in (None, name):
+            lines.append("\\addlinespace")
         cells = [escape(name) if name != before else ""]
         cells += [escape(row["rate"] or "")] * rates
         cells += [f"{row['span'][phase].mean:.3f}" for phase in PHASES]

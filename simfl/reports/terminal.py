@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import statistics
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -80,27 +82,28 @@ def show(console: Console, summary: dict[str, Any], profile: str) -> None:
     state = " (interrupted)" if summary["interrupted"] else ""
     title = f"{summary['scenario']}{state}: mean seconds of virtual time per {unit}"
     for side_by_side in _fitting(names) or [[]]:
-        console.print(_table(title, {name: protocols[name] for name in side_by_side}))
+        _say(console, title, "italic")
+        console.print(_table({name: protocols[name] for name in side_by_side}))
     chosen = {name: p for name, p in protocols.items() if p["selection"]["kind"] != "all"}
     if chosen:
         console.print()
         console.print(participation({name: [p] for name, p in chosen.items()}))
         sets = [(name, (p["participation"] or {}).get("family")) for name, p in chosen.items()]
         told = ", ".join(f"{name} {_count(size)}" for name, size in sets if size is not None)
-        console.print(Text(f"Sets to choose from (eq. 8): {told}", style="dim"))
-    console.print(Text("Clock " + CLOCKS[summary["clock"]].format(profile=profile), style="dim"))
+        _say(console, f"Sets to choose from (eq. 8): {told}", "dim")
+    _say(console, "Clock " + CLOCKS[summary["clock"]].format(profile=profile), "dim")
     for how in dict.fromkeys(p["training"] for p in protocols.values()):
         if how:
-            console.print(Text(f"Training {how}", style="dim"))
+            _say(console, f"Training {how}", "dim")
     for name in names:
         aborted = [r for r in protocols[name]["rounds"] if r["status"] == "aborted"]
         if name in chosen:  # their table counts the rounds that were skipped
             aborted = [r for r in aborted if r["selected"]]
         for r in aborted[:SHOWN]:
-            console.print(Text(f"{name}, {unit} {r['index']} aborted: {r['reason']}", style="yellow"))
+            _say(console, f"{name}, {unit} {r['index']} aborted: {r['reason']}", "yellow")
         if len(aborted) > SHOWN:
             left = len(aborted) - SHOWN
-            console.print(Text(f"{name}: {left} more {unit}s aborted, see summary.json", style="yellow"))
+            _say(console, f"{name}: {left} more {unit}s aborted, see summary.json", "yellow")
 
 
 def participation(runs: dict[str, list[dict[str, Any]]]) -> Table:
@@ -153,8 +156,26 @@ def _interval(low: list[int], high: list[int]) -> str:
     return str(least) if least == most else f"{least} - {most}"
 
 
-def _heading(name: str) -> str:
-    return name if len(name) <= LEAST else name.replace("_", "_\n")
+def _say(console: Console, text: str, style: str) -> None:
+    """A paragraph; its further lines are indented, so that the next one is told from them."""
+    lines = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    console.print(Text(lines, style=style))
+
+
+def _broken(name: str) -> str:
+    """A name in lines of `LEAST` columns, or of as many as its longest word takes."""
+    words = re.findall("[^_]*_+|[^_]+", name)
+    wide = max(LEAST, *map(len, words))
+    lines = [""]
+    for word in words:
+        if len(lines[-1] + word) > wide:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(lines)
+
+
+def _columns(heading: str) -> int:
+    return 3 + max(LEAST, *map(len, heading.splitlines()))
 
 
 def _fitting(names: list[str]) -> list[list[str]]:
@@ -162,7 +183,7 @@ def _fitting(names: list[str]) -> list[list[str]]:
     tables: list[list[str]] = []
     left = 0
     for name in names:
-        wide = 3 + max(LEAST, *map(len, _heading(name).splitlines()))
+        wide = _columns(_broken(name))
         if wide > left:
             tables.append([])
             left = WIDTH - LABEL
@@ -171,11 +192,13 @@ def _fitting(names: list[str]) -> list[list[str]]:
     return tables
 
 
-def _table(title: str, protocols: dict[str, dict[str, Any]]) -> Table:
-    table = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
+def _table(protocols: dict[str, dict[str, Any]]) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
+    whole = sum(map(_columns, protocols)) <= WIDTH - LABEL
     for name in protocols:
-        table.add_column(Text(_heading(name)), justify="right", overflow="fold", min_width=LEAST)
+        heading = Text(name if whole else _broken(name))
+        table.add_column(heading, justify="right", overflow="fold", min_width=LEAST)
     rates = sorted({r["dropout_rate"] for p in protocols.values() for r in p["rounds"]}, key=lambda x: x or 0)
     for rate in rates:
         groups = [

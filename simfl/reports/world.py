@@ -35,7 +35,10 @@ def facts(s: Scenario) -> list[tuple[str, str]]:
     found += [
         ("Data", f"{said(learning.dataset)}, {said(learning.partition)}"),
         ("Model", said(learning.model)),
-        ("Training", f"{learning.epochs} epochs, batches of {learning.batch_size}, rate {learning.lr:g}"),
+        (
+            "Training",
+            f"{learning.epochs} epochs, batches of {learning.batch_size}, step size {learning.lr:g}",
+        ),
         ("Offline phase", "beside training" if s.overlap else "before training"),
         ("Payload", "computed" if s.payload == "real" else "shadow: sizes and counts only"),
     ]

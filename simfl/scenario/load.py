@@ -55,7 +55,12 @@ def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
         return nodes(source.model_dump(mode="json"), Node(None, source.name))
     if isinstance(source, Mapping):
         return nodes(source, Node(None, str(source.get("name", "scenario"))))
-    return read(Path(source), str(source))
+    tree = read(Path(source), str(source))
+    if base := tree.child("base"):
+        raise refusal(
+            base.file, base.line, "this is a study and not a scenario; `simfl sweep` runs it", "base"
+        )
+    return tree
 
 
 def _folders(source: str | Path | Mapping[str, Any] | Scenario) -> dict[str, Path]:

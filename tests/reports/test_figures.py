@@ -363,7 +363,15 @@ def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
     for text in ("critical path (seconds of virtual time per round)", "lightsecagg", *PHASES):
         assert text in said
     said = texts((folder / "timing.svg").read_bytes())
-    for text in ("virtual time (s)", "secagg, round 0", "server", "computing", "on its link", *PHASES):
+    for text in (
+        "virtual time (s)",
+        "secagg, round 0",
+        "server",
+        "computing",
+        "on its link",
+        "end of the round",
+        *PHASES,
+    ):
         assert text in said
 
 

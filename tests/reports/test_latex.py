@@ -30,7 +30,8 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def cells(text: str) -> list[list[str]]:
     """The rows of the body."""
     body = text.split("\\midrule\n")[1].split("\\bottomrule")[0]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line[:-2])] for line in body.splitlines()]
+    rows = [line for line in body.splitlines() if line != r"\addlinespace"]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line[:-2])] for line in rows]
 
 
 def header(text: str) -> list[str]:
@@ -65,6 +66,12 @@ def test_a_row_for_each_protocol_and_rate_has_the_means_of_its_rounds(rates: Run
         assert row[2:] == [f"{value:.3f}" for value in (*spans, total, *moved)]
 
 
+def test_protocols_of_several_rows_are_set_apart(rates: Run, buffered: Run) -> None:
+    body = table(rates).split("\\midrule\n")[1].splitlines()
+    assert [place for place, line in enumerate(body) if line == r"\addlinespace"] == [2, 5]
+    assert "addlinespace" not in table(buffered)
+
+
 def test_as_many_columns_as_are_announced(rates: Run, losing: Run, buffered: Run) -> None:
     for some in (rates, losing, buffered):
         text = table(some)
@@ -82,7 +89,7 @@ def test_as_many_columns_as_are_announced(rates: Run, losing: Run, buffered: Run
 
 def test_the_accuracy_is_the_last_one(losing: Run) -> None:
     text = table(losing)
-    assert header(text)[-1] == "Accuracy"
+    assert header(text)[-1] == "Final accuracy"
     known = {name: entry["final_accuracy"] for name, entry in losing.summary["protocols"].items()}
     assert {row[0]: row[-1] for row in cells(text) if row[0]} == {
         name: f"{value:.4f}" for name, value in known.items()

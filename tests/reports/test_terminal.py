@@ -155,6 +155,31 @@ def test_many_protocols_with_long_names_fit_80_columns() -> None:
     assert page.count("test accuracy") == 2
 
 
+def test_names_are_broken_only_where_they_must_be() -> None:
+    def headings(*names: str) -> list[list[str]]:
+        page = text(summary(**{name: [round_(0)] for name in names}))
+        cells = [line.split("┃")[1:] for line in page.splitlines() if "┃" in line]
+        return [[cell.strip() for cell in line] for line in cells]
+
+    assert headings("secagg_plus", "batches_6_1") == [["secagg_plus", "batches_6_1"]]
+    many = ["fedavg", "secagg", "secagg_plus", "batches_6_1", "lightsecagg"]
+    assert headings(*many) == [
+        ["", "", "secagg_", "batches_", ""],
+        ["fedavg", "secagg", "plus", "6_1", "lightsecagg"],
+    ]
+
+
+def test_paragraphs_are_wrapped_with_an_indentation() -> None:
+    page = text(summary(secagg=[round_(0, reason="upload: " + "word " * 20)]))
+    assert page.splitlines()[0] == "made_up: mean seconds of virtual time per round"
+    assert "\n  (--clock measured" in page
+    (_, second) = (line for line in page.splitlines() if "word" in line)
+    assert second.startswith("  word")
+    assert not [
+        line for line in page.splitlines() if line.endswith(" ") and "│" not in line and "┃" not in line
+    ]
+
+
 def test_nothing_finished_is_a_table_of_dashes() -> None:
     page = text(summary(secagg=[round_(0, reason="selection: 0 of 9 users available")]))
     assert row(page, "total") == ["-"]

@@ -110,3 +110,12 @@ def test_a_resolved_scenario_reads_back_equal(
     keys = [line.partition(":")[0] for line in written.read_text("utf-8").splitlines() if line[:1].isalpha()]
     if "\n" not in scenario.profile and " " not in scenario.profile:
         assert keys == list(schema.Scenario.model_fields)
+
+
+def test_a_study_is_no_scenario(tmp_path: Path) -> None:
+    study = write(tmp_path, "# varied\nbase: sync.yaml\ngrid: {dropout.rate: [0.0, 0.1]}\n", "study.yaml")
+    with pytest.raises(ScenarioError) as wrong:
+        load(study)
+    (problem,) = wrong.value.problems
+    assert (problem.line, problem.path) == (2, "base")
+    assert "simfl sweep" in problem.message
