@@ -19,7 +19,8 @@ from simfl.scenario.shape import Shape, hints
 
 HEAD = """# Scenarios
 
-Every key of a scenario's file. Made from the schema: `simfl schema --markdown > docs/scenario.md`.
+Every key of a scenario's file; `scenarios/tutorial.yaml` is a short one. Made from the schema:
+`simfl schema --markdown > docs/scenario.md`.
 
 A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping with one
 entry gives kind and main value (`detect: {disconnect: 0.5}`). Units are in the names; rates of links are in

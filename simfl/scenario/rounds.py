@@ -197,7 +197,9 @@ class WorstCase(Block):
 
 
 class PerStep(Block):
-    """Each selected user is lost at each of the four `STEPS` with probability q (CCESA section 4.3).
+    """Each selected user is lost at each of four steps with probability q (CCESA section 4.3).
+
+    The steps are `advertise`, `shares`, `upload` and `recovery`.
 
     So 1 - (1 - q)^4 of them are lost in all, where the protocol has all four steps.
     """
