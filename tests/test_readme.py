@@ -42,7 +42,7 @@ def smaller(command: Command) -> list[str]:
     """What is put behind a command so that it takes a second."""
     arguments = command.simfl or []
     if arguments[0] == "explore":
-        return ["--random", "20"] if "--random" in arguments else ["--users", "3"]
+        return ["--random", "5"] if "--random" in arguments else ["--users", "3"]
     if arguments[0] != "run":
         return []
     name = arguments[1].removeprefix("scenarios/").removesuffix(".yaml")
