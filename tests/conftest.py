@@ -1,5 +1,5 @@
-"""What all tests share: a folder of their own for measurements of this machine, Ctrl-C, and a folder to follow
-a page of the documentation in."""
+"""What all tests share: a folder of their own for measurements of this machine, Ctrl-C, and a folder to
+follow a page of the documentation in."""
 
 import os
 import signal
