@@ -39,6 +39,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     },
     "multi_round": {"rounds": 3},
     "reconstruction": {"rounds": 3},
+    "tutorial": {"rounds": 2},
 }
 NAMES = [path.stem for path in SCENARIOS]
 

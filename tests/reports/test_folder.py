@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -130,8 +131,8 @@ def test_a_report_prints_the_table_a_sentence_each_and_writes_two_files(
     assert (left.value.code, errors) == (0, "")
     assert "aggregates exact" in out
     for name in ("fedavg", "secagg", "lightsecagg"):
-        (line,) = (line for line in out.splitlines() if line.startswith(f"{name}: "))
-        assert "would save at most" in line
+        (sentence,) = re.findall(rf"^{name}: .*\n(?:  .*\n)*", out, re.M)
+        assert "would save at most" in " ".join(sentence.split())
     assert {path.name for path in folder.iterdir()} == FILES | REPORTS
     assert all(path.read_bytes() == content for path, content in before.items())
 
