@@ -228,6 +228,9 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
             case TimerSet():
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at, here)
+            case Begin() if not path:  # nobody took part: it waited for users, before its first phase
+                phase = PHASES[0]
+                break
             case _:
                 break
     book(phase, party, "wait", end.start, number)

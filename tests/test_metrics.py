@@ -213,6 +213,13 @@ def test_an_aborted_round_has_its_reason_and_a_path() -> None:
     assert entry.critical == {("offline", SERVER, "wait"): 60}
 
 
+def test_a_round_in_which_nobody_took_part_waited_before_its_first_phase() -> None:
+    entry = only(
+        [Begin(0, 100, ()), Aborted(0, "selection: 1 of 4 users available", 0, 600), End(0, 100, 600, 0)]
+    )
+    assert entry.critical == {("offline", SERVER, "wait"): 500}
+
+
 @pytest.mark.parametrize("since", [0, 20, 70])
 def test_the_shares_add_up_whenever_a_round_began(since: int) -> None:
     path = metrics.critical_path(Trace(SLOW_USER), End(0, since, 130, 14))
