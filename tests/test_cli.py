@@ -72,6 +72,10 @@ def test_without_out_a_new_folder_is_made_and_none_is_overwritten(
         ([EDGES, "--set", "population.users=ten"], "'ten'"),
         ([EDGES, "--set", "deadlines.upload=null"], "deadlines.upload"),
         ([EDGES, "--set", "quantization.levels=100000000"], "would wrap around"),
+        (
+            [EDGES, "--set", "quantization={levels: 2000000000000000, clip: 4, on_overflow: wrap}"],
+            "what the audit's 64-bit sums hold",
+        ),
         ([EDGES, "--set", "profile=nosuch"], "nosuch"),
         ([EDGES, "--set", "learning.device=tpu"], "tpu"),
         ([EDGES, "--set", "nonsense"], "nonsense"),

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import basics, explorer, lists, reports, studies, sweeps
+from simfl.cli import basics, calibrate, explorer, lists, papers, reports, studies, sweeps
 from simfl.cli.common import BAD, FAILED, INTERRUPTED, app
 
-__all__ = ["app", "basics", "explorer", "lists", "main", "reports", "studies", "sweeps"]
+__all__ = [
+    "app",
+    "basics",
+    "calibrate",
+    "explorer",
+    "lists",
+    "main",
+    "papers",
+    "reports",
+    "studies",
+    "sweeps",
+]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -240,6 +240,17 @@ def count_beyond(delta: Floats, clip: float) -> int:
     return count
 
 
+@compiled(types.void(_in(_WIDE), _WIDE, _out(_WIDE)))
+def other_differences(x: A64, p: np.uint64, out: A64) -> None:
+    """out_i = prod_(j != i) (x_j - x_i) mod p, for x below p < 2^32."""
+    for i in range(x.size):
+        product = np.uint64(1)
+        for j in range(x.size):
+            if j != i:
+                product = product * ((x[j] + p - x[i]) % p) % p
+        out[i] = product
+
+
 @compiled(types.void(_in(_WORD), _WORD, _REAL, _out(_REAL)))
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
     """out = phi^-1(total) / divisor, eq. 36: total - q from (q - 1)/2 on."""

@@ -50,6 +50,11 @@ def matrix(points: Sequence[int], U: int, q: int) -> A32:
     return _matrix(tuple(points), U, q)
 
 
+def forget() -> None:
+    """Drop the cached matrices: where parties are timed apart, none is to profit from another's work."""
+    _matrix.cache_clear()
+
+
 @lru_cache(maxsize=16)
 def _matrix(points: tuple[int, ...], U: int, q: int) -> A32:
     if U < 1:

@@ -130,6 +130,12 @@ def round_weight(s: float, levels: int, seed: A8) -> int:
     return int(signed_levels(np.array([[s]]), max(abs(s), 1.0), levels, seed)[0, 0])
 
 
+def audit_bound(weights: int) -> int:
+    """What the sum of so many weights times levels must stay below to be counted in 64-bit integers, and
+    each level in float64, whether or not it wraps around in the field."""
+    return min(2**63, weights * 2**52)
+
+
 def overflow_bound(q: int) -> int:
     """(q - 1) / 2, the magnitude that no sum may reach: eq. 36 gives back every integer of magnitude
     strictly below it, while (q - 1)/2 itself comes back as -(q + 1)/2."""

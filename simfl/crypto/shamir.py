@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from simfl.crypto.field import A32, matmul, weighted_sum
+from simfl.crypto.field import A32, matmul
 from simfl.crypto.mds import matrix
 from simfl.crypto.prg import A8, expand
 
@@ -74,7 +74,8 @@ def reconstruct(shares: A8, points: Sequence[int]) -> A8:
     limbs: A32 = np.ascontiguousarray(shares).view("<u4").astype(np.uint32, copy=False)
     if (limbs >= P).any():
         raise Inconsistent(f"a share's limb is {limbs.max()}, must be below p={P}")
-    at_zero = weighted_sum(limbs, lagrange_at_zero(points, P), P)[0]
+    weights = np.array(lagrange_at_zero(points, P), np.uint64)
+    at_zero = (limbs * weights[:, None] % np.uint64(P)).sum(axis=0) % np.uint64(P)  # of at most 2^31 products
     value = sum(int(limb) << (_LIMB_BITS * i) for i, limb in enumerate(at_zero))
     if at_zero.max() >= 2**_LIMB_BITS or value >= 2**256:
         raise Inconsistent("shares do not belong to one secret")
@@ -90,14 +91,15 @@ def lagrange_at_zero(points: Sequence[int], p: int) -> list[int]:
 @lru_cache(maxsize=256)  # a server reconstructs many secrets from one set of survivors
 def _lagrange_at_zero(points: tuple[int, ...], p: int) -> tuple[int, ...]:
     _check_points(points, p)
+    from simfl.crypto import loops
+
     x = np.array(points, np.uint64)
-    product, denominator = 1, x.copy()
-    for j, point in enumerate(points):
+    others = np.empty_like(x)
+    loops.other_differences(x, np.uint64(p), others)
+    product = 1
+    for point in points:
         product = product * point % p
-        difference = (np.uint64(point + p) - x) % np.uint64(p)
-        difference[j] = 1
-        denominator = denominator * difference % np.uint64(p)
-    return tuple(product * pow(int(v), -1, p) % p for v in denominator)
+    return tuple(product * pow(int(v), -1, p) % p for v in others * x % np.uint64(p))
 
 
 def _to_limbs(secret: bytes) -> list[int]:

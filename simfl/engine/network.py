@@ -1,5 +1,7 @@
 """Links: each user has one ordered stream in each direction; the server's link is shared.
 
+Where users reach each other directly, what they have for each other passes their own links only.
+
 Law: a user's own messages go one after another and never overtake each other. The k-th of them arrives its
 latency after its last bit has left, but no sooner than the one before it.
 """
@@ -14,6 +16,9 @@ from typing import Protocol
 from simfl.engine.sharing import Flow, SharedLink
 from simfl.engine.virtual import Environment, nanoseconds
 
+UNBOUNDED = 2**80
+"""bit/s that no sum of users' rates reaches."""
+
 
 class Transfer(Protocol):
     """What a link carries. The link that takes it gives it its latency, which it keeps; a transfer that waits
@@ -24,6 +29,11 @@ class Transfer(Protocol):
 
     @property
     def size_bytes(self) -> int: ...
+    @property
+    def relayed(self) -> bool:
+        """Whether it is what users have for each other."""
+        ...
+
     def sent(self) -> object:
         """Its last bit has left."""
 
@@ -37,19 +47,27 @@ class Transfer(Protocol):
 class UserLink:
     """One direction of a user's link: transfers in order, one at a time.
 
-    jitter_s: the k-th is what the k-th message's latency is longer.
+    jitter_s: the k-th is what the k-th message's latency is longer; peers: what relayed transfers pass in
+    place of the server's link, if they do.
     """
 
     __slots__ = (
-        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_s", "paused", "queue", "rate",
-        "shared", "up",
+        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_s", "paused", "peers",
+        "queue", "rate", "shared", "up",
     )  # fmt: skip
 
     def __init__(
-        self, shared: SharedLink, rate_bps: int, latency_s: float, jitter_s: Iterator[float], up: bool
+        self,
+        shared: SharedLink,
+        rate_bps: int,
+        latency_s: float,
+        jitter_s: Iterator[float],
+        up: bool,
+        peers: SharedLink | None = None,
     ) -> None:
         self.env = shared.env
         self.shared = shared
+        self.peers = peers or shared
         self.rate = rate_bps
         self.latency_s = latency_s
         self.jitter_s = jitter_s
@@ -57,7 +75,7 @@ class UserLink:
         self.paused = False
         self.queue: list[Transfer] = []
         self.flying: list[Transfer] = []
-        self.active: tuple[Transfer, Flow] | None = None
+        self.active: tuple[Transfer, SharedLink, Flow] | None = None
         self._epoch = 0
         self._last = 0
 
@@ -108,15 +126,15 @@ class UserLink:
     def _break(self) -> list[Transfer]:
         if self.active is None:
             return []
-        (transfer, flow), self.active = self.active, None
-        transfer.broke(self.shared.stop(flow))
+        (transfer, link, flow), self.active = self.active, None
+        transfer.broke(link.stop(flow))
         return [transfer]
 
     def _next(self) -> None:
         if self.active is None and self.queue and not self.paused:
             transfer = self.queue.pop(0)
-            flow = self.shared.start(transfer.size_bytes, self.rate, self._sent)
-            self.active = (transfer, flow)
+            link = self.peers if transfer.relayed else self.shared
+            self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
 
     def _sent(self) -> None:
         assert self.active is not None
@@ -136,6 +154,7 @@ class Network:
     """All links. `users` share rates and latency; the server has a link in each direction.
 
     jitter: what the latency of the k-th message of a (user, up) is longer, in seconds; none unless given.
+    direct: relayed transfers do not pass the server's link, only the two users' own.
     """
 
     def __init__(
@@ -147,6 +166,7 @@ class Network:
         server_up_mbps: float,
         server_down_mbps: float,
         jitter: Callable[[int, bool], Iterator[float]] | None = None,
+        direct: bool = False,
     ) -> None:
         self._rates = {True: round(up_mbps * 1e6), False: round(down_mbps * 1e6)}
         self._latency_s = latency_s
@@ -156,13 +176,14 @@ class Network:
             True: SharedLink(env, round(server_down_mbps * 1e6)),
             False: SharedLink(env, round(server_up_mbps * 1e6)),
         }
+        self._peers = {up: SharedLink(env, UNBOUNDED) if direct else self._shared[up] for up in (True, False)}
         self._links: dict[tuple[int, bool], UserLink] = {}
 
     def link(self, user: int, up: bool) -> UserLink:
         """A user's link in one direction; made when it is first used."""
         if (user, up) not in self._links:
             more_s = repeat(0.0) if self._jitter is None else self._jitter(user, up)
-            made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up)
+            made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
             self._links[user, up] = made
         return self._links[user, up]
 

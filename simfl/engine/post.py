@@ -124,6 +124,11 @@ class Letter:
         self.size_bytes = message.size_bytes
         self.latency_ns = 0
 
+    @property
+    def relayed(self) -> bool:
+        """Whether it is what users have for each other."""
+        return self.message.relayed
+
     def sent(self) -> None:
         """Its last bit has left."""
 

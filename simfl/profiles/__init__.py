@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.protocols.ops import WORK
@@ -18,6 +19,9 @@ class ProfileError(BadInput):
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+Intervals = dict[str, tuple[Seconds, Seconds]]
+"""Rate -> the ends of its 95 % confidence interval."""
 
 LAW = ("train_start", "train_sample")
 """Kinds of `WORK` that a law of training gives the seconds of."""
@@ -34,19 +38,33 @@ class TrainingLaw(BaseModel):
     batch_size: int
     start: Seconds
     sample: Seconds
+    intervals: Intervals = {}
+
+    @model_validator(mode="after")
+    def has_good_intervals(self) -> TrainingLaw:
+        _check_intervals(self.intervals, {"start": self.start, "sample": self.sample})
+        return self
 
 
 class Profile(BaseModel):
     """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing.
 
-    Models that `training` has no law of are charged by their multiply-adds and minibatches.
+    Models that `training` has no law of are charged by their multiply-adds and minibatches. `intervals` say
+    how well the rates are known, where they were measured; nothing is charged by them, and a rate that was
+    written over by hand may lie outside.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str
     seconds: dict[str, Seconds]
+    intervals: Intervals = {}
     training: tuple[TrainingLaw, ...] = ()
+
+    @model_validator(mode="after")
+    def has_good_intervals(self) -> Profile:
+        _check_intervals(self.intervals, self.seconds)
+        return self
 
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
         """The law of a model, if it was measured."""
@@ -60,10 +78,26 @@ class Profile(BaseModel):
         )
 
 
+def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:
+    for kind, (low, high) in intervals.items():
+        if kind not in rates:
+            raise ValueError(f"intervals.{kind} is of no rate that is given")
+        if low > high:
+            raise ValueError(f"intervals.{kind}: {low:g} is above {high:g}")
+
+
 def names() -> list[str]:
     """The profiles that are shipped."""
     folder = resources.files(__package__)
     return sorted(f.name[: -len(".yaml")] for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def text(profile: Mapping[str, Any]) -> str:
+    """A profile, of plain values, as its file has it: a rate a line, so that one is easily written over."""
+    first = {kind: profile[kind] for kind in ("description", "seconds")}
+    rest = {kind: value for kind, value in profile.items() if kind not in first}
+    out: str = yaml.safe_dump(first, sort_keys=False, width=100, default_flow_style=False)
+    return out + (yaml.safe_dump(rest, sort_keys=False, width=100, default_flow_style=None) if rest else "")
 
 
 def load(name: str) -> Profile:

@@ -29,11 +29,13 @@ INT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What parties send each other. `point` is where in a round its sender can be lost."""
+    """What parties send each other. `point` is where in a round its sender can be lost; `relayed`: it holds
+    what users have for each other."""
 
     kind: ClassVar[str]
     phase: ClassVar[str]
     point: ClassVar[str | None] = None
+    relayed: ClassVar[bool] = False
 
     @property
     def size_bytes(self) -> int:
@@ -219,7 +221,8 @@ class Params:
 
     d: length of the update (weights ride along as one more coordinate, LightSecAgg Remark 3); q: field
     size; levels: c_l; t: shares that reconstruct, or with `majority` the fewest that may be asked of
-    anyone; k: degree of SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
+    anyone; all_masks: the server expands every pairwise mask of who was lost, needed or not; k: degree of
+    SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
     staleness, c_g: the buffer's (App. F); session: bytes that bind keys to this run.
     """
 
@@ -229,6 +232,7 @@ class Params:
     U: int = 1
     t: int = 1
     majority: bool = False
+    all_masks: bool = False
     k: int = 0
     p: float = 1.0
     clip: float = 1.0

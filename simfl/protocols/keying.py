@@ -99,6 +99,7 @@ class Shares(Message):
 
     kind = "shares"
     phase = "offline"
+    relayed = True
     point = "shares"
     sealed: Handle
 
@@ -113,6 +114,7 @@ class Inbox(Message):
 
     kind = "inbox"
     phase = "offline"
+    relayed = True
     senders: Sequence[int]
     sealed: Handle
 

@@ -26,15 +26,22 @@ from simfl.crypto import rows as relay
 from simfl.errors import step_failed
 
 WORK = {
+    "step": "calls of a party's machine, by a message or otherwise",
+    "call": "operations that a machine asks for",
+    "row": "rows picked, relayed or summed, one by one",
     "x25519": "public keys derived",
     "agree": "key agreements with HKDF",
     "aead_item": "items sealed or opened",
     "aead_byte": "bytes sealed or opened",
+    "prg_seed": "seeds expanded, to whatever length",
     "prg_element": "field elements expanded from a seed",
     "field_add": "field additions",
     "field_mac": "multiply-adds of a weighted sum in the field",
     "mds_mac": "multiply-adds of the MDS code",
     "mds_inverse": "multiply-adds of inverting a decoding matrix (U^2)",
+    "decoding": "sums of masks decoded, from however many shares",
+    "sharing": "secrets or masks of a user made into shares, of whatever size",
+    "secret": "secrets reconstructed, from however many shares",
     "shamir_mac": "multiply-adds on 30-bit limbs of Shamir shares",
     "lagrange_pair": "pairs of points in Lagrange weights (t^2)",
     "quantise_element": "coordinates quantised or back",
@@ -46,7 +53,8 @@ WORK = {
     "train_sample": "samples that local training of the scenario's model passes over",
 }
 """The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
-the profile has a law of the model (T = a + b E n), by the two before them where it has not."""
+the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
+are what Python itself takes, however little there is to compute."""
 
 U8, U32, F32, F64 = 1, 4, 4, 8
 
@@ -159,7 +167,7 @@ class Ops(ABC):
     def begin(self, where: tuple[Any, ...], phase: str) -> None:
         """Open a step's ledger; `where` names the step if its work fails later."""
         self.where = where
-        self._segments = [Segment(phase)]
+        self._segments = [Segment(phase, {"step": 1})]
         if self.timed:
             self._mark_ns = time.thread_time_ns()
 
@@ -185,7 +193,7 @@ class Ops(ABC):
     def _op(
         self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
     ) -> Handle:
-        self._charge(work)
+        self._charge({"call": 1, **work})
         return self._run(kernel, shape, args)
 
     def _charge(self, work: dict[str, int]) -> None:
@@ -201,17 +209,18 @@ class Ops(ABC):
     # -- rows: routing, no arithmetic
     def secret(self, entropy: bytes) -> Handle:
         """32 bytes of entropy as a 1 x 32 handle."""
-        return self._op(seed_array, (1, 32, U8), {}, entropy)
+        return self._run(seed_array, (1, 32, U8), (entropy,))
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Rows `at` of `rows`."""
-        out = self._op(relay.pick, (len(at), rows.length, rows.width), {}, rows, at)
+        out = self._op(relay.pick, (len(at), rows.length, rows.width), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
         """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         pile = rows if isinstance(rows, Pile) else Pile(list(rows))
-        out = self._op(relay.gather, (len(rows), rows[0].length, rows[0].width), {}, pile, at)
+        shape = (len(rows), rows[0].length, rows[0].width)
+        out = self._op(relay.gather, shape, {"row": len(rows)}, pile, at)
         if pile.clean:
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
@@ -267,7 +276,7 @@ class Ops(ABC):
         work = {"aead_item": sealed.n, "aead_byte": sealed.size_bytes}
         forged = sealed.forged | keys_.forged
         if forged:  # also finding that out is work
-            self._charge(work)
+            self._charge({"call": 1, **work})
             raise PeerFault(senders[min(forged)], "does not authenticate")
         dtype = "uint8" if width == U8 else "uint32"
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
@@ -275,23 +284,26 @@ class Ops(ABC):
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
         """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
         shape = (len(points), shamir.SHARE_BYTES * secrets.n, U8)
-        work = {"shamir_mac": 9 * secrets.n * len(points) * t, "prg_element": 9 * secrets.n * (t - 1)}
+        n = 9 * secrets.n
+        work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
     def reconstruct(self, shares: Handle, points: Sequence[int]) -> Handle:
         """The secret behind these shares, 1 x 32."""
-        work = {"shamir_mac": 9 * len(points), "lagrange_pair": len(points) ** 2}
+        work = {"secret": 1, "shamir_mac": 9 * len(points), "lagrange_pair": len(points) ** 2}
         return self._op(shamir.reconstruct, (1, 32, U8), work, shares, points)
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
         """`length` uniform elements from a seed."""
-        return self._op(prg.expand, (1, length, U32), {"prg_element": length}, seed, length, self.q)
+        return self._op(
+            prg.expand, (1, length, U32), {"prg_seed": 1, "prg_element": length}, seed, length, self.q
+        )
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
         """x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
         amount = x.length * seeds.n
-        work = {"prg_element": amount, "field_add": amount}
+        work = {"prg_seed": seeds.n, "prg_element": amount, "field_add": amount}
         return self._op(prg.mask, (1, x.length, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
@@ -305,25 +317,26 @@ class Ops(ABC):
     def total(self, rows: Handle) -> Handle:
         """The sum of the rows of one handle."""
         amount = rows.n * rows.length
-        return self._op(fq.weighted_sum, (1, rows.length, U32), {"field_add": amount}, rows, None, self.q)
+        work = {"row": rows.n, "field_add": amount}
+        return self._op(fq.weighted_sum, (1, rows.length, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
         """sum_i weights[i] * vectors[i] in the field, of handles of one row each or the rows of one."""
         rows, length = (
             (vectors, vectors.length) if isinstance(vectors, Handle) else (list(vectors), vectors[0].length)
         )
-        work = {"field_mac": len(weights) * length}
+        work = {"row": len(weights), "field_mac": len(weights) * length}
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
         """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.length, U, T)
-        work = {"mds_mac": len(points) * U * m, "prg_element": T * m}
+        work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
         """The sum of masks behind U sums of coded shares."""
-        work = {"mds_mac": (U - T) * U * rows.length, "mds_inverse": U**2}
+        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.length, "mds_inverse": U**2}
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field

@@ -252,13 +252,16 @@ class SecAggServer(MaskedServer):
         return list(islice(there, t))
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
-        """Reconstruct b_i of who survived and s_i of who was lost, and take their masks off (eq. 1)."""
+        """Reconstruct b_i of who survived and s_i of who was lost, and take their masks off (eq. 1).
+
+        With `all_masks` those between two who were lost are expanded as well, once for each: they cancel.
+        """
         ops, alive = self.ops, set(self.survivors)
         row = {j: _rows(self.peers[j], m.missing) for j, m in got.items()}
         seeds: list[Handle] = []
         signs: list[int] = []
         for i, peers in self.peers.items():
-            partners = list(filter(alive.__contains__, peers))
+            partners = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
             if i not in alive and not partners:
                 continue  # no upload holds a mask of its
             t = self.t[i]

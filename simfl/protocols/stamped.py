@@ -32,6 +32,7 @@ class MaskShares(Message):
 
     kind = "shares"
     phase = "offline"
+    relayed = True
     point = "shares"
     name: str
     version: int
@@ -53,6 +54,7 @@ class MaskInbox(Message):
 
     kind = "inbox"
     phase = "offline"
+    relayed = True
     names: tuple[str, ...]
     versions: tuple[int, ...]
     sealed: Handle

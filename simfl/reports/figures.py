@@ -6,7 +6,7 @@ The same run gives the same bytes: no date, no random id. matplotlib is imported
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DOTS_PER_INCH = 200
 """Of the PNG files."""
+
+KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
+"""The kinds of file, and what is left out of each so that it is the same each time."""
 
 
 def need() -> None:
@@ -60,15 +63,15 @@ def of_sweep(folder: Path) -> dict[str, Figure]:
     return {"total": figures_sweep.total(figures_sweep.read(folder / "means.csv"))}
 
 
-def save(folder: Path, figures: Mapping[str, Figure]) -> list[str]:
-    """Each figure as SVG and PNG into `folder`, which is made; the names of the files."""
+def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
+    """Each figure in these kinds of file into `folder`, which is made; the names of the files."""
     from simfl.reports.figures_style import style
 
     folder.mkdir(exist_ok=True)
     names = []
     for name, figure in figures.items():
-        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        for kind in kinds:
             with style(), atomic(folder / f"{name}.{kind}", binary=True) as file:
-                figure.savefig(file, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
+                figure.savefig(file, format=kind, dpi=DOTS_PER_INCH, metadata=KINDS[kind])
             names.append(f"{name}.{kind}")
     return names

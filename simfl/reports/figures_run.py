@@ -126,7 +126,8 @@ def accuracy(run: Run) -> Figure | None:
     if not known:
         return None
     few = max(len(listed) for *_, listed in known) <= 10
-    figure, ((by_time, by_round),) = panels(WIDE, 2.0 + legend_height(len(known)), columns=2, sharey=True)
+    height = 2.0 + legend_height([name for _, name, _ in known])
+    figure, ((by_time, by_round),) = panels(WIDE, height, columns=2, sharey=True)
     for place, _, listed in known:
         times, rounds, values = zip(*listed, strict=True)
         how = {**protocol_line(place), "marker": "o" if few else "", "markersize": 2.5}
@@ -186,7 +187,8 @@ def participation(run: Run) -> Figure | None:
     ]
     if not entries:
         return None
-    figure, ((left, middle, right),) = panels(WIDE, 2.0 + legend_height(len(entries)), columns=3)
+    height = 2.0 + legend_height([name for _, name, _ in entries])
+    figure, ((left, middle, right),) = panels(WIDE, height, columns=3)
     for place, _, shares in entries:
         how = protocol_line(place)
         rounds = range(1, len(shares["F"]) + 1)

@@ -31,6 +31,9 @@ ROW = 0.17
 ACROSS = 4
 """Names or panels beside each other at most."""
 
+LETTERS, SAMPLE = 120, 8
+"""What fits beside each other in a wide figure, and what a line's sample takes of it with the gaps."""
+
 SETTINGS: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "simfl",
@@ -101,17 +104,20 @@ def lines_legend(figure: Figure, names: Sequence[tuple[int, str]]) -> None:
     """A legend of protocols (place in the scenario, name) below everything, if there are several."""
     if len(names) > 1:
         handles = [Line2D([], [], **protocol_line(place)) for place, _ in names]
-        columns = -(-len(names) // _rows(len(names)))
-        figure.legend(handles, [name for _, name in names], loc="outside lower center", ncols=columns)
+        told = [name for _, name in names]
+        columns = -(-len(told) // _rows(told))
+        figure.legend(handles, told, loc="outside lower center", ncols=columns)
 
 
-def legend_height(names: int) -> float:
+def legend_height(names: Sequence[str]) -> float:
     """Inches that `lines_legend` takes."""
-    return ROW * _rows(names) if names > 1 else 0.0
+    return ROW * _rows(names) if len(names) > 1 else 0.0
 
 
-def _rows(names: int) -> int:
-    return -(-names // ACROSS)
+def _rows(names: Sequence[str]) -> int:
+    """Of a legend in which no line is wider than the figure."""
+    across = max(1, min(ACROSS, LETTERS // (SAMPLE + max(map(len, names)))))
+    return -(-len(names) // across)
 
 
 def grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:

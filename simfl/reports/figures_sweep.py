@@ -128,7 +128,7 @@ def total(totals: list[Total]) -> Figure:
     protocols = list(dict.fromkeys(total.protocol for total in totals))
     columns = min(ACROSS, len(found))
     rows = -(-len(found) // columns)
-    size = COLUMN if columns == 1 else WIDE, 0.3 + 1.8 * rows + legend_height(len(protocols))
+    size = COLUMN if columns == 1 else WIDE, 0.3 + 1.8 * rows + legend_height(protocols)
     figure, grid_of = panels(*size, rows, columns, sharex=True, sharey=True)
     cells = [axes for row in grid_of for axes in row]
     for axes, (name, lines) in zip(cells, found.items(), strict=False):

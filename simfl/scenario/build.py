@@ -154,6 +154,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         return Network(
             env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
             server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
+            s.network.peers == "direct",
         )  # fmt: skip
 
     def jitter(user: int, up: bool) -> Iterator[float]:
@@ -251,7 +252,8 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
     buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
     return Params(
-        d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority, k=graph.k, p=graph.p,
+        d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority,
+        all_masks=getattr(spec, "lost_masks", "needed") == "all", k=graph.k, p=graph.p,
         clip=clip, levels=levels, staleness=staleness, c_g=getattr(spec, "c_g", 1),
         session=s.name.encode(), **buffered,
     )  # fmt: skip
@@ -308,24 +310,26 @@ def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., A
 
 
 def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
-    """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field."""
-    kind = PROTOCOLS[s.protocols[name].protocol]
-    if (
-        not kind.offline
-        or kind.asynchronous
-        or s.quantization is None
-        or s.quantization.on_overflow == "wrap"
-    ):
+    """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field, or where
+    they may wrap around, inside the audit's 64-bit integers."""
+    kind, to = PROTOCOLS[s.protocols[name].protocol], s.quantization
+    if not kind.offline or kind.asynchronous or to is None:
         return
+    wrap = to.on_overflow == "wrap"
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
-    step = math.ceil(s.quantization.clip * s.quantization.levels)
-    largest, bound = s.cohort * heaviest * step, quantize.overflow_bound(s.field.q)
+    weights = s.cohort * heaviest
+    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
+    largest = weights * math.ceil(to.clip * to.levels)
     if largest >= bound:
+        why = (
+            f"{bound}, what the audit's 64-bit sums hold"
+            if wrap
+            else f"(q - 1)/2 = {bound}, and would wrap around"
+        )
         raise error(
             s,
             "quantization",
-            f"a sum of {s.cohort} users x {heaviest} samples x {s.quantization.clip:g} clip x "
-            f"{s.quantization.levels} levels can reach {largest}, at or above (q - 1)/2 = {bound}, and "
-            f"would wrap around: use at most {max(1, s.quantization.levels * bound // largest)} levels, a "
-            "smaller clip, or on_overflow: wrap",
+            f"a sum of {s.cohort} users x {heaviest} samples x {to.clip:g} clip x {to.levels} levels can "
+            f"reach {largest}, at or above {why}: use at most {max(1, to.levels * bound // largest)} levels, "
+            + ("or a smaller clip" if wrap else "a smaller clip, or on_overflow: wrap"),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from simfl.crypto import ntt
+from simfl.crypto import ntt, quantize
 from simfl.crypto.field import is_prime
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import schema
@@ -124,7 +124,7 @@ def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
             if s.buffer.K < 2:
                 yield "buffer.K", f"K=1 must be at least 2: a sum over one update is that update ({name})"
             yield from _weights(name, spec, s.buffer)
-            if s.quantization is not None and s.quantization.on_overflow == "error":
+            if s.quantization is not None:
                 yield from _overflow(name, spec, s.buffer, s.quantization, s.field.q)
 
 
@@ -153,18 +153,21 @@ def _weights(name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer) ->
 def _overflow(
     name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer, to: schema.Quantization, q: int
 ) -> Found:
-    """K c_g clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36)."""
-    bound, weights = (q - 1) // 2, buffer.K * spec.c_g
+    """K c_g clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36); where it may, below what the
+    audit's 64-bit integers hold."""
+    weights, wrap = buffer.K * spec.c_g, to.on_overflow == "wrap"
+    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(q)
     largest = weights * math.ceil(to.clip * to.levels)
     if largest < bound:
         return
     levels = math.floor((bound - 1) // weights / to.clip)
     remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
+    limit = f"{bound}, for the audit's 64-bit sums" if wrap else f"(q - 1)/2 = {bound}"
     yield (
         "quantization.levels",
         f"a sum of K={buffer.K} updates x c_g={spec.c_g} x clip {to.clip:g} x {to.levels} levels (protocol "
-        f"{name}) can reach {largest}, which must be below (q - 1)/2 = {bound}: use {remedy}, or "
-        "on_overflow: wrap",
+        f"{name}) can reach {largest}, which must be below {limit}: use {remedy}"
+        + ("" if wrap else ", or on_overflow: wrap"),
     )
 
 

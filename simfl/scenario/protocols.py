@@ -63,7 +63,14 @@ class FedAvg(Entry):
     protocol: Literal["fedavg"] = "fedavg"
 
 
-class SecAgg(Entry):
+class Pairwise(Entry):
+    """What protocols of pairwise masks share."""
+
+    lost_masks: Literal["needed", "all"] = "needed"
+    """Which masks of a lost user the server expands: with who survived, or `all` (LightSecAgg App. C)."""
+
+
+class SecAgg(Pairwise):
     """Pairwise masks over the complete graph (Bonawitz 2017); `t` shares reconstruct.
 
     Unless given, t = T + 1, and at least 2.
@@ -78,7 +85,7 @@ class SecAgg(Entry):
         return max(2, T + 1) if self.t is None else self.t
 
 
-class SecAggPlus(Entry):
+class SecAggPlus(Pairwise):
     """Pairwise masks over a random k-regular graph (Bell 2020); `t` shares reconstruct.
 
     Unless given, k and t are the least for which a round is insecure with probability at most 2^-sigma
@@ -96,7 +103,7 @@ class SecAggPlus(Entry):
     """Correctness: a round cannot be recovered with probability at most 2^-eta."""
 
 
-class Ccesa(Entry):
+class Ccesa(Pairwise):
     """Pairwise masks over an Erdos-Renyi graph (CCESA, Choi 2020); `t` shares reconstruct.
 
     Unless given, p is p* of eq. 5 at a total drop-out probability of `q_total` (D/N unless given), and t

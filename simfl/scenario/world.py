@@ -187,12 +187,18 @@ class ServerLink(Block):
 
 
 class Network(Block):
-    """Links, and the seconds that the RPC layer costs the receiver of each message."""
+    """Links, and the seconds that the RPC layer costs the receiver of each message.
+
+    What users have for each other, shares, is `relayed` over the server's link, or goes `direct` from user to
+    user as in LightSecAgg section 6: then it passes their own links only, the sender's and the receiver's.
+    """
 
     users: UserLink
     """The link of each user."""
     server: ServerLink
     """The server's own link."""
+    peers: Literal["relayed", "direct"] = "relayed"
+    """Whether shares pass the server\'s link, or only those of the two users."""
     overhead_s: NonNegative
     """Of the RPC layer, for each message received."""
 

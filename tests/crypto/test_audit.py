@@ -133,3 +133,26 @@ def test_real_counts_the_coordinates_that_differ():
     assert audit.real(total, deltas, weights).tolist() == [[3, 0, 0]]
     with pytest.raises(ValueError, match="shorter"):
         audit.real(total, deltas, weights[:3])
+
+
+def test_sums_just_below_the_audits_bound_are_counted_right():
+    """64 weights of clip x levels = 2^52 - 1: the most that a scenario with on_overflow: wrap may ask for."""
+    levels, weights = 2**52 - 1, 64
+    assert weights * levels < quantize.audit_bound(weights) == 2**58
+    assert quantize.audit_bound(2**11) == quantize.audit_bound(2**40) == 2**63
+    deltas = [np.array([[1.0, -1.0, 0.5]], np.float32)] * 2
+    true = [sum(32 * int(v) for v in column) for column in zip(
+        *(quantize.signed_levels(x, CLIP, levels, seed(k))[0] for k, x in enumerate(deltas)), strict=True
+    )]  # fmt: skip
+    assert true[0] == weights * levels
+    total = np.array([[value % Q for value in true]], np.uint32)
+    found = audit.in_field(total, deltas, [32, 32], [1, 1], [seed(0), seed(1)], CLIP, levels, Q)
+    assert found.tolist() == [[0, 3, 0]]
+
+
+def test_a_sum_that_a_64_bit_integer_just_holds():
+    levels, weight = 2**51, 2**12 - 1
+    assert weight * levels < quantize.audit_bound(weight) == 2**63
+    x = np.array([[1.0, -1.0]], np.float32)
+    total = np.array([[weight * levels % Q, -weight * levels % Q]], np.uint32)
+    assert audit.in_field(total, [x], [weight], [1], [seed(0)], CLIP, levels, Q).tolist() == [[0, 2, 0]]

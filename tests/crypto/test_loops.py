@@ -386,3 +386,17 @@ print(field.add(np.array([5], np.uint32), np.array([4], np.uint32), 7))
 """
     done = run(code)
     assert done.stdout.strip() == "[2]", done.stderr
+
+
+@pytest.mark.parametrize("p", [3, 257, 2**31 - 1, Q])
+def test_products_of_differences_are_those_of_integers(p):
+    rng = np.random.default_rng(p)
+    several = np.unique(np.append(rng.integers(0, p, 40), p - 1)).astype(np.uint64)
+    for x in (several, several[1:]):  # of even and of odd number: a wrong sign shows in one of them
+        out = np.empty_like(x)
+        loops.other_differences(x, np.uint64(p), out)
+        for i, value in enumerate(out):
+            product = 1
+            for j, other in enumerate(x):
+                product = product * (int(other) - int(x[i]) if j != i else 1) % p
+            assert value == product

@@ -95,6 +95,7 @@ class Carried:
     arrived: Callable[[], object]
     broke: Callable[[int], object]
     latency_ns: int = 0
+    relayed: bool = False
 
 
 def run(overrides: Mapping[str, Any] | None = None, base: Mapping[str, Any] = SYNC, **more: Any) -> Result:

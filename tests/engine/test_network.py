@@ -75,6 +75,37 @@ def test_two_equal_transfers_over_the_servers_link_take_twice_as_long() -> None:
     assert log.when("sent") == {"user 0": 2_000_000, "user 1": 2_000_000}  # 1 ms each alone
 
 
+@pytest.mark.parametrize(("direct", "relayed_ns"), [(True, 1_000_000), (False, 3_000_000)])
+def test_what_users_have_for_each_other_does_not_pass_the_servers_link_if_it_goes_direct(
+    direct: bool, relayed_ns: int
+) -> None:
+    env = Environment()
+    log = Log(env)
+    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=direct)
+    for user in range(3):  # 1 ms each alone; two of them are for the server
+        transfer = log.transfer(f"user {user}", 12_500)
+        transfer.relayed = user == 0
+        links.link(user, up=True).send(transfer)
+    env.run()
+    sent = log.when("sent")
+    assert sent["user 0"] == relayed_ns
+    assert sent["user 1"] == sent["user 2"] == (2_000_000 if direct else 3_000_000)
+
+
+def test_a_relayed_transfer_that_breaks_off_leaves_the_link_that_it_was_on() -> None:
+    env = Environment()
+    log = Log(env)
+    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=True)
+    shares = log.transfer("shares", 12_500)
+    shares.relayed = True
+    links.link(0, up=True).send(shares)
+    links.link(1, up=True).send(log.transfer("upload", 12_500))
+    env.at(500_000, links.link(0, up=True).cut)
+    env.run()
+    assert log.when("broke") == {"shares": 6250}
+    assert log.when("sent") == {"upload": 1_000_000}
+
+
 def test_the_two_directions_of_the_servers_link_do_not_share() -> None:
     env = Environment()
     log = Log(env)

@@ -160,3 +160,28 @@ def test_sizes_on_the_wire_are_those_of_the_content(protocol):
             if handle is not None:
                 assert handle.content.shape == (handle.n, handle.length)
                 assert handle.content.nbytes == handle.size_bytes <= message.size_bytes
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
+def test_what_is_done_one_by_one_is_counted(protocol):
+    """Of 8 users one never uploads: 8 share; SecAgg reconstructs 8 secrets, LightSecAgg decodes once."""
+    lost = {3: "upload"}
+    ops = CountingShadow(Q)
+    w = world(protocol, 8, ops=ops, d=6, **PROTOCOLS[protocol])
+    steps = []
+    w.server = Ledger(w.server, ops, -1, steps)
+    w.clients = {u: Ledger(c, ops, u, steps) for u, c in w.clients.items()}
+    out = w.run(fate=lose_at(lost))
+    assert out.result is not None
+    work = work_of(steps)
+    assert work["sharing"] == 8
+    assert work["step"] == len(steps)
+    if protocol == "secagg":
+        assert (work["secret"], work["decoding"]) == (8, 0)
+        # a user masks with 7 pairwise seeds and its own, and draws its Shamir coefficients; the server
+        # takes off 7 private masks and those of the lost user with 7 others
+        assert work["prg_seed"] == 8 * (8 + 1) + 7 + 7
+    else:
+        assert (work["secret"], work["decoding"]) == (0, 1)
+        assert work["prg_seed"] == 8 * 2  # a mask and its noise each
+    assert work["call"] >= work["step"] / 2

@@ -110,3 +110,25 @@ def test_majority_thresholds_are_each_users_own() -> None:
     assert told == {user: len(closed) // 2 + 1 for user, closed in w.server.graph.items()}
     assert len(set(told.values())) > 1
     assert out.result is not None
+
+
+@pytest.mark.parametrize("lost", [{3: "upload"}, {1: "upload", 3: "upload", 6: "upload"}], ids=str)
+def test_all_masks_of_the_lost_are_expanded_and_those_between_them_cancel(lost: dict[int, str]) -> None:
+    n, d, D = 8, 5, len(lost)
+    sums, expanded = [], []
+    for everything in (False, True):
+        w = world("secagg", n, t=4, d=d, all_masks=everything)
+        unmask = w.server.unmask
+
+        def counted(got: dict[int, Any], w: Any = w, unmask: Any = unmask) -> Any:
+            w.ops.begin(("server",), "recovery")
+            effects = unmask(got)
+            expanded.append(w.ops.end()[0].work["prg_element"] // (d + 1))
+            return effects
+
+        w.server.unmask = counted
+        out = w.run(fate=lose_at(lost))
+        assert out.result is not None
+        sums.append(out.result.total.content.tobytes())
+    assert sums[0] == sums[1]
+    assert expanded == [n - D + D * (n - D), n - D + D * (n - 1)]  # b_i of who is there, a_ij of the lost

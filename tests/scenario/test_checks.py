@@ -122,6 +122,10 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "quantization.levels: a sum of K=10 updates x c_g=64 x clip 1e+09 x 1024 levels (protocol "
         "lightsecagg_async) can reach 655360000000000, which must be below (q - 1)/2 = 2147483645: use a "
         "smaller clip, or on_overflow: wrap"]),
+    ({"quantization.levels": 2**53, "quantization.on_overflow": "wrap"}, [
+        "quantization.levels: a sum of K=10 updates x c_g=64 x clip 8 x 9007199254740992 levels (protocol "
+        "lightsecagg_async) can reach 46116860184273879040, which must be below 2882303761517117440, for the "
+        "audit's 64-bit sums: use at most 562949953421311 levels, a smaller clip"]),
 ]  # fmt: skip
 
 
@@ -156,6 +160,7 @@ def test_synchronous_scenarios_at_their_bounds(tmp_path: Path, overrides: dict[s
         {"buffer.staleness_bound": 10**6, "protocols.lightsecagg_async.staleness": "constant"},
         {"quantization.levels": 419430},
         {"quantization.levels": 2**20, "quantization.on_overflow": "wrap"},
+        {"quantization.levels": 2**49 - 1, "quantization.on_overflow": "wrap"},
         {"dropout": "none", "buffer.return_s": None},
         {"dropout.losses": [{"user": 1, "round": 50, "at": "upload", "when": "mid_send"}]},
     ],

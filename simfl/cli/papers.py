@@ -1,0 +1,78 @@
+"""The papers' tables and figures, run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simfl.cli.common import app
+
+if TYPE_CHECKING:
+    from simfl.studies.papers.entry import Place
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
+    ] = None,
+    page: Annotated[bool, typer.Option("--page", help="Only write the page from what is stored.")] = False,
+    root: Annotated[Path, typer.Option(metavar="DIR", help="The checkout.")] = Path(),
+) -> None:
+    """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
+    from simfl.studies.papers.entry import Place
+    from simfl.studies.papers.registry import ENTRIES, chosen
+
+    place = Place(root)
+    if page and names:
+        raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
+    if not page and not names:
+        for name, entry in ENTRIES.items():
+            print(f"{name:<28}{entry.paper} {entry.where}: {entry.title}")
+        return
+    entries = chosen(names or [])
+    _need(place)
+    if entries:
+        from simfl.reports.figures import need
+        from simfl.studies.papers.store import perform
+
+        need()
+        for entry in entries:
+            stored = perform(entry, place)
+            agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
+            print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
+            _draw(place, entry.name)
+    _write(place)
+
+
+def _need(place: Place) -> None:
+    from simfl.errors import BadInput
+
+    if not place.page.parent.is_dir():
+        raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
+
+
+def _draw(place: Place, name: str) -> None:
+    from simfl.reports.figures import save
+    from simfl.reports.figures_papers import of_result
+    from simfl.studies.papers.store import read
+
+    stored = read(place, name)
+    assert stored is not None
+    save(place.results, of_result(stored), kinds=("svg",))
+
+
+def _write(place: Place) -> None:
+    from simfl.result import atomic
+    from simfl.studies.papers.page import page
+    from simfl.studies.papers.registry import ENTRIES
+    from simfl.studies.papers.store import read
+
+    found = [(entry, stored) for name, entry in ENTRIES.items() if (stored := read(place, name)) is not None]
+    with atomic(place.page) as file:
+        file.write(page(found, place))
+    missing = ", ".join(sorted(set(ENTRIES) - {entry.name for entry, _ in found}))
+    print(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))

@@ -1,0 +1,150 @@
+"""The seconds of each kind of work, from the kernels that simfl itself runs.
+
+Every kernel is called at sizes where what is asked about dominates. Where it costs something a call, an item
+or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
+All of it on one thread, in CPU seconds. A measurement is one call, the fastest of a few: what is spread over
+passes is left to `passes`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from simfl.crypto import audit, field, keys, mds, prg, quantize, shamir
+from simfl.learning import data, partition, server_opt
+from simfl.learning.models import MODELS
+from simfl.learning.sgd import LocalSgd
+from simfl.learning.trainer import Trainer
+from simfl.protocols.keying import Aads, Nonces
+from simfl.protocols.users import Same
+from simfl.streams import Streams
+
+Q = field.Q
+D = 1_000_000
+STREAMS = Streams(1)
+Rates = dict[str, float]
+
+
+def seconds(call: Callable[[], object], repeats: int = 3) -> float:
+    """The least CPU seconds of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.thread_time()
+        call()
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+def seed(*names: str | int) -> np.ndarray:
+    """A 32-byte seed."""
+    return np.frombuffer(STREAMS.bytes(*names), np.uint8).reshape(1, 32)
+
+
+def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
+    """(a, b) of T = a x + b y over rows (x, y, T), neither negative, by least relative squares."""
+    x, y, t = np.array(rows).T
+    (a, b), _ = nnls(np.stack([x / t, y / t], axis=1), np.ones(len(t)))
+    return max(float(a), 1e-12), max(float(b), 1e-15)
+
+
+def of_keys() -> Rates:
+    """Key pairs, agreements, and authenticated encryption."""
+    secret, n = seed("secret"), 50
+    publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
+    agreed = keys.agree(secret, publics, b"x")
+    rows = []
+    for length in (100, 120_000):
+        items, others = np.zeros((n, length), np.uint8), range(1, n + 1)
+        seal = partial(keys.seal, agreed, items, Nonces(Same(0, n), Same(0, n)), Aads(Same(0, n), others))
+        rows.append((n, n * length, seconds(seal)))
+    item, byte = solve(*rows)
+    return {
+        "x25519": seconds(lambda: keys.public(secret), 15),
+        "agree": seconds(lambda: keys.agree(secret, publics, b"x")) / n,
+        "aead_item": item,
+        "aead_byte": byte,
+    }
+
+
+def of_vectors() -> Rates:
+    """Masks, sums and quantisation over a million elements."""
+    a, b = prg.expand(seed("a"), D, Q), prg.expand(seed("b"), D, Q)
+    rows, weights = [a, b] * 5, [64, 32] * 5
+    delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
+    quantised = quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False)
+    there = seconds(lambda: quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False))
+    back = seconds(lambda: quantize.dequantise(quantised, 2**16, 3, Q))
+    g = delta.astype(np.float64)
+    seeds, few = np.concatenate([seed("mask", i) for i in range(50)]), np.zeros((1, 16), np.uint32)
+    return {
+        "prg_seed": seconds(lambda: prg.mask(few, seeds, [1] * 50, Q)) / 50,
+        "prg_element": seconds(lambda: prg.expand(seed("a"), D, Q)) / D,
+        "field_add": seconds(lambda: field.add(a, b, Q)) / D,
+        "field_mac": seconds(lambda: field.weighted_sum(rows, weights, Q)) / (len(rows) * D),
+        "quantise_element": (there + back) / (2 * D),
+        "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
+        "apply_element": seconds(lambda: server_opt.apply(delta, g, 1.0)) / D,
+    }
+
+
+def of_codes(windows: Iterator[int]) -> Rates:
+    """MDS codes and Shamir shares. windows: of survivors that were not met before, since their Lagrange
+    weights are kept."""
+    points, U, T = list(range(1, 101)), 70, 50
+    z = prg.expand(seed("z"), 200_000, Q)
+    m = mds.share_length(z.shape[1], U, T)
+    noise = seconds(lambda: prg.expand(seed("n"), T * m, Q))
+    encode = seconds(lambda: mds.encode(z, seed("n"), points, U, T, Q)) - noise
+    secrets = np.concatenate([seed("s"), seed("b")])
+    made, found, decoded = [], [], []
+    for u in (20, 60, 140):
+        decode = partial(mds.decode, np.ones((u, 1), np.uint32), range(1, u + 1), u, 1, u - 1, Q)
+        decoded.append((1.0, float(u**2), seconds(decode)))
+    for n, t in ((4, 2), (100, 51)):
+        at = list(range(1, n + 1))
+        taken = seconds(partial(shamir.share, secrets, seed("c"), at, t))
+        made.append((1.0, 9.0 * len(secrets) * n * t, taken))
+    for t in (3, 51):
+        at = [next(windows) * 100 + i for i in range(1, t + 1)]
+        shares = shamir.share(secrets[:1], seed("c"), at, t)
+        found.append((1.0, float(t**2), seconds(partial(shamir.reconstruct, shares, at), 1)))
+    decoding, inverse = solve(*decoded)
+    sharing, mac = solve(*made)
+    secret, pair = solve(*found)
+    return {
+        "mds_mac": encode / (len(points) * U * m),
+        "mds_inverse": inverse,
+        "decoding": decoding,
+        "sharing": sharing,
+        "shamir_mac": mac,
+        "secret": secret,
+        "lagrange_pair": pair,
+    }
+
+
+def training() -> Callable[[], Rates]:
+    """Local training by minibatches and multiply-adds: tiny models on the digits, clients of two sizes."""
+    split = data.digits(STREAMS.rng("data"))
+    trainers = [
+        Trainer(split, partition.iid(split.y_train, users, STREAMS.rng("partition")), MODELS[model],
+                LocalSgd(5, 10, 0.1), "cpu", "loop")
+        for model in ("logistic", "cnn") for users in (100, 20)
+    ]  # fmt: skip
+
+    def measure() -> Rates:
+        rows = []
+        for trainer in trainers:
+            train: Callable[..., Any] = trainer.training
+            taken = seconds(partial(train, trainer.initial(seed("w")), 0, seed("m"), 0))
+            work = trainer.work(0)
+            rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
+        step, mac = solve(*rows)
+        return {"train_step": step, "train_mac": mac}
+
+    return measure

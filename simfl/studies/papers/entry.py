@@ -1,0 +1,143 @@
+"""A table or figure of a paper, and what came of running it again.
+
+Law: what the paper says is typed in here, with its place; what we say is computed by `Entry.run` and
+stored, and nowhere typed in. Where both are numbers they are compared by the relative difference
+ours / paper - 1; where the paper's is an upper limit, such as an O(), by whether ours is at most that;
+where it states an order or a fact, both sides are written in the same words, and compared as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Value = float | str | None
+
+Compare = Literal["relative", "order", "at most", "none"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value of a table, the paper's beside ours.
+
+    bound: the largest absolute relative difference that counts as reproduced, where there is one to keep;
+    where compared by `at most`, by how much the limit may be exceeded.
+    """
+
+    label: str
+    paper: Value
+    ours: Value
+    unit: str = ""
+    compare: Compare = "relative"
+    bound: float | None = None
+    remark: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """ours / paper - 1 of cells that are compared so.
+
+        Raises:
+            ValueError: one of the two is no number, or the paper's is zero.
+        """
+        if self.compare != "relative":
+            return None
+        paper, ours = self._numbers
+        if not paper:
+            raise ValueError(f"{self.label}: {ours} cannot be compared with {paper}")
+        return ours / paper - 1
+
+    @property
+    def _numbers(self) -> tuple[float, float]:
+        if not (isinstance(self.paper, int | float) and isinstance(self.ours, int | float)):
+            raise ValueError(f"{self.label}: {self.ours!r} cannot be compared with {self.paper!r}")
+        return self.paper, self.ours
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether it is as the paper has it; None where there is nothing to decide by."""
+        if self.compare == "order":
+            return self.ours == self.paper
+        if self.compare == "at most":
+            paper, ours = self._numbers
+            return ours <= paper + (self.bound or 0)
+        difference = self.difference
+        return None if difference is None or self.bound is None else abs(difference) <= self.bound
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, as the values that it shows; `log_x` and `log_y` name the base, or None for linear."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    log_x: int | None = None
+    log_y: int | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an entry's run came to. on: what it ran on, where that was not what the entry says."""
+
+    cells: tuple[Cell, ...]
+    charts: tuple[Chart, ...] = ()
+    on: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an entry runs: the root of a checkout."""
+
+    root: Path
+
+    def study(self, name: str) -> Path:
+        """The file of a table's study."""
+        return self.root / "scenarios" / "papers" / f"{name}.yaml"
+
+    @property
+    def results(self) -> Path:
+        """Where results are kept."""
+        return self.root / "docs" / "reproduction"
+
+    @property
+    def page(self) -> Path:
+        """The page of evidence."""
+        return self.root / "docs" / "reproduction.md"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure.
+
+    title: what it shows, in some words; where: its place in the paper, such as "Table 4"; on: what it is
+    run on here; how: what is compared and how; word: in words, where it disagrees and why, without any
+    figure of ours, which belong into cells and their remarks; seed: what draws here come from (a study's
+    file has seeds of its own).
+    """
+
+    name: str
+    paper: str
+    where: str
+    title: str
+    on: str
+    how: str
+    run: Callable[[Place], Evidence]
+    word: str = ""
+    seed: int = 1
+
+    @property
+    def command(self) -> str:
+        """What runs it and stores what comes of it."""
+        return f"simfl reproduce {self.name}"
