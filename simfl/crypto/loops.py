@@ -230,6 +230,27 @@ def quantise(
     return strange == 0
 
 
+@compiled(types.void(_in(_WIDE), _WIDE, types.Array(_WIDE, 2, "C"), _out(_WIDE)))
+def quotients(x: A64, q: np.uint64, out: A64, value: A64) -> None:
+    """Column j of out [n, n]: the coefficients, lowest first, of prod_(i != j) (X - x_i) mod q; value: its
+    value at x_j. For x below q < 2^32."""
+    n = x.size
+    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
+    master[0] = np.uint64(1)
+    for i in range(n):
+        minus = q - x[i]
+        for k in range(i + 1, 0, -1):
+            master[k] = (master[k - 1] + master[k] * minus) % q
+        master[0] = master[0] * minus % q
+    for j in range(n):
+        value[j] = np.uint64(0)
+    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
+        for j in range(n):
+            above = out[k + 1, j] if k + 1 < n else np.uint64(0)
+            out[k, j] = (above * x[j] + master[k + 1]) % q
+            value[j] = (value[j] * x[j] + out[k, j]) % q
+
+
 @compiled(*(_INT(real, _REAL) for real in _REALS))
 def count_beyond(delta: Floats, clip: float) -> int:
     """count_nonzero(abs(delta) > clip)."""

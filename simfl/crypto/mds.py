@@ -126,24 +126,13 @@ def _interpolation(points: Sequence[int], q: int) -> A32:
 
     Column j holds the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
     """
-    modulus, n = np.uint64(q), len(points)
+    from simfl.crypto import loops
+
     x = np.array(_residues(points, q), np.uint64)
-    minus_x = modulus - x
-    master = np.zeros(n + 1, np.uint64)
-    master[0] = 1
-    for alpha in minus_x:
-        shifted = np.roll(master, 1)  # the top coefficient is still zero
-        master = (shifted + master * alpha) % modulus
-    # Synthetic division by every (x - alpha_j) at once, and Horner for the quotient's value at alpha_j.
-    quotient = np.empty((n, n), np.uint64)
-    coefficient = np.zeros(n, np.uint64)
-    value = np.zeros(n, np.uint64)
-    for k in range(n - 1, -1, -1):
-        coefficient = (coefficient * x + master[k + 1]) % modulus
-        quotient[k] = coefficient
-        value = (value * x + coefficient) % modulus
+    quotient, value = np.empty((len(x), len(x)), np.uint64), np.empty(len(x), np.uint64)
+    loops.quotients(x, np.uint64(q), quotient, value)
     scale = np.array([pow(int(v), -1, q) for v in value], np.uint64)
-    return (quotient * scale % modulus).astype(np.uint32)
+    return (quotient * scale % np.uint64(q)).astype(np.uint32)
 
 
 def _residues(points: Sequence[int], q: int) -> list[int]:

@@ -1,5 +1,6 @@
 """The compiled loops behind field, prg and quantize, against the numpy expressions that they replace."""
 
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -400,3 +401,15 @@ def test_products_of_differences_are_those_of_integers(p):
             for j, other in enumerate(x):
                 product = product * (int(other) - int(x[i]) if j != i else 1) % p
             assert value == product
+
+
+@pytest.mark.parametrize("q", [7, 2147352577, 2**32 - 5])
+def test_quotients_are_the_products_of_the_other_factors(q: int) -> None:
+    x = np.array([1, 2, 4, q - 2, q - 1], np.uint64)
+    out, value = np.empty((len(x), len(x)), np.uint64), np.empty(len(x), np.uint64)
+    loops.quotients(x, np.uint64(q), out, value)
+    for j in range(len(x)):
+        for at in (*range(5), q - 1, int(x[j])):
+            product = math.prod(at - int(other) for i, other in enumerate(x) if i != j) % q
+            assert sum(int(c) * at**k for k, c in enumerate(out[:, j])) % q == product
+        assert int(value[j]) == product
