@@ -35,6 +35,7 @@ COMMANDS = [
     "check scenarios/tutorial.yaml",
     "check scenarios/sync_breakdown.yaml",
     "explore lightsecagg --users 3 --random 5",
+    "reproduce",
 ]
 """Each command that prints tables or text; of `run`, a round that is aborted, which is told in colour."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import app
+from simfl.cli.common import app, say
 
 if TYPE_CHECKING:
     from simfl.studies.papers.entry import Place
@@ -31,7 +31,7 @@ def reproduce(
         raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
     if not page and not names:
         for name, entry in ENTRIES.items():
-            print(f"{name:<28}{entry.paper} {entry.where}: {entry.title}")
+            say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
         return
     entries = chosen(names or [])
     _need(place)
@@ -75,4 +75,4 @@ def _write(place: Place) -> None:
     with atomic(place.page) as file:
         file.write(page(found, place))
     missing = ", ".join(sorted(set(ENTRIES) - {entry.name for entry, _ in found}))
-    print(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
+    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
