@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -21,10 +20,7 @@ from simfl.learning.flat import Workspace, images, initial
 from simfl.learning.models import Model
 from simfl.learning.samples import Samples, floats, to_tensor
 from simfl.learning.sgd import LocalSgd
-
-F32 = NDArray[np.float32]
-Seed = bytes | NDArray[np.uint8]
-Way = Literal["loop", "vectorised", "closed_form"]
+from simfl.learning.trainer import F32, Seed, Way
 
 _EVALUATED = 512
 """Test samples in one pass; batch statistics, where a model has them, are those of so many."""
@@ -106,13 +102,7 @@ class Runner:
     def train(
         self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
     ) -> F32:
-        """Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
-        eqs. 24-25).
-
-        weights: x^(t_i) [1, d] a client. seeds: 32 bytes each, also as uint8 [1, 32]; all that a client
-        draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
-        update. ValueError for weights or a seed of another shape.
-        """
+        """See `Trainer.train`."""
         lrs = [self.sgd.lr_at(index) for index in rounds]
         way = self.choice.way if len(users) > 1 or self._way is not None else "loop"
         return self._train(way, weights, users, seeds, lrs, self._samples, self.sgd)
