@@ -50,6 +50,12 @@ def matrix(points: Sequence[int], U: int, q: int) -> A32:
     return _matrix(tuple(points), U, q)
 
 
+def coefficients(n: int, U: int, q: int) -> int:
+    """How many entries of W are found to code for n points: n U, or none where a transform over F_q reaches so
+    many. Decided by the prime alone: which of the two is faster differs between machines."""
+    return 0 if max(n, U) <= ntt.order(q) else n * U
+
+
 def forget() -> None:
     """Drop the cached matrices: where parties are timed apart, none is to profit from another's work."""
     _matrix.cache_clear()

@@ -38,7 +38,7 @@ WORK = {
     "field_add": "field additions",
     "field_mac": "multiply-adds of a weighted sum in the field",
     "mds_mac": "multiply-adds of the MDS code",
-    "mds_inverse": "multiply-adds of inverting a decoding matrix (U^2)",
+    "mds_coefficient": "entries found of a matrix that codes (n U, none for a transform) or decodes (U^2)",
     "decoding": "sums of masks decoded, from however many shares",
     "sharing": "secrets or masks of a user made into shares, of whatever size",
     "secret": "secrets reconstructed, from however many shares",
@@ -332,11 +332,12 @@ class Ops(ABC):
         """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.length, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
+        work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
         """The sum of masks behind U sums of coded shares."""
-        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.length, "mds_inverse": U**2}
+        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.length, "mds_coefficient": U**2}
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field

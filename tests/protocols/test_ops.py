@@ -135,7 +135,7 @@ def test_work_is_charged_to_the_phase_that_asks_for_it(protocol):
     if protocol == "secagg":
         assert phases["recovery"] >= {"shamir_mac", "lagrange_pair", "prg_element"}
     if protocol == "lightsecagg":
-        assert phases["recovery"] >= {"mds_mac", "mds_inverse"}
+        assert phases["recovery"] >= {"mds_mac", "mds_coefficient"}
         assert "prg_element" not in phases["recovery"] | phases["upload"]
 
 

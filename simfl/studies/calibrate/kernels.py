@@ -114,12 +114,12 @@ def of_codes(windows: Iterator[int]) -> Rates:
         at = [next(windows) * 100 + i for i in range(1, t + 1)]
         shares = shamir.share(secrets[:1], seed("c"), at, t)
         found.append((1.0, float(t**2), seconds(partial(shamir.reconstruct, shares, at), 1)))
-    decoding, inverse = solve(*decoded)
+    decoding, coefficient = solve(*decoded)
     sharing, mac = solve(*made)
     secret, pair = solve(*found)
     return {
         "mds_mac": encode / (len(points) * U * m),
-        "mds_inverse": inverse,
+        "mds_coefficient": coefficient,
         "decoding": decoding,
         "sharing": sharing,
         "shamir_mac": mac,
