@@ -4,11 +4,11 @@
 
 The published implementation finds every Lagrange coefficient in loops of Python that call numpy on scalars,
 with an extended Euclid for each. Such a loop of our own is timed here at the sizes of Table 4: l_i(x_j) for U
-nodes a_i, and N points x_j where a mask is coded, U - T where sums are decoded. By the published default prime,
-2^15 - 19, and by 2^31 - 1, of which more steps of Euclid follow. Beside it are a mask's element and a
-multiply-add of the code in the same numpy: what was fitted to Table 4 for them, as a multiple, is how much
-slower the testbed's machine is. The first prime's coefficient times the smaller multiple is the rate of
-`mds_coefficient` that `simfl.studies.papers.fit_table4` is given. All in CPU seconds, the least of a few.
+nodes a_i, and N points x_j where a mask is coded, U - T where sums are decoded; modulo 2^15 - 19, which FedML
+takes by default, and modulo 2^31 - 1, about as large as the paper's q, of which more steps of Euclid follow.
+Beside it are a mask's element and a multiply-add of the code in the same numpy: what was fitted to Table 4 of
+them, as a multiple, is how much slower the testbed's machine is. A coefficient times the smaller one is
+`COEFFICIENT_S` of simfl/studies/papers/lightsecagg_testbed.py. All in CPU seconds, the least of a few.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main() -> None:
     ):
         slower.append(fitted[kind] / here)
         print(f"{kind}: here {here:.3g} s, fitted {fitted[kind]:.3g} s, {slower[-1]:.3g} times that")
-    print(f"a coefficient on the testbed: {found[0] * min(slower):.2g} s")
+    print("a coefficient on the testbed:", ", ".join(f"{here * min(slower):.2g} s" for here in found))
     mds.forget()
     start = time.process_time()
     mds.matrix(range(1, N + 1), U, PRIMES[1])

@@ -51,8 +51,9 @@ def matrix(points: Sequence[int], U: int, q: int) -> A32:
 
 
 def coefficients(n: int, U: int, q: int) -> int:
-    """How many entries of W are found to code for n points: n U, or none where a transform over F_q reaches so
-    many. Decided by the prime alone: which of the two is faster differs between machines."""
+    """How many entries of W are found to code for n points: n U; none where F_q has a transform for them.
+
+    Decided by the prime alone: which of the two is faster differs between machines."""
     return 0 if max(n, U) <= ntt.order(q) else n * U
 
 

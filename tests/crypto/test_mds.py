@@ -72,6 +72,25 @@ def test_every_backend_encodes_to_the_same_bits(users, sizes, n):
     assert (mds.decode(rows["ntt"][who], [points[j] for j in who], U, T, d, q) == z).all()
 
 
+@pytest.mark.parametrize(
+    ("n", "U", "q", "found"),
+    [
+        (200, 140, Q, 28_000),
+        (200, 140, 2**31 - 1, 28_000),  # 4 does not divide q - 1
+        (200, 140, ntt.Q, 0),
+        (4, 3, 13, 0),  # 4 roots of unity, 12 = 4 x 3
+        (5, 3, 13, 15),
+        (3, 5, 13, 15),
+    ],
+)
+def test_coefficients_are_found_where_there_is_no_transform(n, U, q, found):
+    assert mds.coefficients(n, U, q) == found
+    points = mds.points_of(tuple(range(n)), q)
+    assert (ntt.plan(points, U, q) is None) == (found > 0)
+    if found:
+        assert mds.matrix(points, U, q).size == found
+
+
 def test_what_ntt_means_where_there_is_no_transform(monkeypatch):
     monkeypatch.setattr(ntt, "evaluate", lambda *_: pytest.fail("transformed"))
     backends.use("ntt")

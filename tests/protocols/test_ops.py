@@ -2,7 +2,7 @@
 
 import pytest
 
-from simfl.crypto import keys, prg
+from simfl.crypto import keys, ntt, prg
 from simfl.crypto.field import Q
 from tests.protocols.buffers import Buffers
 from tests.protocols.harness import (
@@ -137,6 +137,19 @@ def test_work_is_charged_to_the_phase_that_asks_for_it(protocol):
     if protocol == "lightsecagg":
         assert phases["recovery"] >= {"mds_mac", "mds_coefficient"}
         assert "prg_element" not in phases["recovery"] | phases["upload"]
+
+
+@pytest.mark.parametrize(("q", "coding"), [(Q, 8 * 4), (ntt.Q, 0)])
+def test_coefficients_are_counted_where_users_code_and_where_the_server_decodes(q, coding):
+    """8 users code for 8 points with U = 4; the server inverts a 4 x 4 matrix."""
+    _, steps = ledgered("lightsecagg", CountingShadow(q), "nobody")
+    found = {}
+    for party, _, segments in steps:
+        for phase, work in segments:
+            if amount := work.get("mds_coefficient"):
+                found[party, phase] = found.get((party, phase), 0) + amount
+    users = {(user, "offline"): coding for user in range(8)} if coding else {}
+    assert found == {**users, (-1, "recovery"): 16}
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])

@@ -16,16 +16,14 @@ table shows and no other explains:
 
 The link comes from the uploads alone, the others from all cells together, by least squares of the differences
 as parts of the columns' totals. SecAgg+'s degree is no parameter of the search: it is the ratio of the two
-slopes of recovery over the lost, (495.5 - 379.1) / (2087.0 - 911.4) x 199 = 19.7. One rate is given:
+slopes of recovery over the lost, (495.5 - 379.1) / (2087.0 - 911.4) x 199 = 19.7. Table 4 does not tell the
+other rates, which stay the reference machine's.
 
-    mds_coefficient  what loops of Python take for it on a machine as slow as this (benchmarks/published.py)
-
-Table 4 does not tell the other rates, which stay the reference machine's. It has one d, so whether a rate is a
-constant or one per element it does not tell either. The paper does (section 7.2, "Aggregation-only": "the
-speedup remains the same for various model sizes"): what it spends grows as d. So for Table 2's other models
-there is a profile each, in which the constants that were fitted are multiplied by their d over Table 4's; how
-many coefficients there are does not depend on d, and their rate stays. The training times there are not
-printed: each is solved from one of its row's six gains, which leaves five to be predicted.
+Nor does it tell whether a rate is a constant or one per element, since it has one d. The paper does (section
+7.2, "Aggregation-only": "the speedup remains the same for various model sizes"): what its testbed spends is
+in proportion to d. So Table 2's other models have a profile each, in which the constants that were fitted are
+multiplied by the model's d over Table 4's. The training times there are not printed: each is solved from one
+of its row's six gains, which leaves five to be predicted.
 """
 
 from __future__ import annotations
@@ -63,9 +61,6 @@ SHAPES = {
 USERS, D = 200, TABLE2[FITTED][0]
 
 OTHERS = tuple(SHAPES)[1:]
-
-GIVEN = {"mds_coefficient": 7.3e-5}
-"""Seconds an operation that are not fitted, but measured."""
 
 CONSTANTS = ("sharing", "secret", "lagrange_pair")
 """What is fitted and counted without d."""
@@ -120,21 +115,18 @@ def play(
     link = dict.fromkeys(("uplink_mbps", "downlink_mbps"), link_mbps())
     more: dict[str, Any] = {"profile": str(file), "network.server": link}
     if model != FITTED:
-        classes = 10 if model == "logistic" else 1000
-        dataset = {"kind": "synthetic", "shape": SHAPES[model], "classes": classes, "train": USERS, "test": 10}
+        dataset = {"kind": "synthetic", "shape": SHAPES[model], "train": USERS, "test": 10}
+        dataset["classes"] = 10 if model == "logistic" else 1000
         more |= {"learning.model": model, "learning.dataset": dataset}
     return run(SCENARIO, {**settings(p, overlap), **more})
 
 
 def trainings(values: Mapping[str, float], folder: Path) -> dict[str, float]:
     """The other models' training times t, which the paper does not print: with the gain g over SecAgg of
-    Table 2, non-overlapped (p = 30 %), and what the protocols take besides, (a_S + t) / (a_L + t) = g.
-
-    a_L is without finding coefficients: with it, no t gives the gain where d is small."""
+    Table 2, non-overlapped (p = 30 %), and what the protocols take besides, (a_S + t) / (a_L + t) = g."""
     found = {}
     for model in OTHERS:
-        free = {**values, f"training {model}": 1.0, "mds_coefficient": 1e-12}
-        result = play(free, folder, 0.3, model=model)
+        result = play({**values, f"training {model}": 1.0}, folder, 0.3, model=model)
         a = {name: breakdown(result, name)["total"] - 1.0 for name in ("secagg", "lightsecagg")}
         g = TABLE2[model][1][0][0]
         found[f"training {model}"] = float(f"{(a['secagg'] - g * a['lightsecagg']) / (g - 1):.3g}")
@@ -155,12 +147,11 @@ def fit(folder: Path) -> dict[str, float]:
     names = list(START)
 
     def residuals(x: NDArray[np.float64]) -> list[float]:
-        values = {**GIVEN, **dict(zip(names, np.exp(x).tolist(), strict=True))}
+        values = dict(zip(names, np.exp(x).tolist(), strict=True))
         return [part for p in SEEN for _, _, part in differences(play(values, folder, p), p)]
 
     found = least_squares(residuals, np.log(list(START.values())), diff_step=1e-3, xtol=1e-4)
-    fitted = zip(names, np.exp(found.x).tolist(), strict=True)
-    return {**GIVEN, **{name: float(f"{value:.3g}") for name, value in fitted}}
+    return {name: float(f"{value:.3g}") for name, value in zip(names, np.exp(found.x).tolist(), strict=True)}
 
 
 def main() -> None:

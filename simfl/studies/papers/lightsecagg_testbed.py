@@ -81,6 +81,19 @@ TABLE2: dict[str, tuple[int, tuple[tuple[float, float], ...]]] = {
 """Model -> d, and the gains over SecAgg and SecAgg+: non-overlapped, overlapped, aggregation only."""
 
 
+COEFFICIENT_S = (7.3e-5, 1.3e-4)
+"""Seconds in which loops of Python find a coefficient of the code on a machine as slow as the testbed's,
+modulo 2^15 - 19 and 2^31 - 1 (benchmarks/published.py). Part of no profile: Table 2's first row, whose whole
+aggregation takes less, leaves no room for them."""
+
+
+def coefficients(N: int, U: int) -> tuple[float, float]:
+    """By how many seconds they would lengthen a round of LightSecAgg: each user finds N U, all at once, and
+    then the server U^2."""
+    low, high = (U * (N + U) * seconds for seconds in COEFFICIENT_S)
+    return low, high
+
+
 def breakdown(result: Result, name: str) -> dict[str, float]:
     """Seconds of each phase of the first round of an entry, one after the other, and their total.
 

@@ -22,7 +22,7 @@ def test_the_best_u_and_what_the_papers_costs() -> None:
         },
         200,
     )
-    best, beside, best_3, beside_3, recovery, order, same = told
+    best, beside, best_3, beside_3, recovery, order, same, *supposed = told
     assert (best.ours, best.agrees) == (0.75, True)
     assert (beside.ours, beside.agrees, beside.remark) == (
         1.01,
@@ -33,6 +33,11 @@ def test_the_best_u_and_what_the_papers_costs() -> None:
     assert recovery.ours == 0.75
     assert order.agrees is False
     assert same.ours == 101 / 102
+    # 140 x 340 coefficients at 73 us are 3.47 s, 150 x 350 are 3.83 s, and 6.19 and 6.83 s at 130 us
+    assert [cell.ours for cell in supposed] == [0.75, 0.75]
+    assert supposed[0].remark == "103.8 s at U = 150, 104.5 s at U = 140"
+    assert supposed[1].remark == "106.8 s at U = 150, 107.2 s at U = 140"
+    assert [cell.agrees for cell in supposed] == [None, None]
 
 
 def test_the_study_goes_from_t_to_n_minus_d() -> None:
