@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from simfl.studies.papers.entry import Cell, Chart, Entry, Evidence, Line, Place
@@ -16,6 +16,7 @@ ABOUT = 0.1
 PYTHON = tuple(f"p = 0.1 and coefficients at {s * 1e6:.0f} us" for s in COEFFICIENT_S)
 NEAR = 0.02
 """How much more than the least is about the least: a round's time is flat about its best U."""
+FLAT = 0.6
 
 Curve = dict[int, dict[str, float]]
 """U -> seconds of the whole round and of its phases."""
@@ -29,7 +30,8 @@ def run(place: Place) -> Evidence:
         seconds = {"total": mean["total_s"], **mean["span_s"]}
         curves[point["dropout"]["rate"]][point["privacy"]["U"]] = seconds
     users = result.scenario.population.users
-    charts = [_total(curves, users), _phases(curves[0.1], users)]
+    named = {told: curves[rate] for rate, told in RATES.items()}
+    charts = [_total(named, users), _phases(curves[0.1], users), _close(curves[0.1], users)]
     return Evidence(tuple(cells(curves, users)), tuple(charts))
 
 
@@ -77,14 +79,20 @@ def _supposed(curve: Curve, N: int) -> Iterator[Cell]:
         yield Cell(f"{told}: best U / N", BEST, best / N, remark=remark)
 
 
-def _total(curves: dict[float, Curve], N: int) -> Chart:
-    named = {told: curves[rate] for rate, told in RATES.items()}
-    named |= zip(PYTHON, in_python(curves[0.1], N), strict=True)
+def _total(named: Mapping[str, Curve], N: int, title: str = "A round's time against U") -> Chart:
     lines = tuple(
         Line(told, tuple(U / N for U in curve), tuple(s["total"] for s in curve.values()))
         for told, curve in named.items()
     )
-    return Chart("A round's time against U", "U / N", "seconds", lines)
+    return Chart(title, "U / N", "seconds", lines)
+
+
+def _close(curve: Curve, N: int) -> Chart:
+    """The flat part for p = 0.1, also with coefficients found in Python."""
+    curves = (curve, *in_python(curve, N))
+    flat = ({U: s for U, s in c.items() if U / N >= FLAT} for c in curves)
+    named = dict(zip((RATES[0.1], *PYTHON), flat, strict=True))
+    return _total(named, N, f"p = 0.1 from {FLAT:g} N on")
 
 
 def _phases(curve: Curve, N: int) -> Chart:
