@@ -100,6 +100,6 @@ TABLE_2 = Entry(
     word="That the aggregation alone gains about the same for all d is how the constants were read; what it "
     "gains, and what is gained with training, is not. Overlapped, the three models whose training was solved "
     "gain more than in the paper, for which these tables tell no cause. Where d is 7,850 the paper's gains "
-    "leave no room for what does not grow with d, such as finding the code's coefficients in Python: it is "
-    "not part of the profiles (see the impact of U).",
+    "leave room for work that does not grow with d, such as finding the code's coefficients in Python, only "
+    "if SecAgg and SecAgg+ had as many times more of it: none is in the profiles (see the impact of U).",
 )

@@ -83,8 +83,8 @@ TABLE2: dict[str, tuple[int, tuple[tuple[float, float], ...]]] = {
 
 COEFFICIENT_S = (7.3e-5, 1.3e-4)
 """Seconds in which loops of Python find a coefficient of the code on a machine as slow as the testbed's,
-modulo 2^15 - 19 and 2^31 - 1 (benchmarks/published.py). Part of no profile: Table 2's first row, whose whole
-aggregation takes less, leaves no room for them."""
+modulo 2^15 - 19 and 2^31 - 1 (benchmarks/published.py). Part of no profile: those of a round take longer than
+Table 2's first row leaves for all of its aggregation."""
 
 
 def coefficients(N: int, U: int) -> tuple[float, float]:
