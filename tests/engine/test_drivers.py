@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from simfl import profiles
 from simfl.crypto import ntt
 from simfl.engine.durations import ReplayError
 from simfl.protocols.ops import EagerOps, Ops
 from simfl.scenario import build
 from simfl.scenario.load import ScenarioError
 from simfl.trace import Lost, Step, read
-from tests.engine.harness import ASYNC, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
+from tests.engine.harness import ASYNC, PLAIN, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
 
 TROUBLE: dict[str, Any] = {
     **SIX,
@@ -69,14 +70,19 @@ def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(
 
 
 @pytest.mark.parametrize("which", WORLDS)
-def test_the_prime_for_transforms_changes_no_trace_and_every_sum_is_exact(
-    which: str, monkeypatch: pytest.MonkeyPatch
+def test_the_prime_for_transforms_saves_coefficients_and_nothing_else_and_every_sum_is_exact(
+    which: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Where finding a coefficient costs nothing, the trace is that of the other prime."""
     real, over = ntt.evaluate, []
     monkeypatch.setattr(ntt, "evaluate", lambda Z, how, q: over.append(q) or real(Z, how, q))
     overrides, base = WORLDS[which]
-    result = run({**overrides, "field": {"q": "ntt", "backend": "ntt"}}, base)
-    assert lines(result) == eager(which)
+    free, transforms = tmp_path / "free.yaml", {"field": {"q": "ntt", "backend": "ntt"}}
+    seconds = {**profiles.load(str(PLAIN)).seconds, "mds_coefficient": 1e-15}
+    free.write_text(profiles.text({"description": "coefficients cost nothing", "seconds": seconds}))
+    result = run({**overrides, **transforms, "profile": str(free)}, base)
+    assert lines(result) == lines(run({**overrides, "profile": str(free)}, base))
+    assert lines(run({**overrides, **transforms}, base)) != eager(which)
     exact = {m.exact for measured in result.measured.values() for m in measured}
     assert exact <= {True, None}  # None: an aborted round
     assert True in exact

@@ -114,7 +114,7 @@ def secagg() -> Hand:
 def lightsecagg() -> Hand:
     keys = SLOW * 30_000
     sealed = 2 * (4 * M + 16)
-    share = SLOW * (2 * 40_000 + 2 * M + 3 * 2 * M * 1 + 1 * M * 2 + 2 * 1500 + 2 * 4 * M)
+    share = SLOW * (2 * 40_000 + 2 * M + 3 * 2 * (M + 100) + 1 * M * 2 + 2 * 1500 + 2 * 4 * M)
     mask = SLOW * (12 * D + 3 * M)
     opens = down(4) + keys + up(32) + 3 * OVERHEAD + down(4 * 3 + 3 * 32) + share + up(sealed) + 3 * OVERHEAD
     model = down(2 * 4 + sealed + 2608)  # it comes right behind the inbox, and holding that is done before

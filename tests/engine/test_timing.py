@@ -69,7 +69,7 @@ def test_a_lightsecagg_round_takes_what_its_parts_take() -> None:
     m = D + 1  # a coded share, U - T = 1
     sealed, plain = 2 * (4 * m + 16), 2 * 4 * m
     keys = SLOW * 30_000
-    share = SLOW * (2 * 40_000 + 2 * m + N * U * m + 2 * T * m + 2 * 1500 + plain)
+    share = SLOW * (2 * 40_000 + 2 * m + N * U * (m + 100) + 2 * T * m + 2 * 1500 + plain)
     hold = SLOW * (2 * 1500 + sealed)
     mask = SLOW * (12 * D + 3 * m)
     answer = SLOW * 3 * N * m
