@@ -26,6 +26,7 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 _COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
 _GROUP = 2048  # words that are tested together for one that is no element,
 _FEW = 128  # and these, where there was one
+_MERSENNE = np.uint64(2**31 - 1)
 
 _INT, _WORD, _WIDE, _REAL, _BOOL = types.int64, types.uint32, types.uint64, types.float64, types.boolean
 
@@ -261,15 +262,65 @@ def count_beyond(delta: Floats, clip: float) -> int:
     return count
 
 
-@compiled(types.void(_in(_WIDE), _WIDE, _out(_WIDE)))
-def other_differences(x: A64, p: np.uint64, out: A64) -> None:
-    """out_i = prod_(j != i) (x_j - x_i) mod p, for x below p < 2^32."""
-    for i in range(x.size):
-        product = np.uint64(1)
-        for j in range(x.size):
-            if j != i:
-                product = product * ((x[j] + p - x[i]) % p) % p
-        out[i] = product
+@compiled(_WIDE(_WIDE))
+def _folded(x: np.uint64) -> np.uint64:
+    """A number below 2^31 + 4 that is x modulo p = 2^31 - 1, since 2^31 = 1 there."""
+    x = (x & _MERSENNE) + (x >> np.uint64(31))
+    return (x & _MERSENNE) + (x >> np.uint64(31))
+
+
+@compiled(_BOOL(_in(_WIDE), _out(_WIDE)))
+def at_zero(x: A64, out: A64) -> bool:
+    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ.
+
+    What is to be inverted are d_i = x_i prod_(j != i) (x_j - x_i). One inversion does for all: 1 / d_i is
+    d_0 .. d_(i-1) times 1 / (d_0 .. d_i).
+    """
+    n, p = x.size, _MERSENNE
+    divisor = x.copy()
+    for j in range(n):
+        away = x[j] + p
+        for i in range(j):
+            divisor[i] = _folded(divisor[i] * (away - x[i]))
+        for i in range(j + 1, n):
+            divisor[i] = _folded(divisor[i] * (away - x[i]))
+    product, before = np.uint64(1), np.uint64(1)
+    for i in range(n):
+        out[i] = before
+        before = before * divisor[i] % p
+        product = product * x[i] % p
+    inverse, square, exponent = np.uint64(1), before, p - np.uint64(2)
+    while exponent:  # before^(p - 2): Fermat
+        if exponent & np.uint64(1):
+            inverse = inverse * square % p
+        square = square * square % p
+        exponent >>= np.uint64(1)
+    for i in range(n - 1, -1, -1):
+        out[i] = inverse * out[i] % p * product % p
+        inverse = inverse * divisor[i] % p
+    distinct: bool = before != np.uint64(0)
+    return distinct
+
+
+@compiled(_INT(types.Array(_WORD, 2, "C", readonly=True), _in(_WIDE), _in(_INT), types.Array(_WORD, 2, "C")))
+def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
+    """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
+
+    Returns the first k of whose x two are the same, or how many k there are.
+    """
+    weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    for k in range(start.size - 1):
+        points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]
+        if points.size != last.size or (points != last).any():
+            weights, last = np.empty_like(points), points
+            if not at_zero(points, weights):
+                return k
+        for c in range(out.shape[1]):
+            total = np.uint64(0)
+            for i in range(points.size):
+                total += _folded(np.uint64(rows[i, c]) * weights[i])  # of at most 2^32
+            out[k, c] = np.uint32(total % _MERSENNE)
+    return start.size - 1
 
 
 @compiled(types.void(_in(_WORD), _WORD, _REAL, _out(_REAL)))

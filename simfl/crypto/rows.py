@@ -25,7 +25,7 @@ def are_long(rows: Rows) -> bool:
 
 def together(rows: list[Row]) -> Rows:
     """Rows [L] as they are kept: apart if they are long, otherwise as [n, L]."""
-    return rows if are_long(rows) else np.stack(rows)
+    return rows if are_long(rows) else np.concatenate(rows).reshape(len(rows), -1)
 
 
 def pick(rows: Rows, at: Sequence[int]) -> Rows:

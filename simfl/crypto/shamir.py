@@ -6,13 +6,15 @@ coefficients are uniform over all of F_p, so secrecy is perfect; t - 1 shares fi
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.mds import matrix
 from simfl.crypto.prg import A8, expand
+
+I64 = NDArray[np.int64]
 
 P = 2**31 - 1
 SHARE_BYTES = 36
@@ -21,7 +23,11 @@ _LIMB_BITS = 30
 
 
 class Inconsistent(ValueError):
-    """Shares that no sharing of a 32-byte secret yields."""
+    """Shares that no sharing of a 32-byte secret yields; `secret` is which of those that were asked for."""
+
+    def __init__(self, why: str, secret: int) -> None:
+        super().__init__(why)
+        self.secret = secret
 
 
 def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
@@ -67,39 +73,39 @@ def reconstruct(shares: A8, points: Sequence[int]) -> A8:
     if the result is no 32-byte value: "shares do not belong to one secret". Fewer than t shares, or
     altered ones, are found out so only by chance: a limb passes with probability about 1/2.
     """
-    if shares.dtype != np.uint8 or shares.shape != (len(points), SHARE_BYTES):
-        raise ValueError(
-            f"shares must be uint8 [{len(points)}, {SHARE_BYTES}], not {shares.dtype} {list(shares.shape)}"
-        )
-    limbs: A32 = np.ascontiguousarray(shares).view("<u4").astype(np.uint32, copy=False)
-    if (limbs >= P).any():
-        raise Inconsistent(f"a share's limb is {limbs.max()}, must be below p={P}")
-    weights = np.array(lagrange_at_zero(points, P), np.uint64)
-    at_zero = (limbs * weights[:, None] % np.uint64(P)).sum(axis=0) % np.uint64(P)  # of at most 2^31 products
-    value = sum(int(limb) << (_LIMB_BITS * i) for i, limb in enumerate(at_zero))
-    if at_zero.max() >= 2**_LIMB_BITS or value >= 2**256:
-        raise Inconsistent("shares do not belong to one secret")
-    return np.frombuffer(value.to_bytes(32, "little"), np.uint8).reshape(1, 32).copy()
+    if len(shares) != len(points):
+        raise ValueError(f"shares must be uint8 [{len(points)}, {SHARE_BYTES}], not {len(shares)} of them")
+    every = np.arange(len(points))
+    return reconstruct_many(list(shares[:, None]), [(every, np.zeros_like(every))], points)
 
 
-def lagrange_at_zero(points: Sequence[int], p: int) -> list[int]:
-    """Weights w with f(0) = sum_i w_i f(points_i) mod p for every f of degree below len(points):
-    w_i = prod_(j != i) x_j / (x_j - x_i). ValueError unless points are distinct and in [1, p)."""
-    return list(_lagrange_at_zero(tuple(points), p))
+def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points: Sequence[int]) -> A8:
+    """Secrets [k, 32], k >= 1, from what users hold: rows[j] [n_j, 36] at points[j], of which the shares of
+    the k-th secret are the rows held[k][1] of the users held[k][0].
 
-
-@lru_cache(maxsize=256)  # a server reconstructs many secrets from one set of survivors
-def _lagrange_at_zero(points: tuple[int, ...], p: int) -> tuple[int, ...]:
-    _check_points(points, p)
+    ValueError as for `reconstruct`; Inconsistent.secret is the first secret whose shares are none.
+    """
     from simfl.crypto import loops
 
-    x = np.array(points, np.uint64)
-    others = np.empty_like(x)
-    loops.other_differences(x, np.uint64(p), others)
-    product = 1
-    for point in points:
-        product = product * point % p
-    return tuple(product * pow(int(v), -1, p) % p for v in others * x % np.uint64(p))
+    for some in rows:
+        if some.dtype != np.uint8 or some.shape[1:] != (SHARE_BYTES,):
+            raise ValueError(f"shares must be uint8 [n, {SHARE_BYTES}], not {some.dtype} {list(some.shape)}")
+    _check_range(points)
+    users, which = (np.concatenate(part) for part in zip(*held, strict=True))
+    shares = np.concatenate(rows)[np.cumsum([0, *map(len, rows)])[users] + which]
+    limbs = shares.view("<u4").astype(np.uint32, copy=False)
+    start = np.cumsum([0, *(len(some) for some, _ in held)])
+    if (limbs >= P).any():
+        row = int((limbs >= P).any(axis=1).argmax())
+        raise Inconsistent(
+            f"a share's limb is {limbs[row].max()}, must be below p={P}",
+            int(np.searchsorted(start, row, "right")) - 1,
+        )
+    x = np.array(points, np.uint64)[users]
+    at_zero = np.empty((len(held), _LIMBS), np.uint32)
+    if (k := loops.interpolate(limbs, x, start, at_zero)) < len(held):
+        _check_points(x[start[k] : start[k + 1]].tolist())
+    return _from_limbs(at_zero)
 
 
 def _to_limbs(secret: bytes) -> list[int]:
@@ -107,12 +113,28 @@ def _to_limbs(secret: bytes) -> list[int]:
     return [(value >> (_LIMB_BITS * i)) & (2**_LIMB_BITS - 1) for i in range(_LIMBS)]
 
 
-def _check_points(points: Sequence[int], p: int = P) -> None:
-    if not points:
-        raise ValueError("sharing needs at least one point")
-    for point in points:
-        if not 1 <= point < p:
-            raise ValueError(f"point {point} must be at least 1 and below p={p}")
+def _from_limbs(limbs: A32) -> A8:
+    """The secrets [k, 32] whose limbs [k, 9] these are."""
+    bits = np.unpackbits(limbs.astype("<u4").view(np.uint8), axis=1, bitorder="little")
+    bits = bits.reshape(len(limbs), _LIMBS, 32)
+    strange = bits[:, :, _LIMB_BITS:].any(axis=(1, 2))
+    bits = bits[:, :, :_LIMB_BITS].reshape(len(limbs), -1)
+    strange |= bits[:, 256:].any(axis=1)
+    if strange.any():
+        raise Inconsistent("shares do not belong to one secret", int(strange.argmax()))
+    return np.packbits(bits[:, :256], axis=1, bitorder="little")
+
+
+def _check_points(points: Sequence[int]) -> None:
+    _check_range(points)
     if len(set(points)) != len(points):
         double = next(x for i, x in enumerate(points) if x in points[:i])
         raise ValueError(f"point {double} appears twice")
+
+
+def _check_range(points: Sequence[int]) -> None:
+    if not points:
+        raise ValueError("sharing needs at least one point")
+    for point in (min(points), max(points)):
+        if not 1 <= point < P:
+            raise ValueError(f"point {point} must be at least 1 and below p={P}")

@@ -13,6 +13,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Protocol, overload
@@ -57,6 +58,7 @@ the profile has a law of the model (T = a + b E n), by the two before them where
 are what Python itself takes, however little there is to compute."""
 
 U8, U32, F32, F64 = 1, 4, 4, 8
+I64 = NDArray[np.int64]
 
 
 class PeerFault(Exception):
@@ -185,6 +187,14 @@ class Ops(ABC):
         segments, self._segments = self._segments, []
         return segments
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done meanwhile is the simulator's own, and none of the party's time."""
+        if self.timed and self._segments:
+            self._mark()
+        yield
+        self._mark_ns = time.thread_time_ns()
+
     def _mark(self) -> None:
         now = time.thread_time_ns()
         self._segments[-1].cpu_ns += now - self._mark_ns
@@ -288,10 +298,15 @@ class Ops(ABC):
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
-    def reconstruct(self, shares: Handle, points: Sequence[int]) -> Handle:
-        """The secret behind these shares, 1 x 32."""
-        work = {"secret": 1, "shamir_mac": 9 * len(points), "lagrange_pair": len(points) ** 2}
-        return self._op(shamir.reconstruct, (1, 32, U8), work, shares, points)
+    def reconstruct(
+        self, rows: Sequence[Handle], held: Sequence[tuple[I64, I64]], points: Sequence[int]
+    ) -> Handle:
+        """The secrets behind shares that users hold, k x 32: rows[j] are those at points[j], and of them the
+        k-th secret needs the rows held[k][1] of the users held[k][0]."""
+        sizes = [len(users) for users, _ in held]
+        pairs = sum(t * t for t in sizes)
+        work = {"row": sum(sizes), "secret": len(held), "shamir_mac": 9 * sum(sizes), "lagrange_pair": pairs}
+        return self._op(shamir.reconstruct_many, (len(held), 32, U8), work, list(rows), held, points)
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
@@ -425,12 +440,17 @@ class EagerOps(Ops):
         return Handle(*shape, kernel(*map(self._content, args)))
 
     def _content(self, argument: Any) -> Any:
-        if isinstance(argument, Handle):
-            if isinstance(argument.content, Held):
+        kind = type(argument)
+        if kind is Handle:
+            if type(argument.content) is Held:
                 self._release()
             return argument.content
-        if isinstance(argument, list | Pile):
-            return [self._content(a) for a in argument]
+        if kind is list or kind is Pile:
+            contents = [one.content if type(one) is Handle else one for one in argument]
+            if Held in map(type, contents):
+                self._release()
+                contents = [one.content if type(one) is Handle else one for one in argument]
+            return contents
         return argument
 
     def _release(self) -> None:

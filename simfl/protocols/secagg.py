@@ -14,9 +14,10 @@ once it cannot be reliable any more (CCESA Theorem 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from itertools import islice
+
+import numpy as np
 
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.protocols.base import (
@@ -53,7 +54,9 @@ from simfl.protocols.keying import (
 from simfl.protocols.ops import U8, Handle, Ops, PeerFault, Pile
 from simfl.protocols.server import Stage
 from simfl.protocols.users import (
+    I64,
     AllBut,
+    Holdings,
     Lookup,
     Others,
     Same,
@@ -61,7 +64,6 @@ from simfl.protocols.users import (
     are_distinct,
     are_within,
     closed,
-    rows_of,
     users_among,
     users_of,
 )
@@ -243,51 +245,44 @@ class SecAggServer(MaskedServer):
         V1, V2, V3, V4 = (*self.answered, *[frozenset[int]()] * (4 - len(self.answered)))
         evolution = Evolution(self.graph, self.t, V1, V2, V3, V4)
         sizes = (len(V1), len(V2), len(V3), len(V4))
-        return [Verdict(sizes, done and evolution.reliable, evolution.private)]
-
-    def _holders(self, i: int, got: dict[int, Answer], t: int) -> list[int]:
-        """The first t who have answered with a share of user i."""
-        peers = self.peers[i]
-        there = (j for j in peers.users if j in got and i not in got[j].missing)
-        return list(islice(there, t))
+        with self.ops.aside():  # no server asks itself whether its round was private
+            return [Verdict(sizes, done and evolution.reliable, evolution.private)]
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
         """Reconstruct b_i of who survived and s_i of who was lost, and take their masks off (eq. 1).
 
         With `all_masks` those between two who were lost are expanded as well, once for each: they cancel.
         """
-        ops, alive = self.ops, set(self.survivors)
-        row = {j: _rows(self.peers[j], m.missing) for j, m in got.items()}
-        seeds: list[Handle] = []
-        signs: list[int] = []
+        ops, survivors, alive = self.ops, self.survivors, set(self.survivors)
+        partners: dict[int, list[int]] = {}  # of who was lost: with whom it has masks that are to be removed
         for i, peers in self.peers.items():
-            partners = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
-            if i not in alive and not partners:
-                continue  # no upload holds a mask of its
-            t = self.t[i]
-            holders = self._holders(i, got, t)
-            if len(holders) < t:
-                return self.abort(f"recovery: {len(holders)} shares of user {i}, {t} needed")
-            rows = ops.gather([got[j].content for j in holders], [row[j](i) for j in holders])
-            try:
-                secret = ops.reconstruct(rows, Lookup(holders, point))
-            except Inconsistent:  # they do not fit together, or one is no share: who lied cannot be told
-                return self.abort(f"recovery: the shares of user {i} do not belong to one secret")
-            if i in alive:
-                seeds.append(secret)
-                signs.append(-1)
-            else:  # the survivors' uploads still hold their masks with i
-                publics = ops.join([self.mask_publics[j] for j in partners])
-                seeds.append(ops.agree(secret, publics, _mask_info(self.params)))
-                signs += [1 if i < j else -1 for j in partners]
+            if i not in alive:
+                those = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
+                partners.update({i: those} if those else {})
+        holdings = Holdings([self._about(j, answer.missing) for j, answer in got.items()])
+        whose = [*survivors, *partners]
+        held = [holdings.of(i, self.t[i]) for i in whose]
+        for i, (holders, _) in zip(whose, held, strict=True):
+            if len(holders) < self.t[i]:
+                return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")
+        try:
+            secrets = ops.reconstruct([m.content for m in got.values()], held, list(map(point, got)))
+        except Inconsistent as found:  # they do not fit together, or one is no share: who lied cannot be told
+            return self.abort(
+                f"recovery: the shares of user {whose[found.secret]} do not belong to one secret"
+            )
+        seeds, signs = [ops.pick(secrets, range(len(survivors)))], [-1] * len(survivors)
+        for k, (i, those) in enumerate(partners.items(), start=len(survivors)):
+            publics = ops.join([self.mask_publics[j] for j in those])
+            seeds.append(ops.agree(ops.pick(secrets, [k]), publics, _mask_info(self.params)))
+            signs += [1 if i < j else -1 for j in those]
         result = self.unmasked(lambda total: ops.mask(total, ops.join(seeds), signs))
         return [*self.verdict(done=True), *result]
 
-
-def _rows(peers: Others, missing: tuple[int, ...]) -> Callable[[int], int]:
-    """Which row of a user's answer is about whom."""
-    kept = Users(i for i in peers if i not in missing) if missing else peers
-    return rows_of(kept, peers.but)
+    def _about(self, user: int, missing: tuple[int, ...]) -> I64:
+        """Whom the rows of a user's answer are about: its peers, itself last."""
+        others = self.peers[user].array
+        return np.append(others[~np.isin(others, missing)] if missing else others, user)
 
 
 def _mask_info(params: Params) -> bytes:

@@ -13,7 +13,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 T = TypeVar("T")
+I64 = NDArray[np.int64]
 
 
 class View(Sequence[T], Generic[T]):
@@ -59,6 +63,9 @@ class Lookup(View[T]):
     def at(self, k: int) -> T:
         return self.find(self.items[k])
 
+    def __iter__(self) -> Iterator[T]:
+        return map(self.find, self.items)
+
 
 class Same(View[T]):
     """One value n times."""
@@ -93,6 +100,11 @@ class Users(tuple[int, ...]):
     def place(self) -> dict[int, int]:
         """Where each stands; of one that stands twice, the last place."""
         return dict(zip(self, range(len(self)), strict=True))
+
+    @cached_property
+    def array(self) -> I64:
+        """The list as an array."""
+        return np.array(self, np.int64)
 
     @cached_property
     def distinct(self) -> bool:
@@ -144,12 +156,37 @@ class Others(View[int]):
     def at(self, k: int) -> int:
         return self.users[k + (k >= self.k)]
 
+    @property
+    def array(self) -> I64:
+        """The list as an array."""
+        every = self.users.array
+        return np.concatenate([every[: self.k], every[self.k + 1 :]])
+
     def place(self, user: int) -> int:
         """Where a user stands. KeyError if it is not there."""
         place = self.users.place[user]
         if user == self.but:
             raise KeyError(user)
         return place - (place > self.k)
+
+
+class Holdings:
+    """Where the rows about each user are, of many answers at once."""
+
+    def __init__(self, about: Sequence[I64]) -> None:
+        """about[a]: whom answer a is about, row by row."""
+        sizes = [len(users) for users in about]
+        users = np.concatenate(about)
+        order = np.argsort(users, kind="stable")
+        self._users = users[order]
+        self._answer = np.repeat(np.arange(len(about)), sizes)[order]
+        self._row = (np.arange(len(users)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
+
+    def of(self, user: int, most: int) -> tuple[I64, I64]:
+        """The first answers, `most` at most, with a row about a user, and which row of theirs it is."""
+        start, end = np.searchsorted(self._users, [user, user + 1])
+        those = slice(start, min(end, start + most))
+        return self._answer[those], self._row[those]
 
 
 def place(names: Users | Others, user: int) -> int:

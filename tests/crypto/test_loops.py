@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simfl.crypto import field, loops, prg, quantize
@@ -389,18 +389,19 @@ print(field.add(np.array([5], np.uint32), np.array([4], np.uint32), 7))
     assert done.stdout.strip() == "[2]", done.stderr
 
 
-@pytest.mark.parametrize("p", [3, 257, 2**31 - 1, Q])
-def test_products_of_differences_are_those_of_integers(p):
-    rng = np.random.default_rng(p)
-    several = np.unique(np.append(rng.integers(0, p, 40), p - 1)).astype(np.uint64)
-    for x in (several, several[1:]):  # of even and of odd number: a wrong sign shows in one of them
-        out = np.empty_like(x)
-        loops.other_differences(x, np.uint64(p), out)
-        for i, value in enumerate(out):
-            product = 1
-            for j, other in enumerate(x):
-                product = product * (int(other) - int(x[i]) if j != i else 1) % p
-            assert value == product
+@given(points=st.sets(st.one_of(st.integers(1, 300), st.integers(1, 2**31 - 2)), min_size=1, max_size=40))
+@example(points={2**31 - 2})
+@example(points={1, 2**31 - 2})
+@example(points=set(range(2**31 - 151, 2**31 - 1)))
+def test_weights_at_zero_are_those_of_integers(points):
+    p = 2**31 - 1
+    x = np.array(list(points), np.uint64)
+    out = np.empty_like(x)
+    loops.at_zero(x, out)
+    for i, value in enumerate(out.tolist()):
+        others = [int(other) for j, other in enumerate(x) if j != i]
+        below = math.prod(other - int(x[i]) for other in others)
+        assert value == math.prod(others) * pow(below, -1, p) % p
 
 
 @pytest.mark.parametrize("q", [7, 2147352577, 2**32 - 5])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import prg, shamir
+from simfl.crypto import loops, prg, shamir
 from simfl.crypto.shamir import P
 
 SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
@@ -89,13 +89,45 @@ def test_coefficients_fill_the_whole_field():
     assert len(set(values[0].tolist())) == 90
 
 
-def test_lagrange_at_zero():
+def test_any_rows_are_interpolated_at_zero():
     GF = galois.GF(P, compile="python-calculate")
     for points in ([7], [1, 2], [5, P - 1, 3, 1000, P // 2]):
-        values = [3 + i for i in range(len(points))]
-        weights = shamir.lagrange_at_zero(points, P)
-        expected = int(galois.lagrange_poly(GF(points), GF(values))(0))
-        assert sum(w * v for w, v in zip(weights, values, strict=True)) % P == expected
+        values = [[3 + i, 0, 2**30 - 1, *[7] * 6] for i in range(len(points))]
+        out = np.empty((1, 9), np.uint32)
+        x, start = np.array(points, np.uint64), np.array([0, len(points)])
+        assert loops.interpolate(np.array(values, np.uint32), x, start, out) == 1
+        for c in range(9):
+            f = galois.lagrange_poly(GF(points), GF([row[c] for row in values]))
+            assert out[0, c] == int(f(0))
+
+
+@given(data=st.data(), n=st.integers(2, 12))
+def test_many_secrets_come_from_what_users_hold(data, n):
+    t = data.draw(st.integers(1, n))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    secrets = np.vstack([EXTREMES, rng.integers(0, 256, (3, 32), np.uint8)])
+    shares = shamir.share(secrets, SEED, range(1, n + 1), t).reshape(n, -1, 36)
+    order = [rng.permutation(len(secrets)) for _ in range(n)]  # of each user's rows
+    held = []
+    for k in range(len(secrets)):
+        users = rng.permutation(n)[: int(rng.integers(t, n + 1))]
+        held.append((users, np.array([int(np.flatnonzero(order[j] == k)[0]) for j in users])))
+    rows = [shares[j][order[j]] for j in range(n)]
+    assert (shamir.reconstruct_many(rows, held, range(1, n + 1)) == secrets).all()
+
+
+def test_which_secret_does_not_come_back_is_told():
+    shares = shamir.share(EXTREMES, SEED, range(1, 5), 3).reshape(4, -1, 36).copy()
+    held = [(np.array([0, 1, 3]), np.full(3, k)) for k in range(len(EXTREMES))]
+    foreign = shamir.share(prg.words(SEED, 8).view(np.uint8), SEED, range(1, 5), 3)
+    for wrong in (foreign[1], np.full(36, 255, np.uint8)):
+        altered = shares.copy()
+        altered[1, 2] = wrong
+        with pytest.raises(shamir.Inconsistent) as found:
+            shamir.reconstruct_many(list(altered), held, range(1, 5))
+        assert found.value.secret == 2
+    shares[2, 1] = 255  # of a user who is not asked
+    assert (shamir.reconstruct_many(list(shares), held, range(1, 5)) == EXTREMES).all()
 
 
 def test_more_shares_than_uint64_could_add():

@@ -115,7 +115,7 @@ def test_every_key_share_and_mask_is_really_made(protocol, n, monkeypatch):
     assert work["x25519"] == ops.ran["public"] == (2 * n if protocol == "secagg" else n)
     assert work["aead_item"] == ops.rows["seal"] + ops.rows["open_"] == 2 * pairs
     if protocol == "secagg":
-        assert (ops.rows["share"], ops.ran["reconstruct"]) == (n * n, n)
+        assert (ops.rows["share"], ops.rows["reconstruct_many"]) == (n * n, n)
     else:
         assert (ops.rows["encode"], ops.ran["decode"]) == (n * n, 1)
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,13 @@ def calibrate(
     more: trainings to find the law of, besides those of the papers' models. tell: is told of each pass.
     """
     with one_thread():
-        windows: Iterator[int] = count(1)
         train = kernels.training()
         wanted = {training.key: training for training in (*laws.PAPERS, *more)}.values()
         trainings = [(training, laws.measure(training)) for training in wanted]
         rates: dict[str, list[float]] = {}
         fitted: list[list[tuple[float, float]]] = [[] for _ in trainings]
         for index in range(passes + 1):
-            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(windows), **train()}
+            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **train()}
             found |= control.measure(found, index)
             lines = [once() for _, once in trainings]
             if index:  # the first one warms up

@@ -60,7 +60,7 @@ def test_a_pass_measures_every_kind_of_work() -> None:
     found = {
         **kernels.of_keys(),
         **kernels.of_vectors(),
-        **kernels.of_codes(count(1)),
+        **kernels.of_codes(),
         **kernels.training()(),
     }
     found |= control.measure(found, 0)
@@ -77,9 +77,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         k = next(index)
         return {kind: k * rate for kind, rate in KNOWN.items()}
 
-    for name in ("of_keys", "of_vectors"):
+    for name in ("of_keys", "of_vectors", "of_codes"):
         monkeypatch.setattr(kernels, name, dict)
-    monkeypatch.setattr(kernels, "of_codes", lambda windows: {})
     monkeypatch.setattr(kernels, "training", lambda: dict)
     monkeypatch.setattr(control, "measure", found)
     monkeypatch.setattr(laws, "PAPERS", laws.PAPERS[:1])

@@ -43,8 +43,10 @@ def test_ratios_are_held_against_p() -> None:
     sa = table.Times({"step 1": 10.0, "step 2": 10.0}, 100.0, 50.0)
     ccesa = table.Times({"step 1": 5.2, "step 2": 7.0}, 90.0, 26.0)
     cells = table.ratios(300, 0.1, table.SA[300, 0.1], sa, ccesa)
-    assert [cell.agrees for cell in cells] == [True, False, True, None]
+    assert [cell.agrees for cell in cells] == [True, False, True, False]
     assert [cell.ours for cell in cells] == [0.52, 0.7, 0.52, 0.9]
+    nobody_lost = table.ratios(300, 0.0, table.SA[300, 0.0], sa, ccesa)
+    assert [cell.agrees for cell in nobody_lost] == [False, False, None, None]
     assert "5382 / 10502 ms = 0.512" in cells[0].remark
 
 
