@@ -231,11 +231,36 @@ def quantise(
     return strange == 0
 
 
-@compiled(types.void(_in(_WIDE), _WIDE, types.Array(_WIDE, 2, "C"), _out(_WIDE)))
-def quotients(x: A64, q: np.uint64, out: A64, value: A64) -> None:
-    """Column j of out [n, n]: the coefficients, lowest first, of prod_(i != j) (X - x_i) mod q; value: its
-    value at x_j. For x below q < 2^32."""
-    n = x.size
+@compiled(types.void(_out(_WIDE), _WIDE))
+def invert(x: A64, q: np.uint64) -> None:
+    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero.
+
+    One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
+    """
+    before = np.empty_like(x)
+    product = np.uint64(1)
+    for i in range(x.size):
+        before[i] = product
+        product = product * x[i] % q
+    inverse, square, exponent = np.uint64(1), product, q - np.uint64(2)
+    while exponent:  # product^(q - 2): Fermat
+        if exponent & np.uint64(1):
+            inverse = inverse * square % q
+        square = square * square % q
+        exponent >>= np.uint64(1)
+    for i in range(x.size - 1, -1, -1):
+        after = inverse * x[i] % q
+        x[i] = inverse * before[i] % q
+        inverse = after
+
+
+@compiled(types.void(_in(_WIDE), _WIDE, types.Array(_WORD, 2, "C")))
+def lagrange(x: A64, q: np.uint64, out: A32) -> None:
+    """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
+
+    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32.
+    """
+    m, n = out.shape
     master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
     master[0] = np.uint64(1)
     for i in range(n):
@@ -243,13 +268,18 @@ def quotients(x: A64, q: np.uint64, out: A64, value: A64) -> None:
         for k in range(i + 1, 0, -1):
             master[k] = (master[k - 1] + master[k] * minus) % q
         master[0] = master[0] * minus % q
-    for j in range(n):
-        value[j] = np.uint64(0)
+    quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
     for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
         for j in range(n):
-            above = out[k + 1, j] if k + 1 < n else np.uint64(0)
-            out[k, j] = (above * x[j] + master[k + 1]) % q
-            value[j] = (value[j] * x[j] + out[k, j]) % q
+            quotient[j] = (quotient[j] * x[j] + master[k + 1]) % q
+            value[j] = (value[j] * x[j] + quotient[j]) % q
+        if k < m:
+            for j in range(n):
+                out[k, j] = np.uint32(quotient[j])
+    invert(value, q)
+    for k in range(m):
+        for j in range(n):
+            out[k, j] = np.uint32(out[k, j] * value[j] % q)
 
 
 @compiled(*(_INT(real, _REAL) for real in _REALS))
@@ -271,35 +301,25 @@ def _folded(x: np.uint64) -> np.uint64:
 
 @compiled(_BOOL(_in(_WIDE), _out(_WIDE)))
 def at_zero(x: A64, out: A64) -> bool:
-    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ.
-
-    What is to be inverted are d_i = x_i prod_(j != i) (x_j - x_i). One inversion does for all: 1 / d_i is
-    d_0 .. d_(i-1) times 1 / (d_0 .. d_i).
-    """
-    n, p = x.size, _MERSENNE
-    divisor = x.copy()
-    for j in range(n):
-        away = x[j] + p
+    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ."""
+    for i in range(x.size):
+        out[i] = x[i]
+    product = np.uint64(1)
+    for j in range(x.size):
+        away = x[j] + _MERSENNE
         for i in range(j):
-            divisor[i] = _folded(divisor[i] * (away - x[i]))
-        for i in range(j + 1, n):
-            divisor[i] = _folded(divisor[i] * (away - x[i]))
-    product, before = np.uint64(1), np.uint64(1)
-    for i in range(n):
-        out[i] = before
-        before = before * divisor[i] % p
-        product = product * x[i] % p
-    inverse, square, exponent = np.uint64(1), before, p - np.uint64(2)
-    while exponent:  # before^(p - 2): Fermat
-        if exponent & np.uint64(1):
-            inverse = inverse * square % p
-        square = square * square % p
-        exponent >>= np.uint64(1)
-    for i in range(n - 1, -1, -1):
-        out[i] = inverse * out[i] % p * product % p
-        inverse = inverse * divisor[i] % p
-    distinct: bool = before != np.uint64(0)
-    return distinct
+            out[i] = _folded(out[i] * (away - x[i]))
+        for i in range(j + 1, x.size):
+            out[i] = _folded(out[i] * (away - x[i]))
+        product = product * x[j] % _MERSENNE
+    for i in range(x.size):
+        out[i] %= _MERSENNE
+        if not out[i]:
+            return False
+    invert(out, _MERSENNE)
+    for i in range(x.size):
+        out[i] = out[i] * product % _MERSENNE
+    return True
 
 
 @compiled(_INT(types.Array(_WORD, 2, "C", readonly=True), _in(_WIDE), _in(_INT), types.Array(_WORD, 2, "C")))

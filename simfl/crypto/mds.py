@@ -124,22 +124,22 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
     if len(rows) != U or any(row.shape != (m,) for row in rows):
         shapes = sorted({row.shape for row in rows})
         raise ValueError(f"rows must be U = {U} of m = {m}, not {len(rows)} of {shapes}")
-    sub_masks = matmul(_interpolation(points, q)[: U - T], np.asarray(rows), q)
+    sub_masks = matmul(_interpolation(points, U - T, q), np.asarray(rows), q)
     return sub_masks.reshape(1, -1)[:, :d]
 
 
-def _interpolation(points: Sequence[int], q: int) -> A32:
-    """The inverse of matrix(points, U, q), U = n, by Lagrange in O(U^2) where elimination takes O(U^3).
+def _interpolation(points: Sequence[int], rows: int, q: int) -> A32:
+    """So many rows of the inverse of matrix(points, U, q), U = n, by Lagrange in O(U^2) where elimination
+    takes O(U^3).
 
-    Column j holds the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
+    Column j has the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
     """
     from simfl.crypto import loops
 
     x = np.array(_residues(points, q), np.uint64)
-    quotient, value = np.empty((len(x), len(x)), np.uint64), np.empty(len(x), np.uint64)
-    loops.quotients(x, np.uint64(q), quotient, value)
-    scale = np.array([pow(int(v), -1, q) for v in value], np.uint64)
-    return (quotient * scale % np.uint64(q)).astype(np.uint32)
+    out = np.empty((rows, len(x)), np.uint32)
+    loops.lagrange(x, np.uint64(q), out)
+    return out
 
 
 def _residues(points: Sequence[int], q: int) -> list[int]:
