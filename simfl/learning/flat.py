@@ -48,12 +48,12 @@ def slots(module: nn.Module) -> list[Slot]:
 class Workspace(threading.local):
     """One module a thread, its parameters views of `flat` [d]: threading.local runs __init__ in each.
 
-    `others` are the parameters that do not belong to a `Stepping` layer as its weights.
+    `others` are the parameters that do not belong to a `Stepping` layer as its weights. The model is one that
+    was tried (`facts`): nothing here is on torch's meta device, whose compiler takes over a second to import.
     """
 
     def __init__(self, model: Model, shape: Shape, classes: int, device: str, dtype: torch.dtype) -> None:
-        self.module = model.blank(shape, classes)
-        self.stepping = install(self.module, shape)
+        self.module = model.blank(shape, classes, tried=True)
         self.slots = slots(self.module)
         self.flat = torch.zeros(self.slots[-1].end, device=device, dtype=dtype)
         self.parameters: list[nn.Parameter] = []
@@ -62,10 +62,12 @@ class Workspace(threading.local):
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
+        self.stepping = install(self.module, shape)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
         self.dropouts = [
-            (self.module.get_submodule(name), p, inner) for name, p, inner in model.dropouts(shape, classes)
+            (self.module.get_submodule(name), p, inner)
+            for name, p, inner in model.dropouts(shape, classes, self.module)
         ]
 
     def keep(self, masks: list[Tensor] | None) -> None:

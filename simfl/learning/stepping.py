@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from simfl.learning.models import Shape
+from simfl.learning.models.dropout import dry_forward
 
 LEAST = 2**16
 """Weights of a layer for which this pays: below, the call of Python in the backward pass costs more."""
@@ -50,7 +51,7 @@ class _Step(torch.autograd.Function):
 
 
 def install(module: nn.Module, shape: Shape) -> list[Stepping]:
-    """Turn large linear layers of a blank module into `Stepping` ones, and return them: those that a forward
+    """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
     pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
     layers = {name: layer for name, layer in module.named_modules() if type(layer) is nn.Linear}
     calls: Counter[str] = Counter()
@@ -60,8 +61,7 @@ def install(module: nn.Module, shape: Shape) -> list[Stepping]:
         )
         for name, layer in layers.items()
     ]
-    with torch.no_grad(), torch.device("meta"):
-        module(torch.empty(2, *shape))
+    dry_forward(module, 2, shape)
     for hook in hooks:
         hook.remove()
     found = []

@@ -32,9 +32,9 @@ class Model:
     classes: int | None = None
     summary: str = ""
 
-    def blank(self, input_shape: Shape, classes: int) -> nn.Module:
+    def blank(self, input_shape: Shape, classes: int, tried: bool = False) -> nn.Module:
         """The module on the meta device: shapes without content. ValueError, naming the model, if it cannot
-        be built for such samples or breaks a rule of `rules`."""
+        be built for such samples or breaks a rule of `rules`. tried: its dry run went well before."""
         import torch
 
         from simfl.learning.models import rules
@@ -42,7 +42,7 @@ class Model:
         with torch.device("meta"):
             module = self.build(input_shape, classes)
             try:
-                return rules.settled(module, input_shape, classes)
+                return rules.settled(module, input_shape, classes, tried)
             except ValueError as error:
                 raise ValueError(f"model {self.name}: {error}") from error
 
@@ -61,12 +61,15 @@ class Model:
         """d, the number of parameters."""
         return sum(p.numel() for p in self.blank(input_shape, classes).parameters())
 
-    def dropouts(self, input_shape: Shape, classes: int) -> list[tuple[str, float, Shape]]:
+    def dropouts(
+        self, input_shape: Shape, classes: int, module: nn.Module | None = None
+    ) -> list[tuple[str, float, Shape]]:
         """(name of the module, p, shape of its input for one sample) of each dropout, in order of execution
-        (see `dropout.dropouts`). ValueError, naming the model, where a mask cannot be drawn for each call."""
+        (see `dropout.dropouts`), found in a module of this model or else in a blank one. ValueError, naming
+        the model, where a mask cannot be drawn for each call."""
         from simfl.learning.models import dropout
 
-        module = self.blank(input_shape, classes)
+        module = module or self.blank(input_shape, classes)
         try:
             return dropout.dropouts(module, input_shape)
         except ValueError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from simfl.learning.models.shapes import Shape
 
@@ -33,8 +34,8 @@ class Dropout(nn.Module):
 
 
 def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[str, float, Shape]]:
-    """(name, p, shape of its input for one sample) of each `Dropout` in a module on the meta device, in the
-    order in which a forward pass calls them.
+    """(name, p, shape of its input for one sample) of each `Dropout` in a module, in the order in which a
+    forward pass calls them.
 
     ValueError for one that is called twice, as it would keep the same both times, or whose input is not
     [n, ...] for n samples.
@@ -53,11 +54,21 @@ def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[str, float, Sh
                 )
             found[name] = (name, layer.p, tuple(shape))
 
-        layer.register_forward_pre_hook(note)
+        hooks.append(layer.register_forward_pre_hook(note))
 
+    hooks: list[RemovableHandle] = []
     for name, layer in module.named_modules():
         if isinstance(layer, Dropout):
             watch(name, layer)
-    with torch.no_grad(), torch.device("meta"):
-        module(torch.empty(samples, *input_shape))
+    if hooks:
+        dry_forward(module, samples, input_shape)
+    for hook in hooks:
+        hook.remove()
     return list(found.values())
+
+
+def dry_forward(module: nn.Module, samples: int, input_shape: Shape) -> None:
+    """One forward pass of so many samples for the sake of the hooks that see it, where the module is."""
+    some = next(module.parameters())
+    with torch.no_grad(), some.device:
+        module(torch.zeros(samples, *input_shape, dtype=some.dtype))

@@ -34,9 +34,9 @@ _SAMPLES = 2
 """In a dry run: with one, a module that mixes up samples and classes would pass."""
 
 
-def settled(module: nn.Module, input_shape: Shape, classes: int) -> nn.Module:
-    """The module with this package's `BatchNorm` and `Dropout` in place of torch's, dry-run. Call it under
-    torch.device("meta"), with a module from there.
+def settled(module: nn.Module, input_shape: Shape, classes: int, tried: bool = False) -> nn.Module:
+    """The module with this package's `BatchNorm` and `Dropout` in place of torch's, dry-run unless it was
+    tried before. Call it under torch.device("meta"), with a module from there.
 
     ValueError for what is left of state or randomness, for a module that does not map [n, *input_shape] to
     [n, classes], or one with parameters that no gradient reaches.
@@ -45,7 +45,8 @@ def settled(module: nn.Module, input_shape: Shape, classes: int) -> nn.Module:
         _forward(module, input_shape)
     module = _replaced(module)
     _refuse_state(module)
-    _dry_run(module, input_shape, classes)
+    if not tried:
+        _dry_run(module, input_shape, classes)
     return module
 
 
