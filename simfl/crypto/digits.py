@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.crypto.limbs import A32, F64, canonical, reduce, row_sums
+from simfl.crypto.limbs import A32, F64, row_sums
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +41,8 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     """
     import torch
 
+    from simfl.crypto import loops
+
     (a, k), m = W.shape, Z.shape[1]
     out = np.empty((a, m), np.uint32)
     blocks, offset = prepare(W.tobytes(), W.shape, q)
@@ -48,8 +50,7 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     for t in range(0, m, _TILE):
         if width != min(_TILE, m - t):
             width = min(_TILE, m - t)
-            bytes_ = np.empty((4, k, width), np.uint8)
-            scratch, one, total = np.empty((a, width)), np.empty((a, width)), np.empty((a, width))
+            bytes_, total = np.empty((4, k, width), np.uint8), np.empty((a, width))
         word = Z[:, t : t + width] ^ np.uint32(_CENTRE)
         for digit in bytes_:
             np.copyto(digit, word, casting="unsafe")
@@ -57,17 +58,8 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
         total[:] = offset
         for start, end, digits in blocks:
             z = torch.from_numpy(bytes_[:, start:end].reshape(-1, width).view(np.int8))
-            sums = torch._int_mm(digits, z).numpy()
-            np.multiply(sums[3 * a :], 256.0, out=one)
-            for i in (2, 1):
-                one += sums[i * a : (i + 1) * a]
-                one *= 256.0
-            one += sums[:a]
-            if len(blocks) > 1:
-                reduce(one, q, scratch)
-            total += one
-        canonical(total, q, scratch)
-        out[:, t : t + width] = total
+            loops.add_digits(torch._int_mm(digits, z).numpy(), float(q), total)
+        loops.residues(total, float(q), out[:, t : t + width])
     return out
 
 

@@ -15,7 +15,7 @@ F64 = NDArray[np.float64]
 
 _TILE = 512  # columns of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
 _NARROW = 1 << 18  # of a small W, as many columns as give a temporary so many elements
-# Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48), and a residue for centring.
+# Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48).
 _EXACT = 2**53 - 2**49
 
 
@@ -41,6 +41,8 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. The bound is computed
     from W itself: a block has at least 120 columns, a random W about 250.
     """
+    from simfl.crypto import loops
+
     a, m = W.shape[0], Z.shape[1]
     out = np.empty((a, m), np.uint32)
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
@@ -49,23 +51,13 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     for j in range(0, m, tile):
         if width != min(tile, m - j):
             width = min(tile, m - j)
-            z, scratch = np.empty((W.shape[1], width)), np.empty((a, width))
-            product = np.empty((2 * a, width))
-            high, low = product[a:], product[:a]
+            z, total, product = np.empty((W.shape[1], width)), np.empty((a, width)), np.empty((2 * a, width))
         np.subtract(Z[:, j : j + width], centre, out=z)
-        total: F64 | None = None
+        total[:] = offset
         for start, end in blocks:
             np.matmul(limbs[:, start:end], z[start:end], out=product)
-            reduce(high, q, scratch)
-            high *= 2.0**16
-            high += low
-            if len(blocks) > 1:
-                reduce(high, q, scratch)
-                total = high.copy() if total is None else np.add(total, high, out=total)
-        total = high if total is None else total
-        total += offset
-        canonical(total, q, scratch)
-        out[:, j : j + width] = total
+            loops.add_limbs(product, float(q), total)
+        loops.residues(total, float(q), out[:, j : j + width])
     return out
 
 
@@ -100,29 +92,3 @@ def exact_blocks(limbs: NDArray[np.int64], q: int) -> list[tuple[int, int]]:
         blocks.append((start, end))
         start = end
     return blocks or [(0, 0)]
-
-
-def reduce(x: F64, q: int, scratch: F64) -> None:
-    """x mod q in place for integers |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
-
-    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
-    subtracted without rounding."""
-    np.multiply(x, 1.0 / q, out=scratch)
-    np.rint(scratch, out=scratch)
-    scratch *= float(q)
-    x -= scratch
-
-
-def canonical(x: F64, q: int, scratch: F64) -> None:
-    """x mod q in place, 0 <= x < q, for integers |x| < 2^53 - 2q.
-
-    The quotient x / q is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q:
-    where one falls outside, which is looked for and rare, q is added or taken away."""
-    np.multiply(x, 1.0 / q, out=scratch)
-    np.floor(scratch, out=scratch)
-    scratch *= float(q)
-    x -= scratch
-    while x.size and x.min() < 0:
-        x += (x < 0) * float(q)
-    while x.size and x.max() >= q:
-        x -= (x >= q) * float(q)

@@ -132,6 +132,51 @@ def canonical(x: A32, q: np.uint32, out: A32) -> None:
             out[j] = np.uint32(x[j] % q)
 
 
+@compiled(_REAL(_REAL, _REAL, _REAL))
+def _reduced(x: float, q: float, inverse: float) -> float:
+    """x mod q for an integer |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
+
+    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
+    subtracted without rounding."""
+    y: float = x - np.rint(x * inverse) * q
+    return y
+
+
+@compiled(types.void(types.Array(_REAL, 2, "C"), _REAL, types.Array(_REAL, 2, "C")))
+def add_limbs(product: F64, q: float, total: F64) -> None:
+    """total += low + 2^16 high mod q, for product [2a, m] = low above high, of integers below 2^53."""
+    a, inverse = len(total), 1.0 / q
+    for i in range(a):
+        for j in range(total.shape[1]):
+            high = _reduced(product[a + i, j], q, inverse)
+            total[i, j] += _reduced(high * 2.0**16 + product[i, j], q, inverse)
+
+
+@compiled(types.void(types.Array(types.int32, 2, "C", readonly=True), _REAL, types.Array(_REAL, 2, "C")))
+def add_digits(sums: NDArray[np.int32], q: float, total: F64) -> None:
+    """total += sum_i 2^(8i) sums_i mod q, for sums [4a, m] = sums_0 above sums_1 .. sums_3."""
+    a, inverse = len(total), 1.0 / q
+    for i in range(a):
+        for j in range(total.shape[1]):
+            above = 256.0 * (256.0 * np.float64(sums[3 * a + i, j]) + np.float64(sums[2 * a + i, j]))
+            below = 256.0 * np.float64(sums[a + i, j]) + np.float64(sums[i, j])
+            total[i, j] += _reduced(256.0 * above + below, q, inverse)
+
+
+@compiled(types.void(types.Array(_REAL, 2, "C"), _REAL, types.Array(_WORD, 2, "A")))
+def residues(total: F64, q: float, out: A32) -> None:
+    """out = total mod q, for integers |total| < 2^53 - 2q.
+
+    The quotient is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q: where one
+    falls outside, q is added or taken away."""
+    inverse = 1.0 / q
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            x = total[i, j] - np.floor(total[i, j] * inverse) * q
+            x += q if x < 0.0 else 0.0
+            out[i, j] = np.uint32(x - q if x >= q else x)
+
+
 @compiled(_INT(_in(_WORD), _INT, _WORD, _WORD, _out(_INT), _INT))
 def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, found: int) -> int:
     """places[found:] = first + flatnonzero(words & kept >= q); how many places there are then."""
