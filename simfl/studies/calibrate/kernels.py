@@ -97,8 +97,8 @@ def of_vectors() -> Rates:
 
 
 def of_codes() -> Rates:
-    """MDS codes and Shamir shares. `mds_coefficient` is of a decoding matrix; an entry of a coding matrix takes
-    about as long."""
+    """MDS codes and Shamir shares. `mds_coefficient` is of a decoding matrix; an entry of a coding matrix
+    takes about as long."""
     points, U, T = list(range(1, 101)), 70, 50
     z = prg.expand(seed("z"), 200_000, Q)
     m = mds.share_length(z.shape[1], U, T)
