@@ -42,7 +42,7 @@ def seldom_collecting() -> Iterator[None]:
     """What was there before is no garbage, and a run makes few cycles: Python's collector, which would look
     through all of torch and the whole trace again and again, is put off. In measured steps it is off."""
     thresholds, mine = gc.get_threshold(), gc.get_freeze_count() == 0
-    gc.set_threshold(50_000, 20, 1000)
+    gc.set_threshold(200_000, 20, 1000)
     if mine:
         gc.freeze()
     try:

@@ -58,4 +58,6 @@ class Environment(simpy.Environment):
         """When that is; infinity if there is none."""
         if self._soon:
             return self._now
-        return min(self._calls[0][0], super().peek()) if self._calls else super().peek()
+        if not self._calls:
+            return super().peek()
+        return min(self._calls[0][0], self._queue[0][0]) if self._queue else self._calls[0][0]
