@@ -14,7 +14,7 @@ once it cannot be reliable any more (CCESA Theorem 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 
@@ -268,7 +268,8 @@ class SecAggServer(MaskedServer):
             holders = self._holders(i, got, t)
             if len(holders) < t:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {t} needed")
-            rows = ops.gather([got[j].content for j in holders], [row[j](i) for j in holders])
+            at = Lookup(holders, partial(_row_about, row, i))
+            rows = ops.gather([got[j].content for j in holders], at)
             try:
                 secret = ops.reconstruct(rows, Lookup(holders, point))
             except Inconsistent:  # they do not fit together, or one is no share: who lied cannot be told
@@ -288,6 +289,11 @@ def _rows(peers: Others, missing: tuple[int, ...]) -> Callable[[int], int]:
     """Which row of a user's answer is about whom."""
     kept = Users(i for i in peers if i not in missing) if missing else peers
     return rows_of(kept, peers.but)
+
+
+def _row_about(row: Mapping[int, Callable[[int], int]], i: int, j: int) -> int:
+    """Which row of user j's answer is about user i."""
+    return row[j](i)
 
 
 def _mask_info(params: Params) -> bytes:
