@@ -46,13 +46,13 @@ class Transfer(Protocol):
 class UserLink:
     """One direction of a user's link: transfers in order, one at a time.
 
-    jitter_s: the k-th is what the k-th message's latency is longer, if any is; peers: what relayed transfers pass in
-    place of the server's link, if they do.
+    jitter_s: the k-th is what the k-th message's latency is longer, if any is; peers: what relayed transfers
+    pass in place of the server's link, if they do.
     """
 
     __slots__ = (
-        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_ns", "latency_s", "paused", "peers",
-        "queue", "rate", "shared", "up",
+        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_ns", "latency_s", "paused",
+        "peers", "queue", "rate", "shared", "up",
     )  # fmt: skip
 
     def __init__(
@@ -85,8 +85,10 @@ class UserLink:
             transfer.latency_ns = self.latency_ns
         else:
             transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
-        self.queue.append(transfer)
-        self._next()
+        if self.active is None and not self.queue and not self.paused:
+            self._begin(transfer)
+        else:
+            self.queue.append(transfer)
 
     def pause(self) -> None:
         """The user went offline: what is not there yet waits (downlink: also what is in the air)."""
@@ -135,9 +137,11 @@ class UserLink:
 
     def _next(self) -> None:
         if self.active is None and self.queue and not self.paused:
-            transfer = self.queue.pop(0)
-            link = self.peers if transfer.relayed else self.shared
-            self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
+            self._begin(self.queue.pop(0))
+
+    def _begin(self, transfer: Transfer) -> None:
+        link = self.peers if transfer.relayed else self.shared
+        self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
 
     def _sent(self) -> None:
         assert self.active is not None
@@ -146,7 +150,8 @@ class UserLink:
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.at(self._last, partial(self._arrive, self._epoch))
         transfer.sent()
-        self._next()
+        if self.queue:
+            self._next()
 
     def _arrive(self, epoch: int) -> None:
         if epoch == self._epoch:

@@ -226,11 +226,9 @@ class Lane:
         device = self.device
         now = device.session.env.now
         segments, left = job.until(now)
-        row = device.session.trace.add(
-            Step(
-                job.round, device.party, self.name, job.call, job.what, job.about, job.cause,
-                job.blocker, job.ready, job.start, now, segments, left,
-            )
-        )  # fmt: skip
-        self.last = device.last = row
+        step = Step._make((
+            job.round, device.party, self.name, job.call, job.what, job.about, job.cause,
+            job.blocker, job.ready, job.start, now, segments, left,
+        ))  # fmt: skip
+        self.last = device.last = row = device.session.trace.add(step)
         return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.party import Job, Task
 from simfl.engine.world import Model
@@ -21,6 +21,8 @@ class Post:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        follows = session.machines.kind.model_with
+        self.model_with = follows[not session.world.overlap] if follows else None
 
     def down(self, job: Job, to: int, message: Message, step: int) -> None:
         """From the server to a user; the model follows the message that the protocol says."""
@@ -33,27 +35,14 @@ class Post:
                 return
             task.coming += 1
         session.network.link(to, up=False).send(letter)
-        follows = session.machines.kind.model_with
-        if follows and task is not None and message.kind == follows[not session.world.overlap]:
+        if task is not None and message.kind == self.model_with:
             self.down(job, to, Model(task.weights, task.about), step)
 
     def deliver(self, letter: Letter, cause: int) -> None:
         """At a user's device: a step of its protocol lane."""
-        session, to, message, task = self.session, letter.to, letter.message, letter.task
-        job = Job(
-            machine=session.client_of(to, task),
-            call="receive",
-            arguments=(SERVER, message),
-            phase=message.phase,
-            cause=cause,
-            ready=session.env.now,
-            round=letter.round,
-            what=message.kind,
-            about=message.about,
-            task=task,
-            received=True,
-        )
-        if isinstance(message, Model):
+        session, to, task = self.session, letter.to, letter.task
+        job = self._job(letter, session.client_of(to, task), cause, task)
+        if isinstance(letter.message, Model):
             assert task is not None
             job.run, job.then = list, lambda step: session.training.downloaded(task, step)
         session.device(to).protocol.put(job)
@@ -87,22 +76,19 @@ class Post:
     def receive(self, letter: Letter, cause: int) -> None:
         """At the server: a step of its lane."""
         session, message, task = self.session, letter.message, letter.task
-        job = Job(
-            machine=session.machine_of(task),
-            call="receive",
-            arguments=(letter.sender, message),
-            phase=message.phase,
-            cause=cause,
-            ready=session.env.now,
-            round=letter.round,
-            what=message.kind,
-            about=message.about,
-            received=True,
-        )
+        job = self._job(letter, session.machine_of(task), cause, None)
         if message.point == "upload" and task is not None:
             task.delivered, task.arrived, task.phase = True, session.env.now, "recovery"
             job.then = lambda step: session.on_processed(task, step)
         session.server.protocol.put(job)
+
+    def _job(self, letter: Letter, machine: Any, cause: int, task: Task | None) -> Job:
+        """The call that a letter is to its receiver's machine."""
+        m, now = letter.message, self.session.env.now
+        arguments = (letter.sender, m)  # by position, as half of all rows are made of these
+        return Job(
+            machine, "receive", arguments, m.phase, cause, now, letter.round, m.kind, m.about, task, True
+        )
 
 
 class Letter:
@@ -139,12 +125,11 @@ class Letter:
     def row(self, moved_bytes: int, arrived: int | None) -> int:
         """Put what became of it into the trace."""
         m = self.message
-        return self.post.session.trace.add(
-            Sent(
-                self.round, self.sender, self.to, m.kind, m.phase, m.about, m.size_bytes, moved_bytes,
-                self.step, self.at, arrived,
-            )
-        )  # fmt: skip
+        row = Sent._make((
+            self.round, self.sender, self.to, m.kind, m.phase, m.about, m.size_bytes, moved_bytes,
+            self.step, self.at, arrived,
+        ))  # fmt: skip
+        return self.post.session.trace.add(row)
 
 
 class Down(Letter):

@@ -313,6 +313,7 @@ class Session(ABC):
     def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.outcomes.append(closed)
+        self.env.enough = True  # whoever drives the session looks at it
         self.round += 1
         self.done = self.round >= self.world.rounds
         self.on_round_closed(step)

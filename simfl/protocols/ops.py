@@ -141,8 +141,8 @@ class Pile(Sequence[Handle]):
 
 @dataclass(slots=True)
 class Segment:
-    """The part of a step that belongs to one phase: its work as it was counted, (kind, amount) by (kind, amount),
-    and the CPU time it took."""
+    """The part of a step that belongs to one phase: its work as it was counted, piece by piece, and the CPU
+    time it took."""
 
     phase: str
     counted: list[tuple[str, int]] = field(default_factory=list)
@@ -164,6 +164,8 @@ class Ops(ABC):
     peak_bytes = 0
     timed = True
     """Whether the CPU time of steps is asked for, and not only their counted work."""
+    steps_at_once = 1
+    """How many steps may be done between two looks at the event loop: several where none takes long."""
     lag = 0
     """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
 
@@ -494,6 +496,8 @@ def grouped(items: Iterable[Any], kernel: Callable[[Any], Any]) -> list[list[Any
 
 class ShadowOps(Ops):
     """Knows lengths and counts only. Without content, all handles of a shape are one."""
+
+    steps_at_once = 100
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
