@@ -226,8 +226,8 @@ class Trace(list[Row]):
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
     """What was there before is no garbage, and what makes or reads millions of rows makes few cycles:
-    Python's collector, which would look through all of torch and the whole trace again and again, is put off. In
-    measured steps it is off."""
+    Python's collector, which would look through all of torch and the whole trace again and again, is put off.
+    In measured steps it is off."""
     thresholds, mine = gc.get_threshold(), gc.get_freeze_count() == 0
     gc.set_threshold(200_000, 20, 1000)
     if mine:
