@@ -261,9 +261,11 @@ class SecAggServer(MaskedServer):
         seeds: list[Handle] = []
         signs: list[int] = []
         for i, peers in self.peers.items():
-            partners = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
-            if i not in alive and not partners:
-                continue  # no upload holds a mask of its
+            partners: list[int] = []  # of one who was lost: whose masks with it are to come off
+            if i not in alive:
+                partners = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
+                if not partners:
+                    continue  # no upload holds a mask of its
             t = self.t[i]
             holders = self._holders(i, got, t)
             if len(holders) < t:
