@@ -82,8 +82,8 @@ class Entropy:
 
 
 class NoEntropy:
-    """`Entropy` where nothing is computed with the bytes, which are all zero: that no name is drawn twice holds
-    here too."""
+    """`Entropy` where nothing is computed with the bytes, which are all zero: its law holds, no name is
+    drawn twice."""
 
     def __init__(self, *scope: Name) -> None:
         self.scope = scope
