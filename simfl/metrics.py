@@ -135,21 +135,20 @@ def _spans(mine: Iterable[Row], end: End) -> dict[str, int]:
     """From a phase's first start to its last end, up to the end of the round."""
     first = dict.fromkeys(PHASES, end.at)
     last = dict.fromkeys(PHASES, 0)
-
-    def note(phase: str, start: int, stop: int) -> None:
-        if start < first[phase]:
-            first[phase] = start
-        if stop > last[phase] and start < end.at:
-            last[phase] = stop
-
+    parts: tuple[tuple[str, int], ...]
     for row in mine:
-        if isinstance(row, Step):
-            at = row.start
-            for phase, ns in row.segments:
-                note(phase, at, at + ns)
-                at += ns
-        elif isinstance(row, Sent) and row.arrived is not None:
-            note(row.phase, row.sent, row.arrived)
+        if isinstance(row, Sent):
+            parts, at = ((row.phase, row.arrived - row.sent),) if row.arrived is not None else (), row.sent
+        elif isinstance(row, Step):
+            parts, at = row.segments, row.start
+        else:
+            continue
+        for phase, ns in parts:
+            if at < first[phase]:
+                first[phase] = at
+            if at + ns > last[phase] and at < end.at:
+                last[phase] = at + ns
+            at += ns
     return {phase: max(0, min(last[phase], end.at) - first[phase]) for phase in PHASES}
 
 

@@ -27,8 +27,8 @@ class Post:
     def down(self, job: Job, to: int, message: Message, step: int) -> None:
         """From the server to a user; the model follows the message that the protocol says."""
         session = self.session
-        task = session.task_of(to, job.round, message.about)
-        letter = Down(self, message, SERVER, to, job.round, step, task)
+        letter = Down(self, message, SERVER, to, job.round, step)
+        task = letter.task = session.task_of(to, job.round, letter.about)
         if task is not None:
             if task.lost:
                 letter.broke(0)
@@ -67,7 +67,8 @@ class Post:
         session, task = self.session, job.task
         if task is not None and task.lost:  # while it was delayed
             return
-        letter = Up(self, message, user, SERVER, job.round, step, task)
+        letter = Up(self, message, user, SERVER, job.round, step)
+        letter.task = task
         letter.fate = fate
         if fate == "mid_send":
             letter.size_bytes //= 2
@@ -87,33 +88,31 @@ class Post:
         m, now = letter.message, self.session.env.now
         arguments = (letter.sender, m)  # by position, as half of all rows are made of these
         return Job(
-            machine, "receive", arguments, m.phase, cause, now, letter.round, m.kind, m.about, task, True
+            machine, "receive", arguments, m.phase, cause, now, letter.round, m.kind, letter.about, task, True
         )
 
 
 class Letter:
-    """A message on its way, as its link and as the trace see it."""
+    """A message on its way, as its link and as the trace see it: `size_bytes` leave of its `whole_bytes`."""
 
-    __slots__ = ("at", "latency_ns", "message", "post", "round", "sender", "size_bytes", "step", "task", "to")
+    __slots__ = (
+        "about", "at", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
+        "task", "to", "whole_bytes",
+    )  # fmt: skip
+    latency_ns: int
+    task: Task | None
 
-    def __init__(
-        self, post: Post, message: Message, sender: int, to: int, index: int, step: int, task: Task | None
-    ) -> None:
+    def __init__(self, post: Post, message: Message, sender: int, to: int, index: int, step: int) -> None:
         self.post = post
         self.message = message
         self.sender = sender
         self.to = to
         self.round = index
         self.step = step
-        self.task = task
         self.at = post.session.env.now
-        self.size_bytes = message.size_bytes
-        self.latency_ns = 0
-
-    @property
-    def relayed(self) -> bool:
-        """Whether it is what users have for each other."""
-        return self.message.relayed
+        self.about = message.about
+        self.relayed = message.relayed
+        self.size_bytes = self.whole_bytes = message.size_bytes
 
     def sent(self) -> None:
         """Its last bit has left."""
@@ -126,7 +125,7 @@ class Letter:
         """Put what became of it into the trace."""
         m = self.message
         row = Sent._make((
-            self.round, self.sender, self.to, m.kind, m.phase, m.about, m.size_bytes, moved_bytes,
+            self.round, self.sender, self.to, m.kind, m.phase, self.about, self.whole_bytes, moved_bytes,
             self.step, self.at, arrived,
         ))  # fmt: skip
         return self.post.session.trace.add(row)
@@ -145,7 +144,7 @@ class Down(Letter):
 
 
 class Up(Letter):
-    """From a user to the server; of one that is lost amid sending, half: `size_bytes` is what leaves."""
+    """From a user to the server; of one that is lost amid sending, half."""
 
     __slots__ = ("fate",)
     fate: str
