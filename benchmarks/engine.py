@@ -21,7 +21,7 @@ from asynchronous import WORLD, scenario
 
 from simfl.scenario.build import build, clocks
 from simfl.scenario.load import load
-from simfl.simulation import seldom_collecting
+from simfl.trace import seldom_collecting
 
 REPEATS = 3
 PROCESSES, TIMEOUTS = 5_000, 10
@@ -63,7 +63,7 @@ def engine(world: dict[str, Any]) -> tuple[float, int]:
     with seldom_collecting():
         start = time.process_time()
         while not session.done:
-            session.env.step()
+            session.env.steps(session.ops.steps_at_once)
         taken = time.process_time() - start
     return taken / len(session.trace) * 1e6, len(session.trace)
 

@@ -8,7 +8,7 @@ the round's duration exactly, in integers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from simfl.trace import (
@@ -24,6 +24,7 @@ from simfl.trace import (
     Lost,
     Presence,
     Refused,
+    Row,
     Sent,
     Step,
     TimerSet,
@@ -58,10 +59,11 @@ class Round:
 
 def rounds(trace: Trace) -> list[Round]:
     """The finished rounds of one protocol's trace."""
-    ends = [row for row in trace if isinstance(row, End)]
-    results = {row.round: row for row in trace if isinstance(row, Aggregated)}
-    reasons = {row.round: row.reason for row in trace if isinstance(row, Aborted)}
-    begins = {row.round: row for row in trace if isinstance(row, Begin)}
+    seldom: list[Row] = [row for row in trace if not isinstance(row, Step | Sent)]
+    ends = [row for row in seldom if isinstance(row, End)]
+    results = {row.round: row for row in seldom if isinstance(row, Aggregated)}
+    reasons = {row.round: row.reason for row in seldom if isinstance(row, Aborted)}
+    begins = {row.round: row for row in seldom if isinstance(row, Begin)}
     asynchronous = any(row.buffered for row in begins.values())
     groups = _by_time(trace, ends) if asynchronous else _by_round(trace)
     names = _by_about(trace) if asynchronous else {}
@@ -70,22 +72,24 @@ def rounds(trace: Trace) -> list[Round]:
     for end in ends:
         members = results[end.round].members if end.round in results else ()
         if asynchronous:
-            mine: list[object] = [
+            mine: list[Row] = [
                 row
                 for user, name, _ in members
                 for row in names.get(name, ())
-                if _parties(row) <= {user, SERVER}
+                if _is_among(row, {user, SERVER})
             ]
             mine += names.get(f"r{end.round}", [])
             selected = 0
         else:
             begin = begins[end.round]
             parties = {SERVER, *({user for user, _, _ in members} or begin.users)}
-            mine = [row for row in groups[end.round] if _parties(row) <= parties]
+            mine = [row for row in groups[end.round] if _is_among(row, parties)]
             selected = len(begin.users)
+        if end.cause >= 0:
+            mine.append(trace[end.cause])
         entry = Round(
             end.round, end.start, end.at, reasons.get(end.round), selected, members,
-            _spans(trace, mine, end), critical_path(trace, end),
+            _spans(mine, end), critical_path(trace, end),
         )  # fmt: skip
         _count(entry, groups[end.round], counted if asynchronous else set())
         if asynchronous:
@@ -94,23 +98,21 @@ def rounds(trace: Trace) -> list[Round]:
     return out
 
 
-def _by_round(trace: Trace) -> dict[int, list[object]]:
-    groups: dict[int, list[object]] = defaultdict(list)
+def _by_round(trace: Trace) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = defaultdict(list)
     for row in trace:
         if not isinstance(row, Presence):
             groups[row.round].append(row)
     return groups
 
 
-def _by_time(trace: Trace, ends: list[End]) -> dict[int, list[object]]:
+def _by_time(trace: Trace, ends: list[End]) -> dict[int, list[Row]]:
     """Rows of an asynchronous run belong to the aggregation that was next when they were written."""
-    groups: dict[int, list[object]] = defaultdict(list)
-    position = 0
-    for row in trace:
-        if position == len(ends):
-            break
-        groups[ends[position].round].append(row)
-        position += isinstance(row, End)
+    groups: dict[int, list[Row]] = {}
+    since = 0
+    for end in ends:
+        until = trace.index(end, since) + 1
+        groups[end.round], since = trace[since:until], until
     return groups
 
 
@@ -122,34 +124,32 @@ def _by_about(trace: Trace) -> dict[str, list[Step | Sent]]:
     return names
 
 
-def _parties(row: object) -> set[int]:
+def _is_among(row: Row, parties: set[int]) -> bool:
+    """Whether a row is a step of one of these parties or a message between two of them."""
     if isinstance(row, Step):
-        return {row.party}
-    return {row.sender, row.to} if isinstance(row, Sent) else set()
+        return row.party in parties
+    return isinstance(row, Sent) and row.sender in parties and row.to in parties
 
 
-def _intervals(row: object) -> Iterator[tuple[str, int, int]]:
-    """(phase, start, end) of a row's parts."""
-    if isinstance(row, Sent) and row.arrived is not None:
-        yield row.phase, row.sent, row.arrived
-    elif isinstance(row, Step):
-        at = row.start
-        for phase, ns in row.segments:
-            yield phase, at, at + ns
-            at += ns
-
-
-def _spans(trace: Trace, mine: Iterable[object], end: End) -> dict[str, int]:
+def _spans(mine: Iterable[Row], end: End) -> dict[str, int]:
     """From a phase's first start to its last end, up to the end of the round."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    final = trace[end.cause] if end.cause >= 0 else None
-    for row in [*mine, final]:
-        for phase, start, stop in _intervals(row):
-            if start < end.at:
-                first[phase] = min(start, first.get(phase, start))
-                last[phase] = max(min(stop, end.at), last.get(phase, 0))
-    return {phase: last[phase] - first[phase] if phase in first else 0 for phase in PHASES}
+    first = dict.fromkeys(PHASES, end.at)
+    last = dict.fromkeys(PHASES, 0)
+    parts: tuple[tuple[str, int], ...]
+    for row in mine:
+        if isinstance(row, Sent):
+            parts, at = ((row.phase, row.arrived - row.sent),) if row.arrived is not None else (), row.sent
+        elif isinstance(row, Step):
+            parts, at = row.segments, row.start
+        else:
+            continue
+        for phase, ns in parts:
+            if at < first[phase]:
+                first[phase] = at
+            if at + ns > last[phase] and at < end.at:
+                last[phase] = at + ns
+            at += ns
+    return {phase: max(0, min(last[phase], end.at) - first[phase]) for phase in PHASES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
     return path
 
 
-def _count(entry: Round, group: Iterable[object], counted: set[tuple[int, str]]) -> None:
+def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
     """Bytes, losses, and what was thrown away or refused; `counted` are (user, about) dropped so far.
 
     Who is lost and given up too, in whichever order, is missed in the earlier of the two phases.
@@ -248,12 +248,15 @@ def _count(entry: Round, group: Iterable[object], counted: set[tuple[int, str]])
         missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
+        if isinstance(row, Step):
+            continue
+        if isinstance(row, Sent):
+            if row.to == SERVER:
+                entry.bytes_up += row.bytes
+            else:
+                entry.bytes_down += row.bytes
+            continue
         match row:
-            case Sent(to=to, bytes=moved):
-                if to == SERVER:
-                    entry.bytes_up += moved
-                else:
-                    entry.bytes_down += moved
             case Lost(user=user, about=about, phase=phase):
                 miss(user, about, phase)
             case GaveUp(users=users, about=about, phase=phase):

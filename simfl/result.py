@@ -84,7 +84,10 @@ class Result:
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:
         """The finished rounds of each protocol."""
-        return {name: metrics.rounds(rows)[: len(self.measured[name])] for name, rows in self.traces.items()}
+        with trace.seldom_collecting():
+            return {
+                name: metrics.rounds(rows)[: len(self.measured[name])] for name, rows in self.traces.items()
+            }
 
     @property
     def summary(self) -> dict[str, Any]:

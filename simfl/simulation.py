@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from simfl.result import Kept, Measurement, Result
 from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
+from simfl.trace import seldom_collecting
 
 
 @dataclass(frozen=True)
@@ -35,22 +34,6 @@ class Progress:
     rounds: int
     virtual_s: float
     accuracy: float | None
-
-
-@contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """What was there before is no garbage, and a run makes few cycles: Python's collector, which would look
-    through all of torch and the whole trace again and again, is put off. In measured steps it is off."""
-    thresholds, mine = gc.get_threshold(), gc.get_freeze_count() == 0
-    gc.set_threshold(50_000, 20, 1000)
-    if mine:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        if mine:
-            gc.unfreeze()
 
 
 async def simulate(

@@ -81,6 +81,26 @@ class Entropy:
         return _hash(self._root, (*self.scope, name))
 
 
+class NoEntropy:
+    """`Entropy` where nothing is computed with the bytes, which are all zero: its law holds, no name is
+    drawn twice."""
+
+    def __init__(self, *scope: Name) -> None:
+        self.scope = scope
+        self._drawn: set[str] = set()
+
+    def __call__(self, name: str) -> bytes:
+        """32 zero bytes. ValueError if `name` was drawn before."""
+        if name in self._drawn:
+            raise ValueError(f"{name!r} was drawn before from the entropy of {self.scope}")
+        self._drawn.add(name)
+        return bytes(_BYTES)
+
+    def peek(self, name: str) -> bytes:
+        """What `name` yields."""
+        return bytes(_BYTES)
+
+
 class OsEntropy:
     """`Entropy` from the operating system, for machines on a real network. It does not replay.
 

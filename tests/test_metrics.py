@@ -178,6 +178,19 @@ def test_only_the_counted_users_make_a_span() -> None:
     assert only(trace).span["training"] == 21
 
 
+def test_a_message_that_a_user_who_does_not_count_sends_or_gets_is_in_no_span() -> None:
+    expected = only(SLOW_USER).span
+    for stray in (sent(7, SERVER, "offline", 0, 0, 90), sent(SERVER, 7, "offline", 0, 1, 2)):
+        assert only([*SLOW_USER[:-1], stray, SLOW_USER[-1]]).span == expected
+
+
+def test_what_begins_when_the_round_is_over_lengthens_no_span() -> None:
+    expected = only(SLOW_USER).span
+    for stray in (sent(1, SERVER, "training", 12, 130, 140), step(0, "late", 9, 131, 131, ("training", 5))):
+        assert only([*SLOW_USER, stray]).span == expected
+    assert only([*SLOW_USER, sent(1, SERVER, "offline", 12, 120, 140)]).span == {**expected, "offline": 10}
+
+
 def test_losses_refusals_and_what_was_thrown_away_are_counted() -> None:
     trace: list[Row] = [
         *SLOW_USER[:-1],

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.streams import Entropy, OsEntropy, Streams, derive
+from simfl.streams import Entropy, NoEntropy, OsEntropy, Streams, derive
 
 ROOT = bytes(range(32))
 names = st.lists(st.text() | st.integers(), max_size=4)
@@ -73,6 +73,13 @@ def test_entropy_yields_each_name_once() -> None:
     assert entropy("key") != drawn
     with pytest.raises(ValueError, match=r"'mask' was drawn before .*\('secagg', 3, 0\)"):
         entropy("mask")
+
+
+def test_entropy_of_a_shadow_holds_the_same_law() -> None:
+    e = NoEntropy(3, 0)
+    assert e("mask") == e.peek("mask") == e("seed") == bytes(32)
+    with pytest.raises(ValueError, match=r"'mask' was drawn before.*\(3, 0\)"):
+        e("mask")
 
 
 def test_entropy_depends_on_scope_and_root() -> None:

@@ -43,7 +43,7 @@ async def drive(
                 env.run(until=horizon)
             session.stall(f"the horizon of {horizon / NS:g} s is reached")
         else:
-            env.step()
+            env.steps(ops.steps_at_once, float("inf") if horizon is None else horizon)
         if ops.pending_bytes:
             await ops.room()
         if time.monotonic() > pause_at:

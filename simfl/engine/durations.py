@@ -26,6 +26,9 @@ class ReplayError(RunFailed):
     """The run is not the recorded one: names the step and both sides."""
 
 
+SHORT = 64
+"""Pieces of work of which a segment's sum is remembered."""
+
 Key = tuple[int, int, str, str, str]
 """(round, party, lane, call, what) of a step."""
 
@@ -51,9 +54,11 @@ class Clock(ABC):
             cut: only the first half of the work is done.
         """
         part = 2 if cut else 1
-        first, *rest = segments
+        first = segments[0]
         span = (first.phase, self.work_ns(first, speed) // part + overhead_ns)
-        return (span, *[(s.phase, self.work_ns(s, speed) // part) for s in rest]) if rest else (span,)
+        if len(segments) == 1:
+            return (span,)
+        return (span, *[(s.phase, self.work_ns(s, speed) // part) for s in segments[1:]])
 
 
 class Measured(Clock):
@@ -71,6 +76,7 @@ class Modelled(Clock):
     def __init__(self, seconds: Mapping[str, float]) -> None:
         self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
         self._seen: dict[Spans, Spans] = {}
+        self._weighed: dict[tuple[tuple[str, int], ...], float] = {}
 
     def spans(
         self, key: Key, segments: Sequence[Segment], speed: float, overhead_ns: int, cut: bool
@@ -79,11 +85,14 @@ class Modelled(Clock):
         return self._seen.setdefault(spans, spans)  # a device does the same again and again: kept once
 
     def work_ns(self, segment: Segment, speed: float) -> int:
-        work = segment.work
-        if not work:
-            return 0
-        ns = self.ns
-        return round(speed * sum([work[kind] * ns[kind] for kind in sorted(work)]))
+        counted = tuple(segment.counted)
+        ns = self._weighed.get(counted)
+        if ns is None:
+            work = segment.work
+            ns = sum([work[kind] * self.ns[kind] for kind in sorted(work)])
+            if len(counted) < SHORT:  # users do the same again and again
+                self._weighed[counted] = ns
+        return round(speed * ns)
 
 
 class Recorded(Clock):

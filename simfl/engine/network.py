@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import repeat
 from typing import Protocol
 
 from simfl.engine.sharing import Flow, SharedLink
@@ -47,13 +46,13 @@ class Transfer(Protocol):
 class UserLink:
     """One direction of a user's link: transfers in order, one at a time.
 
-    jitter_s: the k-th is what the k-th message's latency is longer; peers: what relayed transfers pass in
-    place of the server's link, if they do.
+    jitter_s: the k-th is what the k-th message's latency is longer, if any is; peers: what relayed transfers
+    pass in place of the server's link, if they do.
     """
 
     __slots__ = (
-        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_s", "paused", "peers",
-        "queue", "rate", "shared", "up",
+        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_ns", "latency_s", "paused",
+        "peers", "queue", "rate", "shared", "up",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +60,7 @@ class UserLink:
         shared: SharedLink,
         rate_bps: int,
         latency_s: float,
-        jitter_s: Iterator[float],
+        jitter_s: Iterator[float] | None,
         up: bool,
         peers: SharedLink | None = None,
     ) -> None:
@@ -70,6 +69,7 @@ class UserLink:
         self.peers = peers or shared
         self.rate = rate_bps
         self.latency_s = latency_s
+        self.latency_ns = nanoseconds(latency_s)
         self.jitter_s = jitter_s
         self.up = up
         self.paused = False
@@ -81,9 +81,14 @@ class UserLink:
 
     def send(self, transfer: Transfer) -> None:
         """Queue a transfer behind the earlier ones."""
-        transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
-        self.queue.append(transfer)
-        self._next()
+        if self.jitter_s is None:
+            transfer.latency_ns = self.latency_ns
+        else:
+            transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
+        if self.active is None and not self.queue and not self.paused:
+            self._begin(transfer)
+        else:
+            self.queue.append(transfer)
 
     def pause(self) -> None:
         """The user went offline: what is not there yet waits (downlink: also what is in the air)."""
@@ -98,7 +103,7 @@ class UserLink:
     @property
     def settling_ns(self) -> int:
         """How long until what has left is there, at least a latency: a closed link is noticed no sooner."""
-        return max(nanoseconds(self.latency_s), self._last - self.env.now) if self.flying else 0
+        return max(self.latency_ns, self._last - self.env.now) if self.flying else 0
 
     def close(self) -> None:
         """The run is over: report what has moved of the transfer in progress."""
@@ -132,9 +137,11 @@ class UserLink:
 
     def _next(self) -> None:
         if self.active is None and self.queue and not self.paused:
-            transfer = self.queue.pop(0)
-            link = self.peers if transfer.relayed else self.shared
-            self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
+            self._begin(self.queue.pop(0))
+
+    def _begin(self, transfer: Transfer) -> None:
+        link = self.peers if transfer.relayed else self.shared
+        self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
 
     def _sent(self) -> None:
         assert self.active is not None
@@ -143,7 +150,8 @@ class UserLink:
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.at(self._last, partial(self._arrive, self._epoch))
         transfer.sent()
-        self._next()
+        if self.queue:
+            self._next()
 
     def _arrive(self, epoch: int) -> None:
         if epoch == self._epoch:
@@ -181,11 +189,12 @@ class Network:
 
     def link(self, user: int, up: bool) -> UserLink:
         """A user's link in one direction; made when it is first used."""
-        if (user, up) not in self._links:
-            more_s = repeat(0.0) if self._jitter is None else self._jitter(user, up)
+        made = self._links.get((user, up))
+        if made is None:
+            more_s = None if self._jitter is None else self._jitter(user, up)
             made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
             self._links[user, up] = made
-        return self._links[user, up]
+        return made
 
     def close(self) -> None:
         """The run is over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -50,7 +50,8 @@ class Job:
     """A call of a machine (or the engine's own `run`), waiting for its lane.
 
     task: whose loss makes the job void; received: it costs the per-message overhead; cut: only the first
-    half of it is done; then: called with the step's row after its effects were carried out.
+    half of it is done; then: called with the step's row after its effects were carried out. From `start` on:
+    the step that it is once it has begun; `blocker` is the step that kept it from starting when it was ready.
     """
 
     machine: Any
@@ -68,6 +69,21 @@ class Job:
     factor: float = 1.0
     run: Callable[[], Effects] | None = None
     then: Callable[[int], None] | None = None
+    start: int = field(init=False)
+    end: int = field(init=False)
+    spans: Spans = field(init=False)
+    blocker: int = field(init=False)
+    outcome: Effects = field(init=False)
+
+    def until(self, now: int) -> tuple[Spans, int]:
+        """The segments as far as they have come, and the nanoseconds that are left."""
+        if now == self.end:
+            return self.spans, 0
+        done, left = [], now - self.start
+        for phase, ns in self.spans:
+            done.append((phase, min(ns, left)))
+            left -= done[-1][1]
+        return tuple(done), self.end - now
 
     def effects(self) -> Effects:
         """Do the real work."""
@@ -83,8 +99,8 @@ class Runs(Protocol):
     env: Environment
     trace: Trace
 
-    def execute(self, device: Device, lane: str, job: Job) -> tuple[Effects, Spans]: ...
-    def finish(self, device: Device, job: Job, step: int, effects: Effects) -> None: ...
+    def execute(self, device: Device, lane: str, job: Job) -> None: ...
+    def finish(self, device: Device, job: Job, step: int) -> None: ...
 
 
 class Device:
@@ -131,7 +147,7 @@ class Lane:
         self.jobs: deque[Job] | None = None
         self.last = -1
         self.resting = True
-        self.current: Running | None = None
+        self.current: Job | None = None
 
     def put(self, job: Job) -> None:
         """Queue a job; an idle lane wakes up."""
@@ -144,12 +160,12 @@ class Lane:
 
     def has(self, task: Task) -> bool:
         """Whether the lane works on a task, or will."""
-        running = self.current is not None and self.current.job.task is task
+        running = self.current is not None and self.current.task is task
         return running or any(job.task is task for job in self.jobs or ())
 
     def interrupt(self, task: Task) -> int:
         """Stop the job in progress if it is a lost task's; returns the row of the broken step, or -1."""
-        if self.current is None or self.current.job.task is not task:
+        if self.current is None or self.current.task is not task:
             return -1
         self.device.session.env.soon(self._broken)
         return self.record()
@@ -179,61 +195,40 @@ class Lane:
         if job.task is not None and job.task.lost:
             device.release()
             return False
-        start = session.env.now
-        effects, spans = session.execute(device, self.name, job)
-        end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
-        running = Running(job, start, end, spans, before if start > job.ready else -1, effects)
-        self.current = running
-        if end > start:
-            session.env.at(end, partial(self._end, running))
+        job.start = start = session.env.now
+        session.execute(device, self.name, job)
+        spans = job.spans
+        job.blocker = before if start > job.ready else -1
+        job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+        self.current = job
+        if job.end > start:
+            session.env.at(job.end, partial(self._end, job))
             return True
-        self._complete(running)
+        self._complete(job)
         return False
 
-    def _end(self, running: Running) -> None:
-        if self.current is running:  # it was not broken off
-            self._complete(running)
+    def _end(self, job: Job) -> None:
+        if self.current is job:  # it was not broken off
+            self._complete(job)
             self._go_on()
 
-    def _complete(self, running: Running) -> None:
-        step, job = self.record(), running.job
+    def _complete(self, job: Job) -> None:
+        step = self.record()
         self.device.release()
         if job.task is None or not job.task.lost:
-            self.device.session.finish(self.device, job, step, running.effects)
+            self.device.session.finish(self.device, job, step)
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""
         if self.current is None:
             return -1
-        running, self.current = self.current, None
-        job, now = running.job, self.device.session.env.now
-        segments, left = running.until(now)
-        self.last = self.device.last = self.device.session.trace.add(
-            Step(
-                job.round, self.device.party, self.name, job.call, job.what, job.about, job.cause,
-                running.blocker, job.ready, running.start, now, segments, left,
-            )
-        )  # fmt: skip
-        return self.last
-
-
-@dataclass(slots=True, eq=False)
-class Running:
-    """A step in progress: `blocker` is the step that kept it from starting when it was ready."""
-
-    job: Job
-    start: int
-    end: int
-    spans: Spans
-    blocker: int
-    effects: Effects
-
-    def until(self, now: int) -> tuple[Spans, int]:
-        """The segments as far as they have come, and the nanoseconds that are left."""
-        if now == self.end:
-            return self.spans, 0
-        done, left = [], now - self.start
-        for phase, ns in self.spans:
-            done.append((phase, min(ns, left)))
-            left -= done[-1][1]
-        return tuple(done), self.end - now
+        job, self.current = self.current, None
+        device = self.device
+        now = device.session.env.now
+        segments, left = job.until(now)
+        step = Step._make((
+            job.round, device.party, self.name, job.call, job.what, job.about, job.cause,
+            job.blocker, job.ready, job.start, now, segments, left,
+        ))  # fmt: skip
+        self.last = device.last = row = device.session.trace.add(step)
+        return row

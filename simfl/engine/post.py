@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.party import Job, Task
 from simfl.engine.world import Model
@@ -21,39 +21,28 @@ class Post:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        follows = session.machines.kind.model_with
+        self.model_with = follows[not session.world.overlap] if follows else None
 
     def down(self, job: Job, to: int, message: Message, step: int) -> None:
         """From the server to a user; the model follows the message that the protocol says."""
         session = self.session
-        task = session.task_of(to, job.round, message.about)
-        letter = Down(self, message, SERVER, to, job.round, step, task)
+        letter = Down(self, message, SERVER, to, job.round, step)
+        task = letter.task = session.task_of(to, job.round, letter.about)
         if task is not None:
             if task.lost:
                 letter.broke(0)
                 return
             task.coming += 1
         session.network.link(to, up=False).send(letter)
-        follows = session.machines.kind.model_with
-        if follows and task is not None and message.kind == follows[not session.world.overlap]:
+        if task is not None and message.kind == self.model_with:
             self.down(job, to, Model(task.weights, task.about), step)
 
     def deliver(self, letter: Letter, cause: int) -> None:
         """At a user's device: a step of its protocol lane."""
-        session, to, message, task = self.session, letter.to, letter.message, letter.task
-        job = Job(
-            machine=session.client_of(to, task),
-            call="receive",
-            arguments=(SERVER, message),
-            phase=message.phase,
-            cause=cause,
-            ready=session.env.now,
-            round=letter.round,
-            what=message.kind,
-            about=message.about,
-            task=task,
-            received=True,
-        )
-        if isinstance(message, Model):
+        session, to, task = self.session, letter.to, letter.task
+        job = self._job(letter, session.client_of(to, task), cause, task)
+        if isinstance(letter.message, Model):
             assert task is not None
             job.run, job.then = list, lambda step: session.training.downloaded(task, step)
         session.device(to).protocol.put(job)
@@ -78,7 +67,8 @@ class Post:
         session, task = self.session, job.task
         if task is not None and task.lost:  # while it was delayed
             return
-        letter = Up(self, message, user, SERVER, job.round, step, task)
+        letter = Up(self, message, user, SERVER, job.round, step)
+        letter.task = task
         letter.fate = fate
         if fate == "mid_send":
             letter.size_bytes //= 2
@@ -87,47 +77,42 @@ class Post:
     def receive(self, letter: Letter, cause: int) -> None:
         """At the server: a step of its lane."""
         session, message, task = self.session, letter.message, letter.task
-        job = Job(
-            machine=session.machine_of(task),
-            call="receive",
-            arguments=(letter.sender, message),
-            phase=message.phase,
-            cause=cause,
-            ready=session.env.now,
-            round=letter.round,
-            what=message.kind,
-            about=message.about,
-            received=True,
-        )
+        job = self._job(letter, session.machine_of(task), cause, None)
         if message.point == "upload" and task is not None:
             task.delivered, task.arrived, task.phase = True, session.env.now, "recovery"
             job.then = lambda step: session.on_processed(task, step)
         session.server.protocol.put(job)
 
+    def _job(self, letter: Letter, machine: Any, cause: int, task: Task | None) -> Job:
+        """The call that a letter is to its receiver's machine."""
+        m, now = letter.message, self.session.env.now
+        arguments = (letter.sender, m)  # by position, as half of all rows are made of these
+        return Job(
+            machine, "receive", arguments, m.phase, cause, now, letter.round, m.kind, letter.about, task, True
+        )
+
 
 class Letter:
-    """A message on its way, as its link and as the trace see it."""
+    """A message on its way, as its link and as the trace see it: `size_bytes` leave of its `whole_bytes`."""
 
-    __slots__ = ("at", "latency_ns", "message", "post", "round", "sender", "size_bytes", "step", "task", "to")
+    __slots__ = (
+        "about", "at", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
+        "task", "to", "whole_bytes",
+    )  # fmt: skip
+    latency_ns: int
+    task: Task | None
 
-    def __init__(
-        self, post: Post, message: Message, sender: int, to: int, index: int, step: int, task: Task | None
-    ) -> None:
+    def __init__(self, post: Post, message: Message, sender: int, to: int, index: int, step: int) -> None:
         self.post = post
         self.message = message
         self.sender = sender
         self.to = to
         self.round = index
         self.step = step
-        self.task = task
         self.at = post.session.env.now
-        self.size_bytes = message.size_bytes
-        self.latency_ns = 0
-
-    @property
-    def relayed(self) -> bool:
-        """Whether it is what users have for each other."""
-        return self.message.relayed
+        self.about = message.about
+        self.relayed = message.relayed
+        self.size_bytes = self.whole_bytes = message.size_bytes
 
     def sent(self) -> None:
         """Its last bit has left."""
@@ -139,12 +124,11 @@ class Letter:
     def row(self, moved_bytes: int, arrived: int | None) -> int:
         """Put what became of it into the trace."""
         m = self.message
-        return self.post.session.trace.add(
-            Sent(
-                self.round, self.sender, self.to, m.kind, m.phase, m.about, m.size_bytes, moved_bytes,
-                self.step, self.at, arrived,
-            )
-        )  # fmt: skip
+        row = Sent._make((
+            self.round, self.sender, self.to, m.kind, m.phase, self.about, self.whole_bytes, moved_bytes,
+            self.step, self.at, arrived,
+        ))  # fmt: skip
+        return self.post.session.trace.add(row)
 
 
 class Down(Letter):
@@ -160,7 +144,7 @@ class Down(Letter):
 
 
 class Up(Letter):
-    """From a user to the server; of one that is lost amid sending, half: `size_bytes` is what leaves."""
+    """From a user to the server; of one that is lost amid sending, half."""
 
     __slots__ = ("fate",)
     fate: str

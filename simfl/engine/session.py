@@ -17,7 +17,7 @@ from typing import Any
 import simpy
 
 from simfl import trace as rows
-from simfl.engine.durations import Clock, Spans
+from simfl.engine.durations import Clock
 from simfl.engine.outcome import outcome
 from simfl.engine.party import Device, Job, Task
 from simfl.engine.post import Post
@@ -31,7 +31,7 @@ from simfl.learning.server_opt import ServerRule
 from simfl.protocols.base import (
     SERVER,
     Abort,
-    Effects,
+    Effect,
     GiveUp,
     Ignore,
     Ready,
@@ -152,9 +152,11 @@ class Session(ABC):
     # -- steps
     def device(self, user: int) -> Device:
         """A user's device; made when it is first used."""
-        if user not in self.devices:
-            self.devices[user] = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
-        return self.devices[user]
+        device = self.devices.get(user)
+        if device is None:
+            device = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
+            self.devices[user] = device
+        return device
 
     def at_server(self, machine: Any, call: str, argument: Any, cause: int, phase: str, **more: Any) -> None:
         """Queue a call of the server's machine."""
@@ -162,21 +164,22 @@ class Session(ABC):
         index = more.pop("round", self.round)
         self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
 
-    def execute(self, device: Device, lane: str, job: Job) -> tuple[Effects, Spans]:
-        """Do a job's real work and find out what it takes."""
+    def execute(self, device: Device, lane: str, job: Job) -> None:
+        """Do a job's real work and find out what it takes: the job's `outcome` and `spans`."""
+        ops = self.ops
         collecting = self.clock.timing and gc.isenabled()
         if collecting:
             gc.disable()
         where = (self.machines.name, job.round, device.party, job.call, job.what)
         try:
-            self.ops.begin(where, job.phase)
-            effects = job.effects()
+            ops.begin(where, job.phase)
+            job.outcome = job.effects()
             job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
             if device.party == SERVER:
-                for effect in effects:
+                for effect in job.outcome:
                     if isinstance(effect, Result):  # the global update belongs to the step that recovers
                         self._step_globally(effect.mean)
-            segments = self.ops.end()
+            segments = ops.end()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
         finally:
@@ -184,8 +187,7 @@ class Session(ABC):
                 gc.enable()
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
-        speed = device.speed * job.factor
-        return effects, self.clock.spans(key, segments, speed, overhead_ns, job.cut)
+        job.spans = self.clock.spans(key, segments, device.speed * job.factor, overhead_ns, job.cut)
 
     def _step_globally(self, g: Handle) -> None:
         """x^(t+1) from x^(t) and the mean update g."""
@@ -201,51 +203,54 @@ class Session(ABC):
         draw = self.world.training_noise
         return 1.0 if draw is None else draw(task.user, task.about or task.round)
 
-    def finish(self, device: Device, job: Job, step: int, effects: Effects) -> None:
+    def finish(self, device: Device, job: Job, step: int) -> None:
         """A step is over: carry its effects out."""
-        self._release(device.party, job, step, effects)
+        party, task = device.party, job.task
+        for effect in job.outcome:
+            if party == SERVER:
+                if isinstance(effect, Send):
+                    self.post.down(job, effect.to, effect.message, step)
+                    continue
+            elif task is not None and task.lost:
+                break
+            elif isinstance(effect, Send):
+                self.post.up(job, party, effect.message, step)
+                continue
+            self._carry_out(effect, party, job, step)
         if job.then is not None:
             job.then(step)
-        if device.party == SERVER:
+        if party == SERVER:
             self.on_server_step(step)
 
-    def _release(self, party: int, job: Job, step: int, effects: Effects) -> None:
-        if not effects:
-            return
+    def _carry_out(self, effect: Effect, party: int, job: Job, step: int) -> None:
+        """Do what a step asks for besides sending."""
         now, add, index = self.env.now, self.trace.add, job.round
-        for effect in effects:
-            if party != SERVER and job.task is not None and job.task.lost:
-                return
-            match effect:
-                case Send(to, message) if party == SERVER:
-                    self.post.down(job, to, message, step)
-                case Send(_, message):
-                    self.post.up(job, party, message, step)
-                case Timer(name, phase, about):
-                    fires = now + self.world.deadlines_ns[name]
-                    row = add(rows.TimerSet(index, name, phase, about, step, now, fires))
-                    self.env.at(fires, partial(self._fire, job.machine, effect, row, index))
-                case Ready() if job.task is not None:
-                    job.task.ready = True
-                    self.training.start_if_possible(job.task, step)
-                case Result():
-                    members = tuple((m.user, m.about, m.staleness) for m in effect.members)
-                    add(rows.Aggregated(self.round, members, step, now))
-                    self._close_round(step, outcome(self, effect))
-                case Abort(reason):
-                    self.abort_round(reason, step)
-                case GiveUp(users, phase, about):
-                    add(rows.GaveUp(index, phase, about, users, step, now))
+        match effect:
+            case Timer(name, phase, about):
+                fires = now + self.world.deadlines_ns[name]
+                row = add(rows.TimerSet(index, name, phase, about, step, now, fires))
+                self.env.at(fires, partial(self._fire, job.machine, effect, row, index))
+            case Ready() if job.task is not None:
+                job.task.ready = True
+                self.training.start_if_possible(job.task, step)
+            case Result():
+                members = tuple((m.user, m.about, m.staleness) for m in effect.members)
+                add(rows.Aggregated(self.round, members, step, now))
+                self._close_round(step, outcome(self, effect))
+            case Abort(reason):
+                self.abort_round(reason, step)
+            case GiveUp(users, phase, about):
+                add(rows.GaveUp(index, phase, about, users, step, now))
+                self.on_discarded(about)
+                self.on_given_up(users, step)
+            case Ignore(sender, message, why, about):
+                add(rows.Ignored(index, party, sender, message, about, why, step, now))
+                if party == SERVER:
                     self.on_discarded(about)
-                    self.on_given_up(users, step)
-                case Ignore(sender, message, why, about):
-                    add(rows.Ignored(index, party, sender, message, about, why, step, now))
-                    if party == SERVER:
-                        self.on_discarded(about)
-                case Refuse(sender, message, why, about):
-                    add(rows.Refused(index, party, sender, message, about, why, step, now))
-                case Verdict(survivors, reliable, private):
-                    add(rows.Judged(self.round, survivors, reliable, private, step, now))
+            case Refuse(sender, message, why, about):
+                add(rows.Refused(index, party, sender, message, about, why, step, now))
+            case Verdict(survivors, reliable, private):
+                add(rows.Judged(self.round, survivors, reliable, private, step, now))
 
     def _fire(self, machine: Any, timer: Timer, row: int, index: int) -> None:
         """A deadline passed: a step of the server, unless the machine waits for it no more."""
@@ -308,6 +313,7 @@ class Session(ABC):
     def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.outcomes.append(closed)
+        self.env.enough = True  # whoever drives the session looks at it
         self.round += 1
         self.done = self.round >= self.world.rounds
         self.on_round_closed(step)

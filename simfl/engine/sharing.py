@@ -78,9 +78,12 @@ class SharedLink:
         flow = Flow(group, moved, moved + size_bytes * BYTE, done)
         heappush(group.heap, (flow.mark, self._next(), flow))
         self._weigh(group, 1)
-        if group.heap[0][2] is flow:
+        first = group.heap[0][2] is flow
+        if first:
             self._announce(group)
         self._share()
+        if first:  # otherwise no end moves forward, since the level does not rise
+            self._arm()
         return flow
 
     def stop(self, flow: Flow) -> int:
@@ -90,6 +93,7 @@ class SharedLink:
         moved = min(flow.mark, self._counter(group) + group.offset)
         self._leave(flow)
         self._share()
+        self._arm()
         return (moved - flow.start) // BYTE
 
     def _next(self) -> int:
@@ -159,7 +163,6 @@ class SharedLink:
             self._change(busy[self._capped])
             self._capped += 1
         self._level = self._spare // self._sharing if self._sharing else 0
-        self._arm()
 
     def _change(self, group: Group) -> None:
         live, moved = group.live, self._counter(group) + group.offset
@@ -201,6 +204,7 @@ class SharedLink:
             finished.append(soonest[1].heap[0][2])
             self._leave(finished[-1])
         self._share()
+        self._arm()
         for flow in finished:
             flow.done()
 

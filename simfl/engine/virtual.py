@@ -29,6 +29,7 @@ class Environment(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__()
+        self.enough = False
         self._soon: deque[Callable[[], None]] = deque()
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
@@ -43,19 +44,35 @@ class Environment(simpy.Environment):
         self._soon.append(then)
 
     def step(self) -> None:
-        """Do the next thing."""
-        if self._soon:
-            self._soon.popleft()()
-        elif self._calls and (not self._queue or self._calls[0][:3] < self._queue[0][:3]):
-            self.now, _, _, then = heappop(self._calls)
-            self._now = self.now
-            then()
-        else:
-            self.now = int(self._queue[0][0]) if self._queue else self.now
+        """Do the next thing. simpy.core.EmptySchedule if there is none."""
+        if self.peek() == float("inf"):
             super().step()
+        self.steps(1)
+
+    def steps(self, most: int, until: float = float("inf")) -> None:
+        """Do the next things: at most so many, none after `until`, and none after one that sets `enough`."""
+        self.enough = False
+        soon, calls, queue = self._soon, self._calls, self._queue
+        while most and not self.enough:
+            most -= 1
+            if soon:
+                soon.popleft()()
+            elif calls and (not queue or calls[0][:3] < queue[0][:3]):
+                if calls[0][0] > until:
+                    break
+                self.now, _, _, then = heappop(calls)
+                self._now = self.now
+                then()
+            elif queue and queue[0][0] <= until:
+                self.now = int(queue[0][0])
+                super().step()
+            else:
+                break
 
     def peek(self) -> simpy.core.SimTime:
         """When that is; infinity if there is none."""
         if self._soon:
             return self._now
-        return min(self._calls[0][0], super().peek()) if self._calls else super().peek()
+        if not self._calls:
+            return super().peek()
+        return min(self._calls[0][0], self._queue[0][0]) if self._queue else self._calls[0][0]

@@ -7,6 +7,7 @@ same graph, in whatever order the users are named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,11 +33,18 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
         return complete(users)
     if k < 2:
         raise ValueError(f"k={k} must be at least 2: below that, one loss cuts a graph")
+    order = _rng(seed).permutation(sorted(users)).tolist()
+    ring = _ring(k, len(order))
+    return _closed({order[v]: [order[w] for w in near] for v, near in enumerate(ring)})
+
+
+@lru_cache(maxsize=4)  # round after round, only the ordering is another
+def _ring(k: int, n: int) -> list[list[int]]:
+    """The neighbours of each vertex 0 .. n - 1 of a Harary graph."""
     from networkx import hkn_harary_graph
 
-    order = _rng(seed).permutation(sorted(users)).tolist()
-    ring = hkn_harary_graph(k, len(order))
-    return _closed({order[v]: [order[w] for w in ring[v]] for v in ring})
+    ring = hkn_harary_graph(k, n)
+    return [list(ring[v]) for v in range(n)]
 
 
 def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:

@@ -364,7 +364,7 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
     """Refuse a roster that names strangers, doubles or not `user`, or has not `keys` keys of each."""
     check_names(roster.users, params.points, "the roster")
-    if user is not None and user not in roster.users:
+    if user is not None and user not in roster.users.place:
         raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
     _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
 

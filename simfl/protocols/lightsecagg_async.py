@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import filterfalse, repeat
 from operator import gt
 
@@ -47,7 +47,7 @@ from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
 from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
 from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
-from simfl.protocols.users import Users
+from simfl.protocols.users import Lookup, Users
 
 NEVER = math.inf
 """The last cycle of whom this user shares no key with."""
@@ -119,7 +119,8 @@ class LightSecAggAsyncClient:
         self.latest[owner] = cycle
         z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
         noise = ops.secret(self.entropy(f"noise {message.name}"))
-        coded = ops.encode(z, noise, mds.points_of((*self.peers, self.user), p.q), p.U, p.T)
+        points = Lookup((*self.peers, self.user), partial(mds.point_of, q=p.q))
+        coded = ops.encode(z, noise, points, p.U, p.T)
         others = range(len(self.peers))
         self.mask = (message.name, z)
         self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0)
@@ -285,7 +286,7 @@ class LightSecAggAsyncServer(BufferedServer):
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
         flaw = misshapen(message.sealed, len(message.to), share_bytes, U8)
         to = set(message.to)
-        if flaw or len(to) < len(message.to) or not to <= set(self.publics) - {sender}:
+        if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
             why = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", why, message.about), *self._give_up(sender)]
         self.shared[sender] = message.about

@@ -9,7 +9,6 @@ Content is n rows x length: a 2-D array, or where rows are long a list of n arra
 
 from __future__ import annotations
 
-import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,6 +55,8 @@ WORK = {
 """The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
 the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
 are what Python itself takes, however little there is to compute."""
+
+STEP, CALL = ("step", 1), ("call", 1)
 
 U8, U32, F32, F64 = 1, 4, 4, 8
 I64 = NDArray[np.int64]
@@ -142,11 +143,20 @@ class Pile(Sequence[Handle]):
 
 @dataclass(slots=True)
 class Segment:
-    """The part of a step that belongs to one phase: its counted work and the CPU time it took."""
+    """The part of a step that belongs to one phase: its work as it was counted, piece by piece, and the CPU
+    time it took."""
 
     phase: str
-    work: dict[str, int] = field(default_factory=dict)
+    counted: list[tuple[str, int]] = field(default_factory=list)
     cpu_ns: int = 0
+
+    @property
+    def work(self) -> dict[str, int]:
+        """How much of each kind of work it is."""
+        total: dict[str, int] = {}
+        for kind, amount in self.counted:
+            total[kind] = total.get(kind, 0) + amount
+        return total
 
 
 class Ops(ABC):
@@ -156,6 +166,8 @@ class Ops(ABC):
     peak_bytes = 0
     timed = True
     """Whether the CPU time of steps is asked for, and not only their counted work."""
+    steps_at_once = 1
+    """How many steps may be done between two looks at the event loop: several where none takes long."""
     lag = 0
     """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
 
@@ -163,13 +175,15 @@ class Ops(ABC):
         self.q = q
         self.where: tuple[Any, ...] = ()
         self._segments: list[Segment] = []
+        self._counted: list[tuple[str, int]] | None = None
         self._mark_ns = 0
 
     # -- the ledger of a step: the driver brackets it, the machine names a change of phase inside it
     def begin(self, where: tuple[Any, ...], phase: str) -> None:
         """Open a step's ledger; `where` names the step if its work fails later."""
         self.where = where
-        self._segments = [Segment(phase, {"step": 1})]
+        self._counted = [STEP]
+        self._segments = [Segment(phase, self._counted)]
         if self.timed:
             self._mark_ns = time.thread_time_ns()
 
@@ -178,13 +192,14 @@ class Ops(ABC):
         if self._segments and self._segments[-1].phase != name:
             if self.timed:
                 self._mark()
-            self._segments.append(Segment(name))
+            self._counted = []
+            self._segments.append(Segment(name, self._counted))
 
     def end(self) -> list[Segment]:
         """Close the ledger and return its segments."""
         if self.timed:
             self._mark()
-        segments, self._segments = self._segments, []
+        segments, self._segments, self._counted = self._segments, [], None
         return segments
 
     @contextmanager
@@ -203,14 +218,13 @@ class Ops(ABC):
     def _op(
         self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
     ) -> Handle:
-        self._charge({"call": 1, **work})
+        self._charge(work)
         return self._run(kernel, shape, args)
 
     def _charge(self, work: dict[str, int]) -> None:
-        if self._segments:
-            total = self._segments[-1].work
-            for kind, amount in work.items():
-                total[kind] = total.get(kind, 0) + amount
+        if self._counted is not None:
+            self._counted.append(CALL)
+            self._counted += work.items()
 
     @abstractmethod
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
@@ -237,10 +251,12 @@ class Ops(ABC):
 
     def join(self, rows: Sequence[Handle]) -> Handle:
         """All rows of all handles, one below the other."""
-        shape = (sum(r.n for r in rows), rows[0].length, rows[0].width)
-        starts = itertools.accumulate((r.n for r in rows), initial=0)
-        forged = [start + i for start, r in zip(starts, rows, strict=False) for i in r.forged]
-        return _forged(self._op(relay.join, shape, {}, list(rows)), forged)
+        n, forged = 0, list[int]()
+        for r in rows:
+            if r.forged:
+                forged += [n + i for i in r.forged]
+            n += r.n
+        return _forged(self._op(relay.join, (n, rows[0].length, rows[0].width), {}, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
@@ -286,7 +302,7 @@ class Ops(ABC):
         work = {"aead_item": sealed.n, "aead_byte": sealed.size_bytes}
         forged = sealed.forged | keys_.forged
         if forged:  # also finding that out is work
-            self._charge({"call": 1, **work})
+            self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
         dtype = "uint8" if width == U8 else "uint32"
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
@@ -500,10 +516,19 @@ def grouped(items: Iterable[Any], kernel: Callable[[Any], Any]) -> list[list[Any
 
 
 class ShadowOps(Ops):
-    """Knows lengths and counts only."""
+    """Knows lengths and counts only. Without content, all handles of a shape are one."""
+
+    steps_at_once = 100
+
+    def __init__(self, q: int) -> None:
+        super().__init__(q)
+        self._handles: dict[tuple[int, int, int], Handle] = {}
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
-        return Handle(*shape)
+        handle = self._handles.get(shape)
+        if handle is None:
+            handle = self._handles[shape] = Handle(*shape)
+        return handle
 
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:

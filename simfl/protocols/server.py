@@ -90,15 +90,19 @@ class Server(ABC):
 
     def _untimely(self, sender: int, kind: str) -> str:
         """Why a message is not taken now, or nothing."""
-        order = [stage.message for stage in self.stages.values()]
-        now = list(self.stages).index(self.stage) if self.stage else len(order)
-        if kind not in order:
-            return "unknown"
-        if order.index(kind) != now:
-            return "late" if order.index(kind) < now else "early"
+        if self.stage is None or kind != self.stages[self.stage].message:
+            return self._mistimed(kind)
         if sender in self.got:
             return "a second one"
         return "" if sender in self.expected else "unexpected"
+
+    def _mistimed(self, kind: str) -> str:
+        """Why a message is none of the open stage's."""
+        order = [stage.message for stage in self.stages.values()]
+        if kind not in order:
+            return "unknown"
+        now = list(self.stages).index(self.stage) if self.stage else len(order)
+        return "late" if order.index(kind) < now else "early"
 
     def _start_grace(self) -> Effects:
         if self._grace is None or len(self.got) < self._grace:

@@ -32,7 +32,7 @@ from simfl.engine.weighing import Even
 from simfl.engine.world import Machines, World
 from simfl.learning import partition, server_opt
 from simfl.learning.trainer import Trainer
-from simfl.protocols.base import Params
+from simfl.protocols.base import SERVER, Params
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
@@ -44,7 +44,7 @@ from simfl.scenario.placed import error, or_error
 from simfl.scenario.sparsity import sparsity
 from simfl.selection.history import Participation
 from simfl.selection.registry import SCHEMES, Select
-from simfl.streams import Entropy, OsEntropy, Streams
+from simfl.streams import Entropy, NoEntropy, OsEntropy, Streams
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,10 @@ def modelled(study: Study) -> durations.Clock:
 def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     if s.entropy == "os":
         return OsEntropy
-    root = streams.bytes("entropy", name)
-    return partial(Entropy, root)
+    draw = partial(Entropy, streams.bytes("entropy", name))
+    if s.payload == "shadow":  # nobody computes with users' secrets; the server draws graphs and weights
+        return lambda party, *scope: draw(party, *scope) if party == SERVER else NoEntropy(party, *scope)
+    return draw
 
 
 def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:

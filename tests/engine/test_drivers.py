@@ -207,7 +207,9 @@ def test_the_real_work_is_done_under_every_clock(monkeypatch: pytest.MonkeyPatch
     assert kernels(monkeypatch, f"recorded:{tmp_path}") == modelled
     assert modelled["train"] == 6 * 2 * 3
     assert modelled["encode"] == 6 * 2
-    assert {"agree", "seal", "open_", "share", "reconstruct_many", "mask", "decode", "quantise"} <= set(modelled)
+    assert {"agree", "seal", "open_", "share", "reconstruct_many", "mask", "decode", "quantise"} <= set(
+        modelled
+    )
 
 
 def test_measured_time_is_cpu_time_times_the_slowdown() -> None:

@@ -231,3 +231,11 @@ def test_counted_work_and_received_messages_never_take_zero_time(
     assert all(step.end + step.left - step.start >= OVERHEAD for step in received)
     assert all(s.end - s.start == sum(ns for _, ns in s.segments) for s in of(trace, Step))
     assert all(step.end > step.start for step in of(trace, Step, call="train"))
+
+
+def test_work_that_recurs_takes_as_long_each_time_and_other_work_does_not() -> None:
+    clock = Modelled({"a": 3e-9, "b": 5e-9})
+    pieces = [[("a", 2), ("b", 1)], [("b", 1), ("a", 1), ("a", 1)], [("a", 2), ("b", 2)], [("b", 2)], []]
+    for speed in (1.0, 10.0):
+        took = [clock.work_ns(Segment("upload", counted), speed) for counted in pieces * 2]
+        assert took == [round(speed * ns) for ns in (11, 11, 16, 10, 0)] * 2
