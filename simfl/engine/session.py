@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import simpy
 
@@ -229,7 +230,7 @@ class Session(ABC):
             case Timer(name, phase, about):
                 fires = now + self.world.deadlines_ns[name]
                 row = add(rows.TimerSet(index, name, phase, about, step, now, fires))
-                self.env.at(fires, partial(self._fire, job.machine, effect, row, index))
+                self.env.at(fires, partial(self._fire, ref(job.machine), effect, row, index))
             case Ready() if job.task is not None:
                 job.task.ready = True
                 self.training.start_if_possible(job.task, step)
@@ -252,9 +253,11 @@ class Session(ABC):
             case Verdict(survivors, reliable, private):
                 add(rows.Judged(self.round, survivors, reliable, private, step, now))
 
-    def _fire(self, machine: Any, timer: Timer, row: int, index: int) -> None:
-        """A deadline passed: a step of the server, unless the machine waits for it no more."""
-        if not self.done and machine.awaits(timer):
+    def _fire(self, whose: ref[Any], timer: Timer, row: int, index: int) -> None:
+        """A deadline passed: a step of the server, unless the machine waits for it no more, or is gone: the
+        deadlines of a round that is over do not keep all that its server knew."""
+        machine = whose()
+        if machine is not None and not self.done and machine.awaits(timer):
             more = {"what": timer.name, "about": timer.about, "round": index}
             self.at_server(machine, "expire", timer, row, timer.phase, **more)
 

@@ -133,8 +133,8 @@ class SecAggClient(Client):
     def reveal(self, survivors: Survivors) -> Effects:
         """One share per user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
         check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
-        alive = survivors.users.place
-        which = Lookup(self.holders, lambda user: B if user in alive else S)
+        alive = survivors.users
+        which = Lookup(self.holders, lambda user: B if user in alive.place else S)
         missing: tuple[int, ...] = ()
         if len(self.kept) < len(self.partners):
             missing = tuple(user for user in self.partners if user not in self.kept)

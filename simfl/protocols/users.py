@@ -109,7 +109,7 @@ class Users(tuple[int, ...]):
     @cached_property
     def distinct(self) -> bool:
         """Whether nobody stands twice."""
-        return len(self.place) == len(self)
+        return len(set(self)) == len(self)
 
     @cached_property
     def _within(self) -> dict[int, tuple[Users, bool]]:
@@ -120,7 +120,7 @@ class Users(tuple[int, ...]):
         if others is self:
             return True
         if id(others) not in self._within:
-            self._within[id(others)] = others, self.place.keys() <= others.place.keys()
+            self._within[id(others)] = others, others.place.keys() >= set(self)
         return self._within[id(others)][1]
 
     def between(self, known: range) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
+from simfl.protocols.secagg import SecAggServer
 from simfl.trace import Presence
-from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SYNC, SYNC_PROTOCOLS, of, online, run
+from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, SYNC_PROTOCOLS, of, online, run
 
 by_protocol = pytest.mark.parametrize("name", SYNC_PROTOCOLS)
 by_detection = pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.05}], ids=["timeout", "told"])
@@ -110,3 +112,22 @@ def test_a_buffer_that_those_who_are_left_cannot_fill_stops_and_says_who_is_ther
     world = online(tmp_path, times_s, 8)
     rounds = run({"protocols": [name], "rounds": 50, **world}, ASYNC).summary["protocols"][name]["rounds"]
     assert rounds[-1]["reason"].startswith("stopped at 50.000 s: nothing left that could happen, 0 of 8")
+
+
+def test_a_server_goes_with_its_round_whatever_its_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines of 3000 s are still to come when a round of a few seconds is over."""
+    servers: list[ref[SecAggServer]] = []
+    alive: list[int] = []
+    begin = SecAggServer.__init__
+
+    def noted(self: SecAggServer, *arguments: Any) -> None:
+        alive.append(sum(server() is not None for server in servers))
+        servers.append(ref(self))
+        begin(self, *arguments)
+
+    monkeypatch.setattr(SecAggServer, "__init__", noted)
+    late = dict.fromkeys(("advertise", "shares", "upload", "recovery"), 3000.0)
+    more = {"deadlines": late, "detect": {"disconnect": 0.1}, "rounds": 5, "payload": "shadow"}
+    result = run({**SIX, "protocols": ["secagg"], **more})
+    assert len(result.rounds["secagg"]) == 5
+    assert max(alive) <= 1  # of all rounds before, at most the one that is just over
