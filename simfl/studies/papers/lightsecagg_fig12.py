@@ -14,7 +14,7 @@ from typing import Any
 
 from simfl.studies.papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from simfl.studies.papers.running import Data, found, results
-from simfl.studies.sweeps.tables import estimate
+from simfl.studies.sweeps.tables import Estimate, estimate
 
 DATA = (Data("mnist", {"learning.model": "lenet5"}),)
 """What the paper has, where it is there."""
@@ -22,6 +22,8 @@ PLAIN, SECURE = "fedbuff_poly", "lightsecagg_async_poly"
 """The study's entries."""
 SAME = 0.01
 """Accuracies whose difference is surely no larger are the same."""
+NEAR = 0.1
+"""Differences that are shown on a scale of their own are below this."""
 LAST = 10
 """Evaluations at the end of a run whose mean is its accuracy."""
 
@@ -55,22 +57,35 @@ def run(place: Place) -> Evidence:
     levels: dict[int, list[Pair]] = {}
     for point, result in results(place.study(ENTRY.name), data):
         levels.setdefault(point["quantization.levels"], []).append(of(result.summary["protocols"]))
+    return Evidence(tuple(cells(levels)), charts(levels), data.told if data else "")
+
+
+def charts(levels: dict[int, list[Pair]]) -> tuple[Chart, ...]:
+    """Accuracies, what LightSecAgg loses where that is little, and what wraps, against log2 c_l."""
     bits = tuple(log2(c) for c in levels)
     lines = (
         Line("LightSecAgg, asynchronous", bits, tuple(fmean(p.secure for p in s) for s in levels.values())),
         Line("FedBuff", bits, tuple(fmean(p.plain for p in s) for s in levels.values())),
     )
+    lost = {log2(c): _lost(seeds) for c, seeds in levels.items()}
+    near = {bit: by for bit, by in lost.items() if by.mean < NEAR}
+    means = Line("mean over seeds", tuple(near), tuple(by.mean for by in near.values()))
+    low, high = (
+        Line(f"{end} of its 95 % interval", means.x, tuple(b.mean + k * (b.half or 0) for b in near.values()))
+        for end, k in (("lower end", -1), ("upper end", 1))
+    )
     wrapped = Line("wrapped coordinates", bits, tuple(map(_wrapped, levels.values())))
-    charts = (
+    title = f"By how much accuracy is below FedBuff's, where by less than {NEAR}"
+    return (
         Chart("Accuracy against the levels of quantisation", "log2 c_l", "test accuracy", lines),
+        Chart(title, "log2 c_l", "FedBuff - LightSecAgg", (means, low, high)),
         Chart("Coordinates of aggregates that wrapped around", "log2 c_l", "coordinates a run", (wrapped,)),
     )
-    return Evidence(tuple(cells(levels)), charts, data.told if data else "")
 
 
 def judge(seeds: Sequence[Pair]) -> tuple[str, str]:
     """What the paired differences of the seeds say of LightSecAgg, and the figures that it rests on."""
-    by = estimate([p.plain - p.secure for p in seeds])
+    by = _lost(seeds)
     half = inf if by.half is None else by.half
     word = "the same as FedBuff" if abs(by.mean) + half <= SAME else "undecided"
     if by.mean > half:
@@ -106,6 +121,10 @@ def _value(label: str, accuracies: list[float], more: str) -> Cell:
     mean = estimate(accuracies)
     spread = "one seed" if mean.half is None else f"± {mean.half:.4f}, {mean.n} seeds"
     return Cell(label, None, mean.mean, "", "none", remark=spread + more)
+
+
+def _lost(seeds: Sequence[Pair]) -> Estimate:
+    return estimate([p.plain - p.secure for p in seeds])
 
 
 def _wrapped(seeds: Sequence[Pair]) -> float:

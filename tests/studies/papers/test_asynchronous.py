@@ -9,7 +9,7 @@ import pytest
 from simfl.simulation import run
 from simfl.studies.papers import lightsecagg_fig11, lightsecagg_fig12
 from simfl.studies.papers.entry import Place
-from simfl.studies.papers.lightsecagg_fig12 import PLAIN, SECURE, Pair, cells, judge
+from simfl.studies.papers.lightsecagg_fig12 import PLAIN, SECURE, Pair, cells, charts, judge
 from simfl.studies.sweeps.plan import make_plan
 from tests.engine.harness import ROOT
 
@@ -68,6 +68,16 @@ def test_values_of_figure_12_are_means_over_seeds() -> None:
     assert (fedbuff.ours, last.ours) == (pytest.approx(0.95), pytest.approx(0.15))
     assert fedbuff.remark == "± 0.0248, 3 seeds"
     assert last.remark == "± 0.0224, 3 seeds; 9 coordinates of a run wrapped"
+
+
+def test_small_differences_have_a_chart_of_their_own() -> None:
+    """Means and ends of intervals are those of the judgement above: 0.007 ± 0.0025."""
+    levels = {4: pairs(0.007, 0), 2**28: pairs(0.8, 9)}
+    whole, near, wrapped = charts(levels)
+    assert [line.x for line in (*whole.lines, *wrapped.lines)] == [(2.0, 28.0)] * 3
+    assert [line.y for line in wrapped.lines] == [(0.0, 9.0)]
+    assert [line.x for line in near.lines] == [(2.0,)] * 3
+    assert [line.y[0] for line in near.lines] == pytest.approx([0.007, 0.0045, 0.0095], abs=5e-5)
 
 
 def test_a_runs_accuracy_is_the_mean_of_its_last_ten_evaluations() -> None:
