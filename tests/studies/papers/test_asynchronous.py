@@ -105,6 +105,7 @@ def test_the_study_goes_from_2_to_the_2_to_2_to_the_28_with_the_papers_weights()
     assert [levels[0], 2**16 in levels, levels[-1]] == [2**2, True, 2**28]
     for cell in plan.cells:
         assert cell.scenario.quantization.on_overflow == "wrap"
+        assert list(cell.scenario.protocols) == [PLAIN, SECURE]
         plain, secure = (cell.scenario.protocols[name] for name in (PLAIN, SECURE))
         assert (plain.protocol, secure.protocol) == ("fedbuff", "lightsecagg_async")
         assert plain.staleness == secure.staleness
