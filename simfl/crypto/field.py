@@ -78,20 +78,33 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     """
     from simfl.crypto import loops
 
-    vectors = [flat(row) for row in rows]
-    if not vectors:
+    n = len(rows)
+    if not n:
         raise ValueError("a weighted sum needs at least one row")
+    held, at, length = _addresses(rows)
+    factors = [1] * n if weights is None else [int(w) % q for w in weights]
+    if len(factors) != n:
+        raise ValueError(f"{len(factors)} weights for {n} rows")
+    out = np.empty((1, length), np.uint32)
+    padding = -n % 4  # the loop takes four rows at a time
+    addresses = np.concatenate([at, at[:1].repeat(padding)])
+    loops.weighted_sum(addresses, np.array(factors + [0] * padding, np.uint32), np.uint64(q), out[0])
+    del held  # not before: the loop knows addresses only
+    return out
+
+
+def _addresses(rows: Sequence[A32] | A32) -> tuple[object, NDArray[np.uint64], int]:
+    """What must be held as long as the addresses are used; where each row begins; their length."""
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        every = np.require(rows.astype(np.uint32, casting="safe", copy=False), None, ["C", "A"])
+        first, step = np.uint64(every.ctypes.data), np.uint64(every.strides[0])
+        return every, first + step * np.arange(len(every), dtype=np.uint64), every.shape[1]
+    vectors = [flat(row) for row in rows]
     length = vectors[0].size
     if any(v.size != length for v in vectors):
         raise ValueError(f"rows have different lengths: {sorted({v.size for v in vectors})}")
-    factors = [1] * len(vectors) if weights is None else [int(w) % q for w in weights]
-    if len(factors) != len(vectors):
-        raise ValueError(f"{len(factors)} weights for {len(vectors)} rows")
-    out = np.empty((1, length), np.uint32)
-    padding = -len(vectors) % 4  # the loop takes four rows at a time
-    addresses = np.array([v.ctypes.data for v in vectors + vectors[:1] * padding], np.uint64)
-    loops.weighted_sum(addresses, np.array(factors + [0] * padding, np.uint32), np.uint64(q), out[0])
-    return out
+    starts = [v.__array_interface__["data"][0] for v in vectors]
+    return vectors, np.array(starts, np.uint64), length
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:

@@ -174,3 +174,16 @@ def test_inverse_against_galois_and_its_errors():
         field.inverse(A, Q)
     with pytest.raises(ValueError, match="square"):
         field.inverse(A[:3], Q)
+
+
+def test_rows_of_a_matrix_are_summed_wherever_they_lie():
+    """Of every second row, in columns' order, and reversed: the sums are those of the rows one by one."""
+    rng = np.random.default_rng(8)
+    whole = rng.integers(0, Q, (14, 40), dtype=np.uint32)
+    for rows in (whole, whole[::2], whole[::-1], np.asfortranarray(whole), whole[:, 3:29]):
+        weights = list(range(1, len(rows) + 1))
+        expected = (rows.astype(object) * np.array(weights, object)[:, None]).sum(axis=0) % Q
+        for given_ in (rows, list(rows)):
+            assert (field.weighted_sum(given_, weights, Q)[0] == expected.astype(np.uint64)).all()
+    with pytest.raises(TypeError, match="safe"):
+        field.weighted_sum(whole.astype(np.int64), None, Q)
