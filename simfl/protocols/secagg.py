@@ -219,8 +219,10 @@ class SecAggServer(MaskedServer):
         return self._go_on("upload", got, sends)
 
     def _row_for(self, user: int, sender: int) -> int:
-        """Which of a sender's sealed shares is for a user."""
-        return Others(self.rosters[sender], sender).place(user)
+        """Which of a sender's sealed shares is for a user: there is none for the sender itself."""
+        place = self.rosters[sender].place
+        row = place[user]
+        return row - (row > place[sender])
 
     def _go_on(self, stage: str, got: Iterable[int], messages: list[Send]) -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
