@@ -208,6 +208,6 @@ TABLE_5_ENTRY = Entry(
     on=ON,
     how=HOW,
     run=run_5,
-    word=f"{WORD} SecAgg's server works out Lagrange weights anew for each secret, t² each: N³ with a small"
+    word=f"{WORD} SecAgg's server is charged with Lagrange weights for each secret, t² each: N³ with a small"
     " factor, where the paper has N².",
 )
