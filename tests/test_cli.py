@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from simfl import profiles
 from simfl.cli import main
 from tests.engine.harness import FILES
 
@@ -171,6 +172,12 @@ def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_list_lists(capsys: pytest.CaptureFixture[str], things: str, one: str) -> None:
     assert one in told(capsys, "list", things)
+
+
+def test_a_name_stands_apart_from_what_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = told(capsys, "list", "profiles").split()
+    assert set(profiles.names()) <= set(words)
+    assert max(map(len, profiles.names())) > 20
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ import typer
 
 from simfl.cli.common import app, say
 
+NAMES = 20
+"""Columns of the names in a list."""
+
 
 class Things(StrEnum):
     """What `list` lists."""
@@ -44,4 +47,8 @@ def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]
     from simfl.catalog import listed
 
     for name, text in listed(things):
-        say(f"{name:<20}{text}".rstrip(), further=" " * 20)
+        if len(name) < NAMES - 1:
+            say(f"{name:<{NAMES}}{text}".rstrip(), further=" " * NAMES)
+        else:  # a long name has a line of its own
+            print(name)
+            say(" " * NAMES + text, further=" " * NAMES)

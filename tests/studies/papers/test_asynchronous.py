@@ -31,7 +31,8 @@ def pairs(lower: float, wrapped: int) -> list[Pair]:
         # s = 0.001, so 0.00248: 0.008 + 0.00248 is beyond 0.01, 0.007 + 0.00248 is not
         ((-0.007, -0.008, -0.009), "undecided", "lower by -0.0080 ± 0.0025, 3 seeds"),
         ((-0.006, -0.007, -0.008), "the same as FedBuff", "lower by -0.0070 ± 0.0025, 3 seeds"),
-        ((0.006, 0.007, 0.008), "worse than FedBuff", "lower by 0.0070 ± 0.0025, 3 seeds"),
+        ((0.006, 0.007, 0.008), "the same as FedBuff", "lower by 0.0070 ± 0.0025, 3 seeds"),
+        ((0.007, 0.008, 0.009), "worse than FedBuff", "lower by 0.0080 ± 0.0025, 3 seeds"),
         ((0.5,), "undecided", "lower by 0.5000 ± inf, 1 seeds"),
     ],
 )
