@@ -263,7 +263,7 @@ class SecAggServer(MaskedServer):
                 partners.update({i: those} if those else {})
         holdings = Holdings([self._about(j, answer.missing) for j, answer in got.items()])
         whose = [*survivors, *partners]
-        held = [holdings.of(i, self.t[i]) for i in whose]
+        held = holdings.of(whose, [self.t[i] for i in whose])
         for i, (holders, _) in zip(whose, held, strict=True):
             if len(holders) < self.t[i]:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")
@@ -283,8 +283,9 @@ class SecAggServer(MaskedServer):
 
     def _about(self, user: int, missing: tuple[int, ...]) -> I64:
         """Whom the rows of a user's answer are about: its peers, itself last."""
-        others = self.peers[user].array
-        return np.append(others[~np.isin(others, missing)] if missing else others, user)
+        every, k = self.peers[user].users.array, self.peers[user].k
+        about = np.concatenate([every[:k], every[k + 1 :], every[k : k + 1]])
+        return about[~np.isin(about, missing)] if missing else about
 
 
 def _mask_info(params: Params) -> bytes:

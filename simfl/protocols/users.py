@@ -156,12 +156,6 @@ class Others(View[int]):
     def at(self, k: int) -> int:
         return self.users[k + (k >= self.k)]
 
-    @property
-    def array(self) -> I64:
-        """The list as an array."""
-        every = self.users.array
-        return np.concatenate([every[: self.k], every[self.k + 1 :]])
-
     def place(self, user: int) -> int:
         """Where a user stands. KeyError if it is not there."""
         place = self.users.place[user]
@@ -182,11 +176,11 @@ class Holdings:
         self._answer = np.repeat(np.arange(len(about)), sizes)[order]
         self._row = (np.arange(len(users)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
 
-    def of(self, user: int, most: int) -> tuple[I64, I64]:
-        """The first answers, `most` at most, with a row about a user, and which row of theirs it is."""
-        start, end = np.searchsorted(self._users, [user, user + 1])
-        those = slice(start, min(end, start + most))
-        return self._answer[those], self._row[those]
+    def of(self, users: Sequence[int], most: Sequence[int]) -> list[tuple[I64, I64]]:
+        """For each user: the first answers, `most` at most, with a row about it, and which row of theirs."""
+        starts, ends = (np.searchsorted(self._users, users, side).tolist() for side in ("left", "right"))
+        those = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
+        return [(self._answer[some], self._row[some]) for some in those]
 
 
 def place(names: Users | Others, user: int) -> int:

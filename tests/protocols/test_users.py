@@ -1,11 +1,13 @@
 """simfl.protocols.users against plain lists and sets."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.protocols.users import (
     AllBut,
+    Holdings,
     Lookup,
     Others,
     Same,
@@ -90,3 +92,15 @@ def test_those_among_a_circle_keep_its_order_and_are_it_if_all_are(circle, those
 
 def test_a_list_that_names_someone_twice_is_not_distinct_without_another():
     assert not are_distinct(Others(Users((1, 2, 2)), 1))
+
+
+def test_holdings_say_in_which_answers_a_users_rows_are():
+    """Of three answers, about users 7, 4, 9, then 4, then 9, 7, by hand."""
+    there = Holdings([np.array([7, 4, 9]), np.array([4]), np.array([9, 7])])
+    found = there.of([9, 4, 5, 7], [2, 1, 3, 9])
+    assert [(a.tolist(), r.tolist()) for a, r in found] == [
+        ([0, 2], [2, 0]),
+        ([0], [1]),
+        ([], []),
+        ([0, 2], [0, 1]),
+    ]
