@@ -6,7 +6,9 @@ import csv
 import json
 import os
 import platform
+import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 import simfl
 from simfl import metrics, trace
 from simfl.engine.virtual import NS
+from simfl.errors import BadInput
 from simfl.privacy.metrics import cardinalities, fairness_gaps
 from simfl.privacy.strong import strong_over_time
 from simfl.privacy.theory import family_size
@@ -115,13 +118,20 @@ class Result:
             },
         }
 
-    def write(self, folder: Path) -> None:
-        """Write the run's files; each appears whole or not at all."""
+    def write(self, folder: Path, traced: Path | None = None) -> None:
+        """Write the run's files; each appears whole or not at all.
+
+        traced: a file that holds the lines of the traces already.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         rounds = self.rounds
         summary = self._summary(rounds)
-        with atomic(folder / "trace.jsonl") as file:
-            file.writelines(trace.lines(self.traces))
+        with atomic(folder / "trace.jsonl", binary=True) as file:
+            if traced is None:
+                file.writelines(line.encode() for line in trace.lines(self.traces))
+            else:
+                with traced.open("rb") as lines:
+                    shutil.copyfileobj(lines, file, 1 << 20)
         with atomic(folder / "metrics.jsonl") as file:
             file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
         with atomic(folder / "breakdown.csv") as file:
@@ -276,10 +286,30 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
         np.savez(file, **arrays)
 
 
+def write_kept(path: Path, kept: Kept) -> None:
+    """One recorded round, for `read_kept`."""
+    with atomic(path, binary=True) as file:
+        np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
+
+
+def read_kept(path: Path) -> Kept:
+    """A recorded round that `write_kept` wrote.
+
+    Raises:
+        BadInput: it is not one.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in Kept.__annotations__}
+        return Kept(**{**found, "round": int(found["round"])})
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from None
+
+
 @contextmanager
 def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
     """A file that takes its place only when it is whole; text in UTF-8, or bytes."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
     how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
         with os.fdopen(handle, **how) as file:

@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from simfl.engine.checkpoints import Checkpoints, Past
 from simfl.engine.clock import drive
 from simfl.engine.session import Session
 from simfl.engine.virtual import NS
 from simfl.engine.warm import warm
 from simfl.engine.world import Outcome
+from simfl.errors import BadInput, RunFailed
 from simfl.learning.threads import one_thread
 from simfl.protocols.ops import Ops
 from simfl.result import Kept, Measurement, Result
+from simfl.results import unfinished
+from simfl.results.saving import EVERY_S, Point, Saver
+from simfl.results.unfinished import Unfinished
 from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
-from simfl.trace import seldom_collecting
+from simfl.trace import Trace, seldom_collecting
 
 
 @dataclass(frozen=True)
@@ -41,42 +47,39 @@ async def simulate(
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     watch: Callable[[Progress], None] | None = None,
+    resume: bool = False,
+    save_every_s: float = EVERY_S,
 ) -> Result:
     """Simulate a scenario's protocols, one after the other, on one world.
 
     Args:
         scenario: a YAML file, a mapping of the same shape, or a validated scenario.
         overrides: values by dotted key, such as {"population.users": 50}.
-        out: a folder for the run's files; a run that is interrupted or fails leaves there what
-            it finished.
+        out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
+            saved there as the run goes on, so that whatever ends it leaves them.
         watch: told the progress, a few times a second.
+        resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
+        save_every_s: seconds between two times that finished rounds are saved; more if saving takes long.
 
     Raises:
-        ScenarioError: the scenario is bad; names each value, its bound and its place.
+        BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), or
+            the folder cannot be written, is in use, or holds nothing that can be resumed.
         DataPlaneError, ReplayError: the run failed.
         asyncio.CancelledError: it was interrupted.
     """
     loaded = load(scenario, overrides)
-    study = build(loaded)
-    clock_of = clocks(study)
-    result = Result(loaded)
-    with one_thread(loaded.payload == "real"), seldom_collecting():
-        try:
-            for name in loaded.protocols:
-                session = study.session(name, clock_of(name))
-                if isinstance(loaded.clock, Measured):
-                    cohort, trainer = loaded.of(name).cohort, study.trainers[name]
-                    warm(session.machines.kind, session.machines.params, cohort, trainer)
-                elif loaded.payload == "real":
-                    result.training[name] = str(study.trainers[name].choice)
-                await _one(study, name, session, result, watch)
-        except BaseException:
-            result.interrupted = True
-            raise
-        finally:
-            if out is not None and any(result.measured.values()):
-                result.write(Path(out))
-    return result
+    if resume and out is None:
+        raise BadInput("resume: out must be the folder of an unfinished run")
+    folder: AbstractContextManager[Unfinished | None] = nullcontext()
+    if out is not None:
+        folder = unfinished.locked(Path(out)) if resume else unfinished.taken(Path(out))
+    with folder as own:
+        if own is not None and resume:
+            own.check(loaded)
+        study = build(loaded)
+        saver = None if own is None else Saver(own, save_every_s)
+        with one_thread(loaded.payload == "real"), seldom_collecting():
+            return await _all(study, saver, resume, watch)
 
 
 def run(
@@ -84,9 +87,49 @@ def run(
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     watch: Callable[[Progress], None] | None = None,
+    resume: bool = False,
+    save_every_s: float = EVERY_S,
 ) -> Result:
-    """`simulate` for who has no event loop."""
-    return asyncio.run(simulate(scenario, overrides, out, watch))
+    """`simulate` where there is no event loop."""
+    return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s))
+
+
+async def _all(
+    study: Study, saver: Saver | None, resume: bool, watch: Callable[[Progress], None] | None
+) -> Result:
+    loaded, clock_of = study.scenario, clocks(study)
+    result = Result(loaded)
+    if saver is not None:
+        result = saver.resume(loaded) if resume else saver.begin(loaded)
+    try:
+        for name in loaded.protocols:
+            if saver is not None and saver.is_done(name):
+                continue
+            past = Past() if saver is None else saver.past(name)
+            trainer = study.trainers[name]
+            if loaded.payload == "real" and saver is not None and (choice := saver.choice(name)):
+                trainer.choice = choice
+            clock = clock_of(name)
+            if saver is not None and clock.timing and past.rounds:
+                clock = saver.clock(name, result.traces[name])
+            session = study.session(name, clock)
+            if isinstance(loaded.clock, Measured):
+                warm(session.machines.kind, session.machines.params, loaded.of(name).cohort, trainer)
+            elif loaded.payload == "real":
+                result.training[name] = str(trainer.choice)
+            if saver is not None:
+                session.checkpoints = Checkpoints(session, past)
+                kept_way = trainer.choice if name in result.training else None
+                saver.start(name, session.trace, result.training.get(name), kept_way)
+            await _one(study, name, session, result, saver, past, watch)
+    except BaseException as error:
+        result.interrupted = True
+        if saver is not None:
+            saver.stop(result, error)
+        raise
+    if saver is not None:
+        saver.finish(result)
+    return result
 
 
 def _finite(value: float) -> float | None:
@@ -103,14 +146,30 @@ async def _kept(ops: Ops, outcome: Outcome) -> Kept:
     return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
 
 
+async def _point(ops: Ops, outcome: Outcome) -> Point:
+    """What a session that is resumed after this round needs, as arrays."""
+    standing = outcome.standing
+    assert standing is not None
+    models = {version: await ops.get(model) for version, model in standing.models.items()}
+    moments = None if standing.moments is None else await ops.get(standing.moments)
+    return Point(standing.rows, models, moments, standing.running)
+
+
 async def _one(
-    study: Study, name: str, session: Session, result: Result, watch: Callable[[Progress], None] | None
+    study: Study,
+    name: str,
+    session: Session,
+    result: Result,
+    saver: Saver | None,
+    past: Past,
+    watch: Callable[[Progress], None] | None,
 ) -> None:
     ops = session.ops
-    result.traces[name] = session.trace
-    measured = result.measured[name] = []
-    updates = result.updates[name] = []
-    latest: float | None = None
+    if past.rounds == 0:
+        result.traces[name] = session.trace
+    measured = result.measured.setdefault(name, [])
+    updates = result.updates.setdefault(name, [])
+    latest = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
 
     def tell() -> None:
         if watch is not None:
@@ -119,6 +178,11 @@ async def _one(
 
     async def publish(outcome: Outcome) -> None:
         nonlocal latest
+        if outcome.round < past.rounds:
+            if outcome.round == past.rounds - 1:
+                _held_to(result.traces[name], session)
+                result.traces[name] = session.trace
+            return
         audit = await ops.get(outcome.audit) if outcome.audit else None
         evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
         differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
@@ -128,11 +192,29 @@ async def _one(
         counts = [await ops.get(handle) for handle in outcome.clipped]
         shortened = None if not counts or None in counts else sum(map(bool, counts))
         measured.append(Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, shortened))
-        if outcome.record is not None:
-            updates.append(await _kept(ops, outcome))
+        kept = None if outcome.record is None else await _kept(ops, outcome)
+        if kept is not None:
+            updates.append(kept)
+        if saver is not None:
+            saver.add(measured[-1], kept, await _point(ops, outcome))
         tell()
 
     try:
         await drive(session, publish, tell)
+        if saver is not None:
+            saver.end()
     finally:
         ops.close()
+
+
+def _held_to(before: Trace, session: Session) -> None:
+    """A resumed session must have come where the interrupted one was.
+
+    Raises:
+        RunFailed: its trace is another.
+    """
+    rows = session.trace
+    if rows[: len(before)] != before:
+        pairs = enumerate(zip(rows, before, strict=False))
+        k = next((k for k, (now, then) in pairs if now != then), len(rows))
+        raise RunFailed(f"the resumed run differs from the interrupted one: {session.machines.name}, row {k}")

@@ -242,11 +242,21 @@ def seldom_collecting() -> Iterator[None]:
 
 def lines(traces: dict[str, Trace]) -> Iterator[str]:
     """The lines of `trace.jsonl`: before a protocol's rows, one that names it."""
-    written = {kind: _writer(name, kind) for name, kind in ROWS.items()}
     for name, rows in traces.items():
-        yield json.dumps({"row": "protocol", "name": name}) + "\n"
-        for row in rows:
-            yield written[type(row)](row)
+        yield heading(name)
+        yield from row_lines(rows)
+
+
+def heading(name: str) -> str:
+    """The line that stands before the rows of a protocol."""
+    return json.dumps({"row": "protocol", "name": name}) + "\n"
+
+
+def row_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """A line for each row."""
+    written = {kind: _writer(name, kind) for name, kind in ROWS.items()}
+    for row in rows:
+        yield written[type(row)](row)
 
 
 def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:

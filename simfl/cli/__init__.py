@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 130 interrupted.
+"""The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 130 interrupted;
+143 terminated.
 
 A module holds the commands of one kind. Heavy modules are imported inside the commands that need them:
 `--help` answers at once.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from simfl.cli import basics, calibrate, explorer, lists, papers, reports, studies, sweeps
-from simfl.cli.common import BAD, FAILED, INTERRUPTED, app
+from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted
 
 __all__ = [
     "app",
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. What a user can cause ends in one message, never a traceback."""
     from simfl.errors import BadInput, RunFailed
 
+    heed_termination()
     try:
         app(arguments)
     except BadInput as error:
@@ -38,4 +40,4 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"simfl: {error}", file=sys.stderr)
         sys.exit(FAILED)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted())

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from simfl.cli.common import (
-    INTERRUPTED,
+    FAILED,
     ClockOption,
     Protocols,
     ScenarioFile,
@@ -20,9 +22,11 @@ from simfl.cli.common import (
     Set,
     Workers,
     app,
+    interrupted,
     load_scenario,
     say,
 )
+from simfl.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:
     from simfl.result import Result
@@ -37,8 +41,17 @@ class Format(StrEnum):
 
 @app.command("run")
 def run_command(
-    scenario: ScenarioFile,
+    scenario: Annotated[
+        Path | None, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run's files go.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
+    ] = None,
+    save_every_s: Annotated[
+        float,
+        typer.Option("--save-every", metavar="S", min=0, help="How often finished rounds are saved."),
+    ] = 2.0,
     set_: Set = None,
     seed: Seed = None,
     clock: ClockOption = None,
@@ -49,10 +62,20 @@ def run_command(
     parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
-    loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
-    folder = out or _fresh(Path("runs") / loaded.name)
-    if folder.exists() and not folder.is_dir():
-        raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
+    from simfl.results.unfinished import reserve, unfinished_scenario
+
+    if resume is not None and out is not None:
+        raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
+    if scenario is not None:
+        loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
+    elif resume is None:
+        raise typer.BadParameter("is missing", param_hint="SCENARIO")
+    elif any(given is not None for given in (set_, seed, clock, protocols, workers)):
+        raise typer.BadParameter(
+            "goes on with the run as it is: leave other settings away", param_hint="--resume"
+        )
+    else:
+        loaded = unfinished_scenario(resume)
 
     from rich.console import Console
 
@@ -63,13 +86,16 @@ def run_command(
     if parquet:
         parquet_files.need()
     errors = Console(stderr=True)
+    folder = resume or out or reserve(Path("runs") / loaded.name)
+    simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
     live = format_ is Format.table and not no_progress and errors.is_terminal
     if live:
         unit = "aggregations" if loaded.buffer else "rounds"
         with terminal.progress(errors, loaded.rounds, unit) as watch:
-            result = _or_partial(lambda: run(loaded, out=folder, watch=watch), folder)
+            simulation = partial(simulation, watch=watch)
+            result = _or_partial(simulation, folder)
     else:
-        result = _or_partial(lambda: run(loaded, out=folder), folder)
+        result = _or_partial(simulation, folder)
     if parquet:
         _write_parquet(result, folder)
     if format_ is Format.json:
@@ -127,19 +153,24 @@ def _write_parquet(result: Result, folder: Path) -> None:
     write_parquet(folder / "breakdown.parquet", columns)
 
 
-def _fresh(folder: Path) -> Path:
-    """The folder itself, or with the first number that is free: no run overwrites another unasked."""
-    number, fresh = 1, folder
-    while fresh.exists():
-        number += 1
-        fresh = folder.with_name(f"{folder.name}-{number}")
-    return fresh
-
-
 def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
+    """The result, or where the run is interrupted the end of the command."""
     try:
         return simulation()
+    except BadInput:
+        with suppress(OSError):  # where it is empty: the run's own is removed already
+            Path("runs").rmdir()
+        raise
     except KeyboardInterrupt:
-        what = f"; what was finished is in {folder}" if folder.exists() else ""
-        print(f"Interrupted{what}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        print(f"Interrupted{_left(folder)}", file=sys.stderr)
+        raise typer.Exit(interrupted()) from None
+    except (RunFailed, OSError) as error:
+        print(f"simfl: {error}{_left(folder)}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+
+
+def _left(folder: Path) -> str:
+    """What a run that did not come to its end leaves."""
+    if (folder / "unfinished").is_dir():
+        return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
+    return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,29 @@ import typer
 if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
-FAILED, BAD, INTERRUPTED = 1, 2, 130
+FAILED, BAD, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+
+_signals: list[int] = []
+"""The signals to end that have come."""
+
+
+def heed_termination() -> None:
+    """Let SIGTERM, which batch systems send, end a command as Ctrl-C does."""
+
+    def end(number: int, frame: object) -> None:
+        _signals.append(number)
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as in a shell's background
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
+
+
+def interrupted() -> int:
+    """The exit code of a command that was interrupted."""
+    return TERMINATED if _signals else INTERRUPTED
+
 
 WIDTH = 80
 """Columns of text, on a terminal and off it."""

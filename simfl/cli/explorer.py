@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, INTERRUPTED, Set, app, say
+from simfl.cli.common import FAILED, Set, app, interrupted, say
 
 if TYPE_CHECKING:
     from simfl.studies.explore import AnyCohort, Violation
@@ -74,7 +74,7 @@ def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> Non
                 report = sample(cohort, random, told(done))
     except KeyboardInterrupt:
         print(f"Interrupted; {counts()}, no law broken so far", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(interrupted()) from None
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
         return

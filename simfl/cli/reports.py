@@ -98,8 +98,10 @@ def _latex(folder: Path) -> None:
 
 def _opened(folder: Path) -> Run:
     from simfl.reports.folder import open_run
+    from simfl.results.unfinished import recover
     from simfl.scenario.load import load
 
+    recover(folder)
     resolved = folder / "resolved.yaml"
     scenario = load(resolved)
     return open_run(folder, scenario, resolved.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, INTERRUPTED, app
+from simfl.cli.common import FAILED, app, interrupted
 
 if TYPE_CHECKING:
     from simfl.studies.sweeps.plan import Plan
@@ -71,7 +71,7 @@ def sweep(
         stored = _perform(state, backend, jobs or _at_a_time(plan), address, parquet)
     except KeyboardInterrupt:
         _say(f"Interrupted; {_kept(state)}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(interrupted()) from None
     _show(state, stored)
     if state.failures:
         raise typer.Exit(FAILED)

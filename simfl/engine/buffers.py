@@ -144,6 +144,10 @@ class Buffers(Session):
     def members(self, result: Result) -> list[tuple[Task, float]]:
         return [(self.tasks.pop(m.about), m.factor) for m in result.members]
 
+    def at_work(self) -> Iterable[Task]:
+        tasks = (*self.tasks.values(), *self.current.values())
+        return (task for task in tasks if task.delivered or not task.lost)
+
     def on_round_closed(self, step: int) -> None:
         self.start = self.env.now
         self.fruitless = 0

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from simfl.errors import RunFailed
 from simfl.protocols.ops import Segment
-from simfl.trace import Step, Trace
+from simfl.trace import Row, Step
 
 Spans = tuple[tuple[str, int], ...]
 """(phase, nanoseconds) of each segment of a step."""
@@ -95,14 +95,49 @@ class Modelled(Clock):
         return round(speed * ns)
 
 
-class Recorded(Clock):
-    """What the trace of an earlier run says: by (round, party, lane), in order, checked by call and what."""
+class Recording:
+    """The steps of an earlier run: by (round, party, lane), in order, checked by call and what.
 
-    def __init__(self, trace: Trace) -> None:
-        self._steps: dict[tuple[int, int, str], deque[Step]] = {}
+    running: steps that were in progress when the recording ends, with their whole durations.
+    """
+
+    def __init__(self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = ()) -> None:
+        self._steps: dict[tuple[int, int, str], deque[tuple[tuple[str, str], Spans]]] = {}
         for row in trace:
             if isinstance(row, Step):
-                self._steps.setdefault((row.round, row.party, row.lane), deque()).append(row)
+                *first, (phase, ns) = row.segments
+                whole = (*first, (phase, ns + row.left))  # for the same loss to break it off again
+                self._note((row.round, row.party, row.lane, row.call, row.what), whole)
+        for key, spans in running:
+            self._note(key, spans)
+
+    def _note(self, key: Key, spans: Spans) -> None:
+        self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
+
+    def next(self, key: Key) -> Spans | None:
+        """Take the durations of the next step of a party's lane; None if there are no more.
+
+        Raises:
+            ReplayError: it is another step.
+        """
+        steps = self._steps.get(key[:3])
+        if not steps:
+            return None
+        which, spans = steps.popleft()
+        if which != key[3:]:
+            raise ReplayError(f"{_now(key)}, recorded {' '.join(which)}")
+        return spans
+
+
+def _now(key: Key) -> str:
+    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
+
+
+class Recorded(Clock):
+    """What the trace of an earlier run says."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
 
     def work_ns(self, segment: Segment, speed: float) -> int:
         raise TypeError("a recording knows steps, not work")  # pragma: no cover
@@ -110,12 +145,21 @@ class Recorded(Clock):
     def spans(
         self, key: Key, segments: Sequence[Segment], speed: float, overhead_ns: int, cut: bool
     ) -> Spans:
-        now = f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
-        steps = self._steps.get(key[:3])
-        if not steps:
-            raise ReplayError(f"{now}, which the recording does not have")
-        step = steps.popleft()
-        if (step.call, step.what) != key[3:]:
-            raise ReplayError(f"{now}, recorded {step.call} {step.what}")
-        *first, (phase, ns) = step.segments
-        return (*first, (phase, ns + step.left))  # whole, for the same loss to break it off again
+        spans = self._recording.next(key)
+        if spans is None:
+            raise ReplayError(f"{_now(key)}, which the recording does not have")
+        return spans
+
+
+class Resumed(Measured):
+    """What was measured before the run was interrupted, as far as that goes, and from there on what is
+    measured now."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], speed: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        spans = self._recording.next(key)
+        return super().spans(key, segments, speed, overhead_ns, cut) if spans is None else spans

@@ -23,7 +23,7 @@ from simfl.crypto import prg, rows
 from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
 from simfl.engine.streams import Streams
 from simfl.errors import step_failed
-from simfl.protocols.ops import Handle, Ops, batched, seed_array
+from simfl.protocols.ops import Handle, Ops, batched, forgotten, seed_array
 
 ROUTING = (rows.pick, rows.gather, rows.join)
 """What only says where rows go: no work, and done at once."""
@@ -74,6 +74,8 @@ class PooledOps(Ops):
             self.executed += 1
             return Handle(*shape, Node.of(kernel(*args)))
         symbols = tuple(map(symbolic, args))
+        if self.deferring:  # done only if something wanted needs it: not in `_open`, not in the budget
+            return Handle(*shape, Node(kernel, symbols, self.where))
         if self._streams is not None:
             shares = self._streams.shares(kernel, symbols, self.where)
             if shares is not None:
@@ -93,6 +95,9 @@ class PooledOps(Ops):
             self.pending_bytes += node.size
             self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
         return Promise(*shape, node, self)
+
+    def replace(self, handle: Handle, content: Any) -> None:
+        handle.content = Node(forgotten, (), self.where) if content is None else Node.of(content)
 
     def unheld(self, node: Node) -> None:
         """Nobody holds this node's handle any more: others may need its value, but nobody keeps it."""

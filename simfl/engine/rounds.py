@@ -6,7 +6,7 @@ is not selected again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import simpy
@@ -91,6 +91,9 @@ class Rounds(Session):
     # -- what a session asks
     def members(self, result: Result) -> list[tuple[Task, float]]:
         return [(self.tasks[m.user, self.round], m.factor) for m in result.members]
+
+    def at_work(self) -> Iterable[Task]:
+        return filter(self.working, self.tasks.values())
 
     def on_round_closed(self, step: int) -> None:
         self.closed.succeed()

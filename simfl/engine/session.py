@@ -11,6 +11,7 @@ import gc
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -18,6 +19,7 @@ from weakref import ref
 import simpy
 
 from simfl import trace as rows
+from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.durations import Clock
 from simfl.engine.outcome import outcome
 from simfl.engine.party import Device, Job, Task
@@ -77,11 +79,13 @@ class Session(ABC):
         self.devices: dict[int, Device] = {}
         self.unnoticed: dict[int, list[Callable[[], None]]] = {}
         self.outcomes: deque[Outcome] = deque()
+        self.checkpoints: Checkpoints | None = None
         self.round = 0
         self.start = 0
         self.done = False
         initial = seed_array(streams.bytes("initial weights"))
         self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
+        self.version = 0
         self.moments: Handle | None = None
         if rule.kind != "fedavg":
             self.moments = ops.free(server_opt.initial_moments, (2, trainer.d, F64), trainer.d, rule.tau)
@@ -107,6 +111,10 @@ class Session(ABC):
     @abstractmethod
     def members(self, result: Result) -> list[tuple[Task, float]]:
         """The tasks behind a result, with their factors."""
+
+    @abstractmethod
+    def at_work(self) -> Iterable[Task]:
+        """The tasks whose global model may still be asked for."""
 
     @abstractmethod
     def went_offline(self, user: int, why: str, row: int) -> None:
@@ -195,9 +203,12 @@ class Session(ABC):
         ops, rule = self.ops, self.rule
         if self.moments is None:
             self.weights = ops.apply(server_opt.apply, self.weights, g, rule.lr)
-            return
-        self.moments = ops.moments(server_opt.moments, self.moments, g, rule.kind, rule.beta1, rule.beta2)
-        self.weights = ops.apply(server_opt.adaptive, self.weights, self.moments, rule.lr, rule.tau)
+        else:
+            self.moments = ops.moments(server_opt.moments, self.moments, g, rule.kind, rule.beta1, rule.beta2)
+            self.weights = ops.apply(server_opt.adaptive, self.weights, self.moments, rule.lr, rule.tau)
+        self.version += 1
+        if self.checkpoints is not None:
+            self.checkpoints.stepped(self)
 
     def noise(self, task: Task) -> float:
         """The factor on a training's duration: a draw of the user's own stream."""
@@ -315,8 +326,10 @@ class Session(ABC):
 
     def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
+        self.round += 1
+        if self.checkpoints is not None:
+            closed = replace(closed, standing=self.checkpoints.standing(self))
         self.outcomes.append(closed)
         self.env.enough = True  # whoever drives the session looks at it
-        self.round += 1
         self.done = self.round >= self.world.rounds
         self.on_round_closed(step)

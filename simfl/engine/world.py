@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.engine.durations import Key, Spans
 from simfl.engine.network import Network
 from simfl.engine.population import Losses
 from simfl.engine.virtual import Environment
@@ -81,7 +82,7 @@ class Outcome:
     """A finished round, as handles whose content may still be on its way.
 
     clipped: whether each member's update was clipped by the scenario's rule. record: what is kept of the
-    round's updates, if that is asked for.
+    round's updates, if that is asked for. standing: for a run that may be resumed.
     """
 
     round: int
@@ -91,6 +92,22 @@ class Outcome:
     rate: float | None = None
     clipped: tuple[Handle, ...] = ()
     record: Record | None = None
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a session stands at the end of a round: what a resumed one cannot find out again by itself.
+
+    rows: of the trace so far. models: version -> global model [1, d], those that a user still works with, and
+    the latest. moments: of an adaptive server, [2, d]. running: under a clock that measures, the steps in
+    progress with their durations.
+    """
+
+    rows: int
+    models: dict[int, Handle]
+    moments: Handle | None
+    running: tuple[tuple[Key, Spans], ...]
 
 
 @dataclass(frozen=True, slots=True)

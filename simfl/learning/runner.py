@@ -104,8 +104,7 @@ class Runner:
     ) -> F32:
         """See `Trainer.train`."""
         lrs = [self.sgd.lr_at(index) for index in rounds]
-        way = self.choice.way if len(users) > 1 or self._way is not None else "loop"
-        return self._train(way, weights, users, seeds, lrs, self._samples, self.sgd)
+        return self._train(self.choice.way, weights, users, seeds, lrs, self._samples, self.sgd)
 
     def _train(
         self,

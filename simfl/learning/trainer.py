@@ -92,8 +92,12 @@ class Trainer:
 
     @property
     def choice(self) -> Choice:
-        """How cohorts are trained here."""
+        """How cohorts are trained here; set, it is not measured."""
         return self._runner.choice
+
+    @choice.setter
+    def choice(self, choice: Choice) -> None:
+        self._runner.choice = choice
 
     def initial(self, seed: Seed) -> F32:
         """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""

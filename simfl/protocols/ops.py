@@ -170,6 +170,11 @@ class Ops(ABC):
     """How many steps may be done between two looks at the event loop: several where none takes long."""
     lag = 0
     """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
+    executes = True
+    """Whether there ever is content."""
+    deferring = False
+    """Whether operations are only noted, to be done if something later needs them: while a resumed run goes
+    over the rounds that are finished."""
 
     def __init__(self, q: int) -> None:
         self.q = q
@@ -421,6 +426,10 @@ class Ops(ABC):
         """The simulator's own work (audits, evaluation): executed, charged to nobody."""
         return self._run(kernel, shape, args)
 
+    def replace(self, handle: Handle, content: Any) -> None:
+        """Give a handle that was made while `deferring` its content, which is known from elsewhere. With None
+        forget how it was made: nothing will ask for it."""
+
     # -- content, for the few places that need it
     async def get(self, handle: Handle) -> Any:
         """The content of a handle, once it is there; None when there never is any."""
@@ -449,6 +458,8 @@ class EagerOps(Ops):
         self._held: list[Handle] = []
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        if self.deferring:
+            return Handle(*shape, Deferred(kernel, args, self.where))
         if self.batching and batched(kernel):
             handle = Handle(*shape, Held(kernel, args, self.where))
             self._held.append(handle)
@@ -458,16 +469,35 @@ class EagerOps(Ops):
     def _content(self, argument: Any) -> Any:
         kind = type(argument)
         if kind is Handle:
-            if type(argument.content) is Held:
+            content = argument.content
+            if type(content) is Held:
                 self._release()
-            return argument.content
+            return self._settled(content) if type(content) is Deferred else argument.content
         if kind is list or kind is Pile:
             contents = [one.content if type(one) is Handle else one for one in argument]
-            if Held in map(type, contents):
-                self._release()
-                contents = [one.content if type(one) is Handle else one for one in argument]
+            if not PENDING.isdisjoint(map(type, contents)):
+                contents = [self._content(one) for one in argument]
             return contents
         return argument
+
+    def _settled(self, wanted: Deferred) -> Any:
+        """The content of what was noted, and with it of all that it needs; none of the step's time."""
+        if wanted.done:
+            return wanted.value
+        with self.aside():
+            path = [wanted]
+            while path:
+                one = path[-1]
+                needed = [] if one.done else [need for need in deferred(one.args) if not need.done]
+                path += needed
+                if not needed:
+                    path.pop()
+                    if not one.done:
+                        one.finish(self._content)
+        return wanted.value
+
+    def replace(self, handle: Handle, content: Any) -> None:
+        handle.content = Deferred(forgotten, (), self.where) if content is None else content
 
     def _release(self) -> None:
         """Do what waits; what it needs itself has content, since that was needed before it was asked."""
@@ -489,6 +519,42 @@ class EagerOps(Ops):
         self._release()
 
 
+class Deferred:
+    """A call that was noted and is done only if its value is asked for."""
+
+    __slots__ = ("args", "done", "kernel", "value", "where")
+
+    def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
+        self.kernel = kernel
+        self.args = args
+        self.where = where
+        self.done = False
+        self.value: Any = None
+
+    def finish(self, content: Callable[[Any], Any]) -> None:
+        """Do it; what it was made from can go."""
+        try:
+            self.value = self.kernel(*map(content, self.args))
+        except Exception as error:
+            raise step_failed(self.where, getattr(self.kernel, "__name__", ""), error) from error
+        self.done, self.args = True, ()
+
+
+def deferred(argument: Any) -> Iterator[Deferred]:
+    """The deferred calls among arguments, in order."""
+    if type(argument) is Handle:
+        if type(argument.content) is Deferred:
+            yield argument.content
+    elif isinstance(argument, list | tuple | Pile):
+        for part in argument:
+            yield from deferred(part)
+
+
+def forgotten() -> Any:
+    """Stand for what `replace` was given no content for."""
+    raise ValueError("the content of a finished round is asked for, and the checkpoint does not hold it")
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A call that waits for others of its kernel."""
@@ -496,6 +562,10 @@ class Held:
     kernel: Any
     args: tuple[Any, ...]
     where: tuple[Any, ...]
+
+
+PENDING = {Held, Deferred}
+"""What a handle holds in the place of content that is still to be made."""
 
 
 def batched(kernel: Any) -> bool:
@@ -518,6 +588,7 @@ def grouped(items: Iterable[Any], kernel: Callable[[Any], Any]) -> list[list[Any
 class ShadowOps(Ops):
     """Knows lengths and counts only. Without content, all handles of a shape are one."""
 
+    executes = False
     steps_at_once = 100
 
     def __init__(self, q: int) -> None:

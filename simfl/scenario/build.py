@@ -289,7 +289,7 @@ def clocks(study: Study) -> Callable[[str], durations.Clock]:
             for name in s.protocols:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
-            return lambda name: durations.Recorded(traces[name])
+            return lambda name: durations.Recorded(durations.Recording(traces[name]))
     raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
 
 

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from simfl.errors import BadInput
 from simfl.result import atomic
+from simfl.results.identity import code_version
 from simfl.studies.papers.entry import Entry, Evidence, Place
-from simfl.studies.sweeps.store import code_version
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from joblib import delayed
 from simfl import trace
 from simfl.errors import RunFailed
 from simfl.result import Result, breakdown, versions
+from simfl.results.identity import code_version, scenario_key
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.simulation import run
 from simfl.studies.sweeps.backends import Backend, workers
 from simfl.studies.sweeps.plan import Cell, Plan
-from simfl.studies.sweeps.store import Damaged, Store, cell_key, code_version
+from simfl.studies.sweeps.store import Damaged, Store
 
 TRACE = "trace.jsonl"
 KEPT = ("summary.json", "breakdown.csv", "resolved.yaml")
@@ -58,7 +59,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         code = code_version()
-        self.keys = tuple(cell_key(cell.scenario, code) for cell in self.plan.cells)
+        self.keys = tuple(scenario_key(cell.scenario, code) for cell in self.plan.cells)
 
     def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
         """The cells that are still to be run, by key; `warn` is told of each that is damaged."""

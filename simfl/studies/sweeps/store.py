@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,60 +23,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
-from simfl.result import versions
-from simfl.scenario.schema import Scenario
 
 HALF = ".writing-"
 """What the name of a folder begins with until it is whole."""
 
 ABOUT = "about.json"
 
-FILES = (
-    ("population", "availability", "file"),
-    ("learning", "dataset", "file"),
-    ("learning", "model", "module"),
-    ("profile",),
-    ("clock", "dir"),
-)
-"""Where a scenario names a single file whose content decides the outcome."""
-
 
 class Damaged(Exception):
     """A cell that is there but not as it was written; says what is wrong."""
-
-
-@cache
-def code_version() -> str:
-    """The version of simfl and a digest of its source files and profiles: an edited checkout is another."""
-    root = Path(__file__).parents[2]
-    digest = sha256()
-    for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
-    return f"{versions()['simfl']}+{digest.hexdigest()[:16]}"
-
-
-def cell_key(scenario: Scenario, code: str) -> str:
-    """The name of a cell's folder: a hash of its resolved scenario, the files that it names, and the code."""
-    tree = scenario.model_dump(mode="json")
-    for keys in FILES:
-        *way, last = keys
-        block: Any = tree
-        for key in way:
-            block = block.get(key) if isinstance(block, dict) else None
-        if isinstance(block, dict) and isinstance(block.get(last), str):
-            block[last] = _content(block[last])
-    text = json.dumps({"code": code, "scenario": tree}, sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()[:32]
-
-
-def _content(name: str) -> str:
-    """A digest of the file that is meant: itself, the trace of a run's folder, or what is before `:build`."""
-    for path in (Path(name), Path(name) / "trace.jsonl", Path(name.rpartition(":")[0] or name)):
-        if path.is_file():
-            return f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-    return name
 
 
 class Store:

@@ -9,10 +9,10 @@ import pytest
 
 from simfl.cli import main
 from simfl.errors import BadInput
+from simfl.results.identity import code_version
 from simfl.studies.papers.entry import Evidence, Place
 from simfl.studies.papers.registry import ENTRIES, chosen
 from simfl.studies.papers.store import path_of, perform, read
-from simfl.studies.sweeps.store import code_version
 from tests.studies.papers.test_page import entry
 
 

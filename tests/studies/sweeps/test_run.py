@@ -12,10 +12,11 @@ import pytest
 import simfl
 from simfl import trace
 from simfl.errors import RunFailed
+from simfl.results.identity import code_version
 from simfl.studies.sweeps import run as module
 from simfl.studies.sweeps.plan import make_plan
 from simfl.studies.sweeps.run import Failed, Sweep, work
-from simfl.studies.sweeps.store import Store, code_version
+from simfl.studies.sweeps.store import Store
 from tests.studies.sweeps.small import BASE, files, study, swept
 
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simfl.errors import BadInput
-from simfl.scenario.load import load
-from simfl.studies.sweeps import store as module
-from simfl.studies.sweeps.store import ABOUT, HALF, Damaged, Store, cell_key, code_version
-from tests.engine.harness import ROOT
-from tests.studies.sweeps.small import BASE
+from simfl.studies.sweeps.store import ABOUT, HALF, Damaged, Store
 
 CELL = {"summary.json": '{"a": 1}\n', "breakdown.csv": "x\r\n1\r\n"}
 NEEDED = tuple(CELL)
@@ -27,71 +21,6 @@ def written(folder: Path) -> Store:
     with store.locked():
         store.write("k", CELL, {"took_s": 1.5})
     return store
-
-
-# --- names --------------------------------------------------------------------------------------
-def test_a_cell_is_named_for_its_resolved_scenario_and_the_code() -> None:
-    plain = cell_key(load(BASE), "1")
-    assert plain == cell_key(load({**BASE, "overlap": True}), "1")  # a default, written out
-    assert plain != cell_key(load(BASE, seed=6), "1")
-    assert plain != cell_key(load(BASE, {"network.overhead_s": 0.0010000001}), "1")
-    assert plain != cell_key(load(BASE), "2")
-
-
-def test_the_name_is_the_same_in_another_process() -> None:
-    """Whatever its hash seed: this one's is random."""
-    code = "from simfl.studies.sweeps.store import *; from simfl.scenario.load import load\n"
-    code += f"print(cell_key(load({BASE!r}), '1'), code_version())"
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert done.stdout.split() == [cell_key(load(BASE), "1"), code_version()], done.stderr
-
-
-def test_a_file_that_the_scenario_names_counts_by_its_content(tmp_path: Path) -> None:
-    def key(name: str, text: str) -> str:
-        (tmp_path / name).write_text(text)
-        return cell_key(load(BASE, {"population.availability": {"trace": str(tmp_path / name)}}), "1")
-
-    assert key("a.csv", "user,from_s,to_s\n0,0,9\n") == key("b.csv", "user,from_s,to_s\n0,0,9\n")
-    assert key("a.csv", "user,from_s,to_s\n0,0,8\n") != key("b.csv", "user,from_s,to_s\n0,0,9\n")
-
-
-def test_so_does_a_module_a_profile_and_a_recording(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    own = tmp_path / "my.py"
-    profile = tmp_path / "my.yaml"
-    recorded = tmp_path / "run" / "trace.jsonl"
-    for file, overrides in (
-        (own, {"learning.model": {"module": f"{own}:build"}}),
-        (profile, {"profile": str(profile)}),
-        (recorded, {"clock": {"recorded": str(tmp_path / "run")}}),
-    ):
-        keys = []
-        for text in ("1", "2", "1"):
-            file.write_text(text)
-            keys.append(cell_key(load(BASE, overrides), "1"))
-        assert keys[0] == keys[2] != keys[1], file
-
-
-def test_the_codes_version_changes_with_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a copy: one byte more anywhere, or the same bytes under another name."""
-    at = tmp_path / "simfl" / "studies" / "sweeps" / "store.py"
-    at.parent.mkdir(parents=True)
-    at.write_text("a")
-    other = tmp_path / "simfl" / "engine.py"
-    monkeypatch.setattr(module, "__file__", str(at))
-    seen = set()
-    for name, text in ((other, "x"), (other, "xy"), (tmp_path / "simfl" / "p.yaml", "z")):
-        name.write_text(text)
-        code_version.cache_clear()
-        seen.add(code_version())
-    other.rename(other.with_name("motor.py"))
-    code_version.cache_clear()
-    seen.add(code_version())
-    code_version.cache_clear()
-    assert len(seen) == 4
-    assert all(version.startswith("0.1.0+") for version in seen)
 
 
 # --- whole or not there -------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""Resumable sessions: what is noted at the end of each round, and how a resumed one gets there again.
+
+A resumed session goes over its finished rounds once more: all that the timeline holds follows from the
+scenario, and under the measured clock from the durations that were recorded. Content is not made on the way.
+Operations are deferred, and the global models that users still work with come from the checkpoint. What a
+later round needs of a finished one (a mask, an update in the buffer) is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.engine.durations import Key, Spans
+from simfl.engine.world import Standing
+from simfl.protocols.ops import Handle
+
+if TYPE_CHECKING:
+    from simfl.engine.session import Session
+
+
+@dataclass(frozen=True)
+class Past:
+    """The finished rounds of a session that is resumed.
+
+    rounds: how many. models: version -> global model [1, d], as of `Standing`. moments: [2, d] if any.
+    """
+
+    rounds: int = 0
+    models: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
+    moments: NDArray[np.float64] | None = None
+
+
+class Checkpoints:
+    """Follows a session's global model; the session calls it."""
+
+    def __init__(self, session: Session, past: Past | None = None) -> None:
+        self.past = past or Past()
+        self.models: dict[int, Handle] = {0: session.weights}
+        session.ops.deferring = self.past.rounds > 0
+
+    def stepped(self, session: Session) -> None:
+        """There is a new global model."""
+        ops, version, past = session.ops, session.version, self.past
+        if not ops.executes:
+            return
+        self.models = {**self.models, version: session.weights}
+        if ops.deferring:
+            ops.replace(session.weights, past.models.get(version))
+            if session.moments is not None:
+                ops.replace(session.moments, past.moments if version == max(past.models) else None)
+
+    def standing(self, session: Session) -> Standing:
+        """Where the session stands, its round having just ended."""
+        if session.ops.executes:
+            used = {id(task.weights) for task in session.at_work()} | {id(session.weights)}
+            self.models = {version: model for version, model in self.models.items() if id(model) in used}
+        if session.round == self.past.rounds:
+            session.ops.deferring = False
+        running = tuple(_running(session)) if session.clock.timing else ()
+        models, moments = (self.models, session.moments) if session.ops.executes else ({}, None)
+        return Standing(len(session.trace), models, moments, running)
+
+
+def _running(session: Session) -> list[tuple[Key, Spans]]:
+    """The steps in progress, which the trace does not have yet."""
+    found = []
+    for device in (session.server, *session.devices.values()):
+        for lane in (device.protocol, device.training):
+            job = lane.current
+            if job is not None:
+                found.append(((job.round, device.party, lane.name, job.call, job.what), job.spans))
+    return found
