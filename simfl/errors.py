@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+MAX_SHOWN = 200
+"""Characters of a user's own text that a message has."""
+
+
+def cut(text: str) -> str:
+    """A user's own text as a message has it: its beginning where it is long, no character that acts on a
+    terminal."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:MAX_SHOWN])
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def shown(value: object) -> str:
+    """A number or a text of a user's as a message has it."""
+    if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
+        return f"a whole number of {value.bit_length()} bits"
+    return cut(repr(value))
+
 
 class BadInput(ValueError):
     """A scenario, profile or recording that cannot be used; its text names value, bound and place."""

@@ -26,17 +26,23 @@ class Plan:
 
 
 def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int) -> np.ndarray:
-    """`size` draws of a scenario's distribution."""
+    """`size` draws of a scenario's distribution, each held within the bounds of a given value (`held`)."""
     match distribution:
         case schema.Fixed(value=value):
             return np.full(size, value)
         case schema.Uniform(low=low, high=high):
             return rng.uniform(low, high, size)
         case schema.LogNormal(median=median, sigma=sigma):
-            return rng.lognormal(np.log(median), sigma, size)
+            return held(rng.lognormal(np.log(median), sigma, size))
         case schema.Exponential(mean=mean):
-            return rng.exponential(mean, size)
+            return held(rng.exponential(mean, size))
     raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+
+
+def held(draws: np.ndarray) -> np.ndarray:
+    """Draws within 1e-9 and 1e9: no time that was drawn is below a nanosecond, no product beyond a float."""
+    within: np.ndarray = np.clip(draws, schema.LEAST, schema.GREATEST)
+    return within
 
 
 class Losses:

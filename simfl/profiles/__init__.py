@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from simfl.errors import BadInput
+from simfl.errors import BadInput, cut, shown
 from simfl.protocols.ops import WORK
 
 
@@ -18,7 +18,8 @@ class ProfileError(BadInput):
     """A profile that does not exist or is not complete."""
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 Intervals = dict[str, tuple[Seconds, Seconds]]
 """Rate -> the ends of its 95 % confidence interval."""
@@ -34,8 +35,8 @@ class TrainingLaw(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
-    shape: tuple[int, ...]
-    batch_size: int
+    shape: tuple[Count, ...]
+    batch_size: Count
     start: Seconds
     sample: Seconds
     intervals: Intervals = {}
@@ -108,15 +109,20 @@ def load(name: str) -> Profile:
     """
     file = resources.files(__package__) / f"{name}.yaml" if name in names() else Path(name)
     if not file.is_file():
-        raise ProfileError(f"profile {name!r} is neither a file nor one of {', '.join(names())}")
+        raise ProfileError(f"profile {shown(name)} is neither a file nor one of {', '.join(names())}")
     try:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ProfileError(f"profile {name}: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ProfileError(f"profile {name}: {place}: {first['msg']}") from None
+        place, value = ".".join(map(str, first["loc"])), first["input"]
+        found = "" if isinstance(value, dict | list) else f", not {shown(value)}"
+        raise ProfileError(f"profile {name}: {cut(place)}: {first['msg']}{found}") from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # no text, no YAML, endless digits, ...
+        raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
     known = set(WORK) - set(LAW)
     missing, unknown = known - set(profile.seconds), set(profile.seconds) - known
     if missing:

@@ -4,19 +4,74 @@ Every choice is a union told apart by `kind`. Two shorthands hold everywhere: a 
 (`availability: always`), and a mapping with one entry may name kind and main value
 (`detect: {disconnect: 0.5}`). Units live in names. Nothing that costs time has a default of zero
 seconds: durations, rates and deadlines are either given or an error.
+
+Every number has a least and a greatest value, chosen here: within them no time that must pass rounds to zero,
+and no product or power overflows a float. A test walks the schema for it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
+from simfl.scenario.tree import show
+
+LEAST, GREATEST = 1e-9, 1e9
+"""Bounds of factors and of seconds; a nanosecond is the least time that the clock can show."""
+
+MAX_NAME = 80
+"""Characters of a name; it becomes a folder's."""
+
+Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
+"""A factor, a step size, or seconds of which none would mean nothing."""
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
+"""Seconds, or a weight, that may be zero."""
+Mbps = Annotated[float, Field(strict=True, ge=1e-6, le=1e8, allow_inf_nan=False)]
+"""Mbit/s, from 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together."""
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
+Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Levels = Annotated[int, Field(strict=True, ge=1, le=2**52)]
+"""Beyond 2^52 float64 has no fractions left to round."""
+Spread = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
+"""Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from what a float holds."""
+Exponent = Annotated[float, Field(strict=True, ge=LEAST, le=30, allow_inf_nan=False)]
+"""(2^31)^-30 is a float still."""
+Bits = Annotated[float, Field(strict=True, ge=LEAST, le=1000, allow_inf_nan=False)]
+"""The negative logarithm of a probability: 2^-1000 is a float still."""
+Threads = Annotated[int, Field(strict=True, ge=0, le=1024)]
+Pixels = Annotated[int, Field(strict=True, ge=1, le=4096)]
+Classes = Annotated[int, Field(strict=True, ge=2, lt=2**31)]
+Sizes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
+"""The shape of a sample; what it takes in memory is checked beside the number of samples."""
+Text = Annotated[str, Field(max_length=4096)]
+"""A path, or the name of something that is there."""
+
+
+def _is_name(text: str) -> str:
+    if not re.fullmatch(rf"(?!\.)[A-Za-z0-9._-]{{1,{MAX_NAME}}}", text):
+        rule = (
+            f"must be 1 to {MAX_NAME} letters (a-z, A-Z), digits, '-', '_' or '.', and not begin with a dot"
+        )
+        raise ValueError(f"{rule}, as it names files: not {show(text)}")
+    return text
+
+
+def as_name(text: str) -> str:
+    """The name nearest to a text, such as a file's: what a name cannot have becomes `-`.
+
+    >>> as_name("my study (3)")
+    'my-study--3-'
+    """
+    text = re.sub("[^A-Za-z0-9._-]", "-", text)[:MAX_NAME]
+    return re.sub(r"^(\.|$)", "-", text)
+
+
+Name = Annotated[str, Field(strict=True), AfterValidator(_is_name)]
+"""What may name a folder or a file."""
 
 
 class Block(BaseModel):
@@ -84,7 +139,7 @@ class LogNormal(Block):
     kind: Literal["lognormal"] = "lognormal"
     median: Positive
     """The median."""
-    sigma: NonNegative
+    sigma: Spread
     """The standard deviation of the logarithm."""
 
 

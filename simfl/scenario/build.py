@@ -24,7 +24,7 @@ from simfl.engine.availability import Availability
 from simfl.engine.buffers import Buffers
 from simfl.engine.network import Network
 from simfl.engine.pool import PooledOps
-from simfl.engine.population import Losses, draw
+from simfl.engine.population import Losses, draw, held
 from simfl.engine.rounds import Rounds
 from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, nanoseconds
@@ -166,7 +166,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
     sigma = s.population.devices.training_noise
 
     def noise(user: int, which: int | str) -> float:
-        return float(np.exp(sigma * streams.rng("training noise", user, which).standard_normal()))
+        return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
 
     scheme = _scheme(s.selection)
 

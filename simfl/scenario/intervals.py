@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from simfl.errors import cut
+from simfl.scenario.blocks import GREATEST
 from simfl.scenario.reading import text_of
 from simfl.scenario.tree import Problem, ScenarioError, refusal, show
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"
-LATEST_S = 1e12
-"""No run lasts that long, and nanoseconds have room for it."""
 MOST = 20
 """So many problems of one file are reported."""
 
@@ -92,6 +92,8 @@ def _interval(row: dict[str, str], line: int, users: int) -> tuple[int, _Interva
     from_s, to_s = _seconds(row, "from_s"), _seconds(row, "to_s")
     if to_s <= from_s:
         raise _Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
+    if round(to_s * 1e9) == round(from_s * 1e9):
+        raise _Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
     return int(user), _Interval(from_s, to_s, line)
 
 
@@ -101,10 +103,10 @@ def _seconds(row: dict[str, str], column: str) -> float:
         raise _Wrong(column, f"must be a number, not {show(text)}")
     value = float(text)
     if not math.isfinite(value):
-        raise _Wrong(column, f"must be a finite number, not {text}")
-    if not 0 <= value <= LATEST_S:
-        bound = "at least 0" if value < 0 else f"at most {LATEST_S:g}"
-        raise _Wrong(column, f"must be {bound}, not {text}")
+        raise _Wrong(column, f"must be a finite number, not {cut(text)}")
+    if not 0 <= value <= GREATEST:
+        bound = "at least 0" if value < 0 else f"at most {GREATEST:g}"
+        raise _Wrong(column, f"must be {bound}, not {cut(text)}")
     return value
 
 

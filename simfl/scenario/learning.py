@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simfl.scenario.blocks import Block, Count, Fraction, Natural, NonNegative, Positive, shorthand
+from simfl.scenario.blocks import (
+    Block,
+    Classes,
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Pixels,
+    Positive,
+    Sizes,
+    Text,
+    shorthand,
+)
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -20,7 +32,7 @@ class Landmarks(Block):
     """GLD-23K, read from `data.root`; its images are resized to `size` x `size` pixels."""
 
     kind: Literal["gld23k"] = "gld23k"
-    size: Count = 224
+    size: Pixels = 224
     """Pixels of a side that images are resized to."""
 
 
@@ -28,9 +40,9 @@ class Synthetic(Block):
     """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
 
     kind: Literal["synthetic"] = "synthetic"
-    shape: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 8, 8)
+    shape: Sizes = (1, 8, 8)
     """The shape of a sample."""
-    classes: Annotated[int, Field(strict=True, ge=2)] = 10
+    classes: Classes = 10
     """The number of labels."""
     train: Count = 2000
     """Training samples."""
@@ -44,7 +56,7 @@ class Npz(Block):
     """Arrays x_train, y_train, x_test, y_test (and owner, if users are natural) of an .npz file."""
 
     kind: Literal["npz"] = "npz"
-    file: str
+    file: Text
     """The file's path, from the scenario's folder."""
 
 
@@ -56,7 +68,7 @@ Dataset = Annotated[
 class Data(Block):
     """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
 
-    root: str | None = None
+    root: Text | None = None
     """The folder, from the scenario's."""
 
 
@@ -133,7 +145,7 @@ class Own(Block):
     """
 
     kind: Literal["module"] = "module"
-    module: str
+    module: Text
     """`path.py:build`, from the scenario's folder."""
 
 
@@ -146,7 +158,7 @@ class Decay(Block):
 
     factor: Positive
     """What the step size is multiplied by."""
-    at: Annotated[tuple[Natural, ...], Field(min_length=1)]
+    at: Annotated[tuple[Natural, ...], Field(min_length=1, max_length=32)]
     """Rounds, counted from 0; several multiply up."""
 
 

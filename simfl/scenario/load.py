@@ -14,12 +14,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simfl.errors import cut
 from simfl.scenario import checks
 from simfl.scenario.overrides import Unfit, override
 from simfl.scenario.reading import dump, parse, read
 from simfl.scenario.schema import Scenario
 from simfl.scenario.shape import expand
-from simfl.scenario.tree import SET, Node, nodes, plain, refusal
+from simfl.scenario.tree import SET, Node, nodes, plain, refusal, show
 from simfl.scenario.tree import Problem as Problem
 from simfl.scenario.tree import ScenarioError as ScenarioError
 from simfl.scenario.wording import did_you_mean, place, translate
@@ -119,7 +120,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
-        raise refusal(SET, None, f"{text!r} must look like path.to.key=value")
+        raise refusal(SET, None, f"{show(text)} must look like path.to.key=value")
     return key, plain(parse(value, SET, key))
 
 
@@ -131,9 +132,9 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     """
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
-    there = f"; there are: {', '.join(known)}"
+    there = f"; there are: {cut(', '.join(known))}"
     messages = [
-        f"no protocol {name!r}{there}{did_you_mean(name, known)}" for name in names if name not in known
+        f"no protocol {show(name)}{there}{did_you_mean(name, known)}" for name in names if name not in known
     ]
     if not names:
         messages = [f"no protocol was chosen{there}"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simfl.errors import cut
 from simfl.scenario.schema import Scenario
 from simfl.scenario.shape import Shape, expand
 from simfl.scenario.tree import SET, Node, nodes, show
@@ -29,8 +30,8 @@ def override(tree: Node, path: str, value: Any) -> None:
         child = node.child(key)
         if child is None:
             if shape.open:
-                there = ", ".join(node.value)
-                raise Unfit(f"no entry {part!r}; there are: {there}{did_you_mean(part, node.value)}")
+                there = cut(", ".join(node.value))
+                raise Unfit(f"no entry {show(part)}; there are: {there}{did_you_mean(part, node.value)}")
             child = node.value[key] = Node({}, SET)
         node = child
     key, annotation, shape = _step(node, annotation, last, ".".join(way))
@@ -44,7 +45,7 @@ def _step(node: Node, annotation: Any, part: str, path: str) -> tuple[str | int,
     key: str | int = part
     if isinstance(node.value, list):
         if not part.isdecimal() or int(part) >= len(node.value):
-            raise Unfit(f"no entry {part}: the list has {len(node.value)}, numbered from 0")
+            raise Unfit(f"no entry {cut(part)}: the list has {len(node.value)}, numbered from 0")
         key = int(part)
     else:
         _enter(node, shape, part, path)
@@ -56,7 +57,7 @@ def _enter(node: Node, shape: Shape, key: str, path: str) -> None:
     if node.value is None:
         node.value = {}
     if not isinstance(node.value, dict):
-        raise Unfit(f"{path} is {show(node.value)}, which has no keys")
+        raise Unfit(f"{cut(path)} is {show(node.value)}, which has no keys")
     model = shape.chosen(node)
     if shape.tag != "kind" or key == "kind" or (model and key in model.model_fields):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from simfl.errors import cut
 from simfl.scenario.schema import Scenario
 from simfl.scenario.tree import Problem, ScenarioError
 
@@ -15,8 +16,12 @@ def error(s: Scenario, path: str, message: str) -> ScenarioError:
 
 
 def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives; its ValueError becomes a problem at a place of the scenario."""
+    """What `make` gives; its ValueError, or a file that cannot be read, becomes a problem at a place of the
+    scenario."""
     try:
         return make()
     except ValueError as problem:
         raise error(s, path, str(problem)) from None
+    except OSError as problem:
+        file = f"{cut(str(problem.filename))}: " if problem.filename else ""
+        raise error(s, path, f"{file}{problem.strerror or problem}") from None

@@ -7,9 +7,21 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from simfl.crypto import ntt
-from simfl.scenario.blocks import Block, Count, Fraction, Natural, Positive, shorthand
+from simfl.scenario.blocks import (
+    Bits,
+    Block,
+    Count,
+    Exponent,
+    Fraction,
+    Levels,
+    Name,
+    Natural,
+    Positive,
+    shorthand,
+)
 from simfl.scenario.learning import Partition
 from simfl.scenario.rounds import Selection
+from simfl.scenario.tree import show
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
@@ -18,7 +30,7 @@ Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value 
 
 def _named(value: Any) -> Any:
     if isinstance(value, str) and value != "ntt":
-        raise ValueError(f"must be a whole number or ntt, not {value!r}")
+        raise ValueError(f"must be a whole number or ntt, not {show(value)}")
     return ntt.Q if value == "ntt" else value
 
 
@@ -26,7 +38,9 @@ Prime = Annotated[
     int,
     BeforeValidator(_named),
     Field(strict=True, ge=3, lt=2**32),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"const": "ntt"}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 3, "exclusiveMaximum": 2**32}, {"const": "ntt"}]}
+    ),
 ]
 """A prime by its value, or by the name of what it is good for."""
 
@@ -41,7 +55,7 @@ class Polynomial(Block):
     """s(tau) = (1 + tau)^-alpha."""
 
     kind: Literal["polynomial"] = "polynomial"
-    alpha: Positive = 1.0
+    alpha: Exponent = 1.0
     """The exponent."""
 
 
@@ -97,9 +111,9 @@ class SecAggPlus(Pairwise):
     """The degree of the graph; by rule unless given."""
     t: Derived[Count] = None
     """Shares that reconstruct a secret; by rule unless given."""
-    sigma: Positive = 40.0
+    sigma: Bits = 40.0
     """Security: a round is insecure with probability at most 2^-sigma."""
-    eta: Positive = 30.0
+    eta: Bits = 30.0
     """Correctness: a round cannot be recovered with probability at most 2^-eta."""
 
 
@@ -172,7 +186,7 @@ def _name_protocols(value: Any) -> Any:
     return out
 
 
-Protocols = Annotated[dict[str, Protocol], BeforeValidator(_name_protocols), Field(min_length=1)]
+Protocols = Annotated[dict[Name, Protocol], BeforeValidator(_name_protocols), Field(min_length=1)]
 
 
 class Privacy(Block):
@@ -202,7 +216,7 @@ class FieldOfSums(Block):
 class Quantization(Block):
     """c_l levels per unit (LightSecAgg eq. 30); coordinates are clipped to [-clip, clip] and counted."""
 
-    levels: Count = 2**16
+    levels: Levels = 2**16
     """The levels per unit, c_l."""
     clip: Positive
     """Coordinates are held within +-clip, and counted."""

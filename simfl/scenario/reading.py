@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from simfl.errors import cut
+from simfl.scenario.blocks import as_name
 from simfl.scenario.tree import SET, Keys, Node, Problem, ScenarioError, plain, refusal, show
 
 MAX_VALUES = 200_000
@@ -44,7 +46,8 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 
 def read(path: Path, file: str, what: str = "scenario") -> Node:
-    """The mapping that a file holds, named for the file unless it says otherwise. what: what it should be.
+    """The mapping that a file holds, named for the file (`as_name`) unless it says otherwise. what: what it
+    should be.
 
     Raises:
         ScenarioError: it cannot be read, or holds no mapping.
@@ -55,7 +58,7 @@ def read(path: Path, file: str, what: str = "scenario") -> Node:
     if not isinstance(tree.value, dict):
         found = show(plain(tree))
         raise refusal(file, tree.line, f"a {what} is a mapping of keys to values, not {found}")
-    tree.value.setdefault("name", Node(path.stem, file))
+    tree.value.setdefault("name", Node(as_name(path.stem), file))
     return tree
 
 
@@ -90,7 +93,7 @@ def parse(text: str, file: str, path: str = "") -> Node:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark and file != SET else None
-        raise refusal(file, line, f"not YAML: {what}", path) from None
+        raise refusal(file, line, f"not YAML: {cut(what)}", path) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1 if file != SET else None
         what = f"not YAML: the character {chr(error.character)!r} is not allowed"
@@ -141,7 +144,7 @@ class _Reader:
             except ValueError as error:
                 self._bad(path, line, str(error))
         else:
-            shown = node.tag.replace(_TAG, "!!")
+            shown = cut(node.tag.replace(_TAG, "!!"))
             self._bad(path, line, f"the tag {shown} is refused: a scenario holds plain values only")
         self.open.discard(id(node))
         return Node(value, self.file, line)
@@ -152,13 +155,13 @@ class _Reader:
         for key, value in node.value:
             line = self.line(key)
             if not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
-                shown = repr(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                shown = show(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 self._bad(path, line, f"a key must be text, not {shown}: put it in quotes")
             elif key.value == "<<" and key.style is None:
                 merged.append(self.convert(value, (*path, "<<"), line))
             elif key.value in out:
                 first = f" (first on line {out[key.value].line})" if line else ""
-                self._bad((*path, key.value), line, f"the key {key.value!r} is doubled{first}")
+                self._bad((*path, key.value), line, f"the key {show(key.value)} is doubled{first}")
             else:
                 out[key.value] = self.convert(value, (*path, key.value), line)
         for base in merged:
@@ -176,7 +179,9 @@ class _Reader:
 
 def _whole(text: str) -> int:
     if re.match(r"[-+]?0[0-9]", text):
-        raise ValueError(f"{text} has a leading zero: drop it, write 0o.. for octal, or put it in quotes")
+        raise ValueError(
+            f"{cut(text)} has a leading zero: drop it, write 0o.. for octal, or put it in quotes"
+        )
     try:
         return int(text, 0)
     except ValueError:

@@ -29,7 +29,10 @@ prints a scenario with every default filled in, and says what is wrong with one.
 
 What is **needed** has no default; where a default is blank, the key may be left out; "its own" are the
 defaults of the block's keys. Beyond the bounds here, values are held to each other (`privacy.T` below
-`privacy.U`, say): the message names them.
+`privacy.U`, say): the message names them. Numbers that are drawn (slowdowns, sessions, jitter, the noise of
+training) are held within 1e-9 and 1e9, as those that are given are. Names (`name`, and those of `protocols`)
+are 1 to 80 letters a-z and A-Z, digits, `-`, `_` and `.`, the first no dot; where the name is the file's, `-`
+stands in it for any other character.
 """
 
 WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
@@ -135,13 +138,14 @@ def _bound(annotation: Any) -> str:
     """What pydantic holds a number or a list's length to; of a list's entries after its own."""
     told: dict[str, Any] = {}
     for part in _parts(annotation):
-        for name in (*BOUNDS, "min_length"):
+        for name in (*BOUNDS, "min_length", "max_length"):
             if (bound := getattr(part, name, None)) is not None:
                 told[name] = bound
     for strict, loose in (("lt", "le"), ("gt", "ge")):
         if strict in told and told.get(loose) == told[strict]:
             del told[loose]
-    entries = [f"{told['min_length']} entry or more"] if "min_length" in told else []
+    least, most = told.get("min_length"), told.get("max_length")
+    entries = [f"{least} to {most} entries" if most else f"{least} entry or more"] if least else []
     return ", ".join([f"{BOUNDS[name]} {_power(told[name])}" for name in BOUNDS if name in told] + entries)
 
 

@@ -5,10 +5,10 @@ The blocks live in the modules beside this one, by theme; every one of them has 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
+from simfl.scenario.blocks import GREATEST as GREATEST
+from simfl.scenario.blocks import LEAST as LEAST
 from simfl.scenario.blocks import Block as Block
 from simfl.scenario.blocks import Count as Count
 from simfl.scenario.blocks import Distribution as Distribution
@@ -16,9 +16,13 @@ from simfl.scenario.blocks import Exponential as Exponential
 from simfl.scenario.blocks import Fixed as Fixed
 from simfl.scenario.blocks import Fraction as Fraction
 from simfl.scenario.blocks import LogNormal as LogNormal
+from simfl.scenario.blocks import Name as Name
 from simfl.scenario.blocks import Natural as Natural
 from simfl.scenario.blocks import NonNegative as NonNegative
 from simfl.scenario.blocks import Positive as Positive
+from simfl.scenario.blocks import Seed as Seed
+from simfl.scenario.blocks import Text as Text
+from simfl.scenario.blocks import Threads as Threads
 from simfl.scenario.blocks import Uniform as Uniform
 from simfl.scenario.blocks import shorthand as shorthand
 from simfl.scenario.learning import Adaptive as Adaptive
@@ -107,19 +111,19 @@ from simfl.scenario.world import UserLink as UserLink
 class Scenario(Block):
     """A whole study: one world, and the protocols that are compared on it."""
 
-    name: str = "scenario"
+    name: Name = "scenario"
     """Heads tables and names the run's folder; the file's name unless given."""
-    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    seed: Seed
     """Every draw comes from it."""
     clock: Clock
     """How long a step takes."""
-    profile: str = "reference"
+    profile: Text = "reference"
     """Seconds per operation for `clock: modelled`: a shipped profile's name, or a YAML file's path."""
     payload: Literal["real", "shadow"] = "real"
     """`shadow` counts the work and its bytes without doing it."""
     entropy: Literal["seeded", "os"] = "seeded"
     """Where keys and masks come from; `os` cannot be replayed."""
-    workers: Natural = 0
+    workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
     memory_limit_gb: Positive = 2.0
     """What a run may hold at once, predicted before it starts."""

@@ -23,7 +23,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from simfl.scenario.blocks import Block
+from simfl.errors import cut
+from simfl.scenario.blocks import Block, Name
 from simfl.scenario.load import load_tree
 from simfl.scenario.reading import read
 from simfl.scenario.schema import Scenario
@@ -40,9 +41,10 @@ def _base(value: Any) -> Any:
 
 def _seeds(value: Any) -> Any:
     listed = value if isinstance(value, list) else [value]
-    whole = [v for v in listed if type(v) is int and 0 <= v < 2**63]
+    whole = [v for v in listed if type(v) is int and 0 <= v < (2**63 if isinstance(value, list) else 2**31)]
     if len(set(whole)) < len(listed) or value in (0, []):
-        raise ValueError(f"must be a count from 1, or a list of seeds, each once, not {str(value)[:60]}")
+        found = f"[{cut(', '.join(map(show, listed)))}]" if isinstance(value, list) else show(value)
+        raise ValueError(f"must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not {found}")
     return value
 
 
@@ -52,7 +54,7 @@ Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 class StudyFile(Block):
     """A base scenario, and what is varied over it."""
 
-    name: str
+    name: Name
     base: Annotated[Any, AfterValidator(_base)] = None
     set: dict[str, Any] = {}
     cells: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
@@ -170,6 +172,9 @@ def _numbers(study: StudyFile, tree: Node, base: Node) -> Sequence[int]:
     if first is None or type(first.value) is not int:
         message = "a count starts at the base's seed, which it does not give: list the seeds"
         raise ScenarioError([place(tree, ("seeds",), message)])
+    if first.value + study.seeds > 2**63:
+        message = f"{study.seeds} seeds from {show(first.value)} on reach beyond 2^63"
+        raise ScenarioError([place(tree, ("seeds",), message)])
     return range(first.value, first.value + study.seeds)
 
 
@@ -196,7 +201,7 @@ def _subset(tree: Node, setting: Setting) -> Node | None:
     for i, name in enumerate(names):
         if name not in known:
             node = setting.node.child(i) or setting.node
-            there = f"the base has {', '.join(map(str, known))}{did_you_mean(name, known)}"
+            there = f"the base has {cut(', '.join(map(str, known)))}{did_you_mean(name, known)}"
             raise refusal(
                 node.file, node.line, f"no protocol {show(name)}; {there}", f"{setting.part}.protocols"
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.errors import BadInput
+from simfl.errors import MAX_SHOWN, BadInput, cut, shown
 
 SET = "--set"
 """Where a value stands that came from an override."""
@@ -24,8 +24,9 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.path, self.message) if part)
+        file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
+        place = file if self.line is None else f"{file}:{self.line}"
+        return ": ".join(part for part in (place, cut(self.path), self.message) if part)
 
 
 class ScenarioError(BadInput):
@@ -86,5 +87,5 @@ def show(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dict | list | tuple):
         return "a mapping" if isinstance(value, dict) else "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:50]}...{text[-1]}"
+    text = shown(value)
+    return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"

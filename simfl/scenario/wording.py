@@ -17,6 +17,8 @@ _SAYS = {
     "int": "must be a whole number, not {input}",
     "float": "must be a number, not {input}",
     "finite_number": "must be a finite number, not {input}",
+    "string_unicode": "must be text, not {input}: half of a surrogate pair is no character",
+    "string_too_long": "must have at most {max_length} characters: {input}",
     "string": "must be text, not {input}: put it in quotes",
     "bool": "must be true or false, not {input}",
     "tuple": "must be a list, not {input}",
@@ -28,6 +30,7 @@ _SAYS = {
     "less_than": "must be below {lt}, not {input}",
     "less_than_equal": "must be at most {le}, not {input}",
     "too_short": "must have at least {min_length} entry",
+    "too_long": "must have at most {max_length} entries, not {actual_length}",
 }
 """By pydantic's type of error, or by the part of it before the first underscore."""
 
@@ -111,6 +114,8 @@ def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> 
         return str(context["error"])
     if kind.startswith("model") and shape.kinds:
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
+    if kind == "float_type" and type(value) is int:
+        kind = "finite_number"  # beyond what a float holds
     says = _SAYS.get(kind) or _SAYS.get(kind.partition("_")[0])
     if says is None:
         return f"{error['msg']}, not {show(value)}"
@@ -119,12 +124,12 @@ def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> 
 
 
 def _unknown_key(key: str, owner: _Owner) -> str:
-    message = f"unknown key {key!r}"
+    message = f"unknown key {show(key)}"
     if _close(key, owner.fields()) or owner.union is None:
         return message + did_you_mean(key, owner.fields())
     tag, kinds = owner.union.tag, owner.union.kinds
     own = next(name for name, model in kinds.items() if model is owner.model)
-    message = f"{tag} {own} has no key {key!r}"
+    message = f"{tag} {own} has no key {show(key)}"
     for name, model in kinds.items():
         for guess in _close(key, model.model_fields):
             return f"{message}; did you mean {guess!r} of {tag} {name}?"
@@ -132,7 +137,7 @@ def _unknown_key(key: str, owner: _Owner) -> str:
 
 
 def _unknown(what: str, word: str, known: Iterable[str]) -> str:
-    return f"unknown {what} {word!r}; known: {', '.join(known)}{did_you_mean(word, known)}"
+    return f"unknown {what} {show(word)}; known: {', '.join(known)}{did_you_mean(word, known)}"
 
 
 def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:

@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simfl.scenario.blocks import Block, Count, Distribution, Fraction, NonNegative, Positive, shorthand
+from simfl.scenario.blocks import (
+    Block,
+    Count,
+    Distribution,
+    Fraction,
+    Mbps,
+    NonNegative,
+    Positive,
+    Spread,
+    Text,
+    shorthand,
+)
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -29,7 +40,7 @@ class Recorded(Block):
     """The durations of an earlier run, read from the trace in its folder."""
 
     kind: Literal["recorded"] = "recorded"
-    dir: str
+    dir: Text
     """The folder of a run, from the working directory."""
 
 
@@ -48,7 +59,7 @@ class Devices(Block):
     """Against the machine of the clock, drawn once per user."""
     cores: Count = 2
     """With one, the protocol and the training take turns."""
-    training_noise: NonNegative = 0.0
+    training_noise: Spread = 0.0
     """Spread of each training's time: the standard deviation of its logarithm."""
 
 
@@ -120,7 +131,7 @@ class Trace(Block):
     """
 
     kind: Literal["trace"] = "trace"
-    file: str
+    file: Text
     """The CSV file's path."""
 
 
@@ -152,9 +163,9 @@ class UserLink(Block):
 
     preset: Literal["4g", "lan320", "5g"] | None = None
     """Both rates: 98, 320 and 802 Mbit/s."""
-    uplink_mbps: Positive | None = None
+    uplink_mbps: Mbps | None = None
     """Mbit/s to the server; needed without a preset."""
-    downlink_mbps: Positive | None = None
+    downlink_mbps: Mbps | None = None
     """Mbit/s from the server; needed without a preset."""
     latency_s: NonNegative
     """One way."""
@@ -180,9 +191,9 @@ class UserLink(Block):
 class ServerLink(Block):
     """The server's own link, shared max-min fairly by concurrent transfers (Mbit/s)."""
 
-    uplink_mbps: Positive
+    uplink_mbps: Mbps
     """Mbit/s to the users."""
-    downlink_mbps: Positive
+    downlink_mbps: Mbps
     """Mbit/s from the users."""
 
 

@@ -37,7 +37,7 @@ def wrong(folder: Path, text: str, users: int = 5) -> list[str]:
     [
         (HEADER, {}),
         (HEADER + "0,0,10\n", {0: [(0.0, 10.0)]}),
-        (HEADER + "0,-0.0,1e12\n", {0: [(0.0, 1e12)]}),
+        (HEADER + "0,-0.0,1e9\n", {0: [(0.0, 1e9)]}),
         (HEADER + "4,5,7\n0,1e1,2.5e1\n4,0,3", {0: [(10.0, 25.0)], 4: [(0.0, 3.0), (5.0, 7.0)]}),
         (HEADER + "1,10,20\n1,0,10\n", {1: [(0.0, 10.0), (10.0, 20.0)]}),
         ("to_s,user,from_s\n10,2,.5\n", {2: [(0.5, 10.0)]}),
@@ -92,7 +92,8 @@ def test_lines_may_come_in_any_order(
         (HEADER + "1,nan,5\n", "2: from_s: must be a finite number, not nan"),
         (HEADER + "1,0,1e999\n", "2: to_s: must be a finite number, not 1e999"),
         (HEADER + "1,-1,5\n", "2: from_s: must be at least 0, not -1"),
-        (HEADER + "1,0,1e308\n", "2: to_s: must be at most 1e+12, not 1e308"),
+        (HEADER + "1,5,5.0000000001\n", "2: to_s: must be a nanosecond above from_s=5, not 5.0000000001"),
+        (HEADER + "1,0,1e308\n", "2: to_s: must be at most 1e+09, not 1e308"),
         (HEADER + "1,5,5\n", "2: to_s: must be above from_s=5, not 5"),
         (HEADER + "1,86400.5,86400.25\n", "2: to_s: must be above from_s=86400.5, not 86400.25"),
         (HEADER + "1,0,10\n2,0,10\n1,9.5,12\n", "4: user 1 is online from 0 to 10 already, by line 2"),

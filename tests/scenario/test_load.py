@@ -91,14 +91,14 @@ def test_protocols_are_chosen_by_name_or_by_protocol(tmp_path: Path) -> None:
     [
         (SYNC, {}),
         (ASYNC, {}),
-        (SYNC, {"dropout.rate": [0.1, 1e-7], "learning.partition.beta": 1e22, "selection.users": 90}),
+        (SYNC, {"dropout.rate": [0.1, 1e-7], "learning.partition.beta": 1e-7, "selection.users": 90}),
         (SYNC, {"dropout": {"script": [{"user": 1, "at": "upload", "when": "delay", "delay_s": 1e-9}]}}),
         (SYNC, {"dropout": {"per_step": 0.1}, "population.availability": "trace:a b.csv"}),
         (SYNC, {"dropout": {"worst_case": [0.1, 0.2]}}),
         (SYNC, {"name": "on", "clock": "recorded:017"}),
         (SYNC, {"name": "1e-3", "profile": "12:30"}),
-        (SYNC, {"name": "", "profile": "a: #é\u2028\n\tx \x07"}),
-        (ASYNC, {"name": "~", "profile": "x" * 300 + " y" * 100}),
+        (SYNC, {"name": "-", "profile": "a: #é\u2028\n\tx \x07"}),
+        (ASYNC, {"name": "0o17", "profile": "x" * 300 + " y" * 100}),
     ],
 )
 def test_a_resolved_scenario_reads_back_equal(

@@ -43,7 +43,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["protocols.secagg.t=60"], "protocols.secagg.t", 60),
         (["protocols.secagg.t="], "protocols.secagg.t", None),
         (["protocols=[fedavg]"], "protocols", {"fedavg": schema.FedAvg()}),
-        (["name=a=b"], "name", "a=b"),
+        (["profile=a=b"], "profile", "a=b"),
     ],
 )  # fmt: skip
 def test_overrides_reach_through_shorthands(

@@ -54,7 +54,7 @@ def test_types_defaults_and_bounds_are_those_that_are_held() -> None:
     assert row("Scenario", "seed")[:3] == ["whole number", "**needed**", "≥ 0, < 2^63"]
     assert row("Selection", "probability")[2] == "> 0, ≤ 1"
     assert row("Learning", "momentum")[:3] == ["number", "`0.0`", "≥ 0, < 1"]
-    assert row("Dataset", "shape")[:3] == ["list: whole number", "`[1, 8, 8]`", "≥ 1, 1 entry or more"]
+    assert row("Dataset", "shape")[:3] == ["list: whole number", "`[1, 8, 8]`", "≥ 1, < 2^31, 1 to 8 entries"]
     assert row("Scenario", "dropout")[:2] == ["[Dropout](#dropout)", "`none`"]
     assert row("Privacy", "U")[1] == ""
 
@@ -68,9 +68,11 @@ def test_a_bound_of_the_page_is_a_bound_of_the_schema() -> None:
         for key in hints(block):
             if key not in block.model_fields or "number" not in (cells := row(block.__name__, key))[0]:
                 continue
-            for sign, text in re.findall(r"([≥>≤<]) ([0-9.]+)(?:,|$)", cells[2]):
+            for sign, text in re.findall(r"([≥>≤<]) ([0-9.e+^-]+)(?:,|$)", cells[2]):
                 step = {"≥": -1, ">": 0, "≤": 1, "<": 0}[sign]
-                value = int(text) + step if "whole" in cells[0] else float(text) + step
+                base, _, power = text.partition("^")
+                number = int(base) ** int(power) if power else float(text)
+                value = int(number) + step if "whole" in cells[0] else number + step
                 value = (value,) if cells[0].startswith("list") else value
                 with pytest.raises(ValidationError) as refused:
                     block.model_validate({key: value})

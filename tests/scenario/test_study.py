@@ -99,11 +99,12 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
         ("base: base.yaml\ngrid: {rounds: []}", "study.yaml:2: grid.rounds: must have at least 1 entry"),
         (
             "base: base.yaml\nseeds: 0",
-            "study.yaml:2: seeds: must be a count from 1, or a list of seeds, each once, not 0",
+            "study.yaml:2: seeds: must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not 0",
         ),
         (
             "base: base.yaml\nseeds: [1, 1]",
-            "study.yaml:2: seeds: must be a count from 1, or a list of seeds, each once, not [1, 1]",
+            "study.yaml:2: seeds: must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not "
+            "[1, 1]",
         ),
         ("base: base.yaml\nset:\n  seed: 3", "study.yaml:3: set.seed: say it in `seeds`"),
         (
@@ -116,7 +117,7 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
         ),
         (
             "base: base.yaml\ncells:\n  - population.users: 10\n    learning.lr: 0",
-            "study.yaml:4: cells.0.learning.lr: must be above 0, not 0",
+            "study.yaml:4: cells.0.learning.lr: must be at least 1e-09, not 0",
         ),
         (
             "base: base.yaml\nset: {protocols: [secag]}",

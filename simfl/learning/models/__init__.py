@@ -47,5 +47,7 @@ def find(name: str, folder: Path | None = None) -> Model:
 
         return own_model(name, folder)
     if name not in MODELS:
-        raise ValueError(f"model {name!r} is not one of {', '.join(MODELS)}, nor a path.py:build of your own")
+        raise ValueError(
+            f"model {name!r:.200} is not one of {', '.join(MODELS)}, nor a path.py:build of your own"
+        )
     return MODELS[name]

@@ -28,10 +28,10 @@ def own_model(spec: str, folder: Path | None = None) -> Model:
     """
     file, colon, name = spec.rpartition(":")
     if not (colon and file and name):
-        raise ValueError(f"model {spec!r} must be path.py:build")
+        raise ValueError(f"model {spec!r:.200} must be path.py:build")
     path = (folder or Path()) / file
     if path.suffix != ".py" or not path.is_file():
-        raise ValueError(f"model {spec}: there is no Python file {path}")
+        raise ValueError(f"model {spec:.200}: there is no Python file {path!s:.200}")
     function = getattr(_executed(spec, path), name, None)
     if not callable(function):
         raise ValueError(f"model {spec}: {path} has no function {name}")
