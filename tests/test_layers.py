@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "summary": ("errors", "strict_json"),
     "metrics": ("trace",),
     "selection": (),
-    "privacy": ("errors", "selection"),
+    "privacy": ("errors", "selection", "unpacking"),
     "protocols": ("errors", "crypto", "trace", "streams"),
     "profiles": ("errors", "protocols"),
-    "learning": (),
+    "unpacking": (),
+    "learning": ("unpacking",),
     "engine": (
         "errors",
         "streams",
