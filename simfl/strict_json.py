@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from reprlib import Repr
 from typing import Any
+
+from simfl.text import shown
 
 _decode = json.JSONDecoder().decode
 
@@ -13,7 +14,7 @@ def parse(text: str) -> Any:
     """The value of a JSON text. NaN and Infinity are numbers here, as a message can then name their place.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or holds a number that is too long or half a character.
+        ValueError: it is not JSON, is nested too deeply, or holds half a character or too long a number.
     """
     try:
         value = _decode(text)
@@ -37,12 +38,3 @@ def _check_text(value: Any) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{shown(value)} holds half a character") from None
-
-
-_short = Repr()
-_short.maxstring = _short.maxother = _short.maxlong = 60
-
-
-def shown(value: Any) -> str:
-    """A value in a message, shortened where it is long."""
-    return _short.repr(value)

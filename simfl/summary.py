@@ -11,7 +11,8 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
-from simfl.strict_json import parse, shown
+from simfl.strict_json import parse
+from simfl.text import shown
 
 SCHEMA = 2
 
@@ -45,7 +46,7 @@ class ByKind(Block):
 
 
 class RoundSummary(Block):
-    """A round, or an aggregation of an asynchronous run. None: there is no content, or it was not looked at."""
+    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
 
     index: Count
     status: Literal["completed", "aborted"]

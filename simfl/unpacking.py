@@ -54,7 +54,9 @@ def most_bytes() -> float:
 
 def too_large(most: float) -> UnpackingError:
     """The error that a file unpacks to more bytes than `most`."""
-    return UnpackingError(f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more")
+    return UnpackingError(
+        f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more"
+    )
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:

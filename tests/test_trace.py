@@ -9,6 +9,7 @@ import pytest
 from simfl.trace import ROWS
 from tests.engine.harness import edges, lines
 
+
 def test_a_cause_is_an_earlier_row() -> None:
     for trace in edges().traces.values():
         for number, row in enumerate(trace):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +21,7 @@ from simfl.cli.common import (
     app,
     load_scenario,
     say,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -54,15 +54,13 @@ def run_command(
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
 
-    from rich.console import Console
-
     from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
     from simfl.simulation import run
 
     if parquet:
         parquet_files.need()
-    errors = Console(stderr=True)
+    errors = terminal.console(stderr=True)
     live = format_ is Format.table and not no_progress and errors.is_terminal
     if live:
         unit = "aggregations" if loaded.buffer else "rounds"
@@ -75,8 +73,8 @@ def run_command(
     if format_ is Format.json:
         print(json.dumps(result.summary, indent=2))
     else:
-        terminal.show(Console(), result.summary, loaded.profile)
-        print(f"Written to {folder}")
+        terminal.show(terminal.console(), result.summary, loaded.profile)
+        tell(f"Written to {folder}")
 
 
 @app.command()
@@ -111,7 +109,7 @@ def check(
         say(f"# {line}", further="#   ")
     for name, counts in study.partitions.items():
         dealt = loaded.of(name).learning.partition
-        print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
+        tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
 
@@ -141,5 +139,5 @@ def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
         return simulation()
     except KeyboardInterrupt:
         what = f"; what was finished is in {folder}" if folder.exists() else ""
-        print(f"Interrupted{what}", file=sys.stderr)
+        tell(f"Interrupted{what}", error=True)
         raise typer.Exit(INTERRUPTED) from None

@@ -114,9 +114,11 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     if not fits:
         raise BadInput(f"{file}: its arrays do not fit together")
     if users * (t + d) * 8 > most:
-        raise BadInput(f"{file}: {users} users, {t} rounds and {d} parameters take more than {most / 1e9:g} GB")
+        raise BadInput(
+            f"{file}: {users} users, {t} rounds and {d} parameters take more than {most / 1e9:g} GB"
+        )
     return kept
 
 
 def _inside(numbers: NDArray[Any], end: int) -> bool:
-    return 0 <= int(numbers.min()) and int(numbers.max()) < end
+    return int(numbers.min()) >= 0 and int(numbers.max()) < end

@@ -54,7 +54,9 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     rounds = {}
     for name, rows in traces.items():
         if any(row.buffered != (scenario.buffer is not None) for row in rows if isinstance(row, Begin)):
-            raise BadInput(f"{folder}: not the files of one run: trace.jsonl and resolved.yaml differ in buffer")
+            raise BadInput(
+                f"{folder}: not the files of one run: trace.jsonl and resolved.yaml differ in buffer"
+            )
         expected = content["protocols"][name]["rounds"]
         rounds[name] = metrics.rounds(rows)[: len(expected)]
         found = [(r.index, r.start, r.end) for r in rounds[name]]

@@ -45,7 +45,9 @@ def test_more_than_the_bound_is_not_read(
     (tmp_path / IMAGES).write_bytes(gzip.compress(content) if zipped else content)
     assert len(read_idx(tmp_path / IMAGES, 28, 28)) == 4000
     monkeypatch.setenv("SIMFL_UNPACK_GB", "0.003")
-    refused(lambda: read_idx(tmp_path / IMAGES, 28, 28), IMAGES, "unpacks to more than 0.003 GB; SIMFL_UNPACK_GB")
+    refused(
+        lambda: read_idx(tmp_path / IMAGES, 28, 28), IMAGES, "unpacks to more than 0.003 GB; SIMFL_UNPACK_GB"
+    )
 
 
 def dotted(name: str) -> str:

@@ -156,7 +156,7 @@ LARGE = npy(np.zeros((5, 4000)))
 
 
 def shorter(content: bytes, member: bytes, to: int, summed: int) -> bytes:
-    """The archive with another size of a member in its directory, and the checksum of so many of its bytes."""
+    """The archive with another size of a member in its directory, and a checksum of so many of its bytes."""
     fields = struct.pack("<L", zlib.crc32(member)), struct.pack("<L", len(member))
     start = content.rindex(fields[1], 0, content.index(b"PK\x05\x06"))
     changed = struct.pack("<L", to).join([content[:start], content[start + 4 :]])
