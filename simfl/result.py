@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
@@ -30,9 +29,13 @@ from simfl.privacy.weak import weak_over_time
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.selection.history import Participation
+from simfl.text import write_csv
 from simfl.trace import PHASES, SERVER, Trace
 
 SCHEMA = 2
+
+LARGEST_FAMILY = 10**4000
+"""Python reads and writes no integer of more than 4,300 digits."""
 
 SEARCH = 2_000_000
 """What the search for T may cost a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
@@ -135,9 +138,9 @@ class Result:
         with atomic(folder / "metrics.jsonl") as file:
             file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
         with atomic(folder / "breakdown.csv") as file:
-            csv.writer(file).writerows(breakdown(rounds))
+            write_csv(file, breakdown(rounds))
         with atomic(folder / "participation.csv") as file:
-            csv.writer(file).writerows(participation(rounds))
+            write_csv(file, participation(rounds))
         for name, kept in self.updates.items():
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
@@ -250,19 +253,20 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> dict[str, Any] | No
     """What many rounds show of each user (Multi-RoundSecAgg section 3.2): T, F and C after every round.
 
     `family` is how many sets of users the selection chooses from (R of eq. 8), None where it is not of one
-    size. A row of P holds those whose updates are in the round's aggregate; a round without one has a row of
-    zeros. None for buffered runs, whose sums are weighted.
+    size or has more digits than JSON is read with. A row of P holds those whose updates are in the round's
+    aggregate; a round without one has a row of zeros. None for buffered runs, whose sums are weighted.
     """
     if not rounds or any(about for r in rounds for _, about, _ in r.members):
         return None
     users, K = s.population.users, getattr(s.selection, "users", 0)
     T = {"multi_round": getattr(s.selection, "T", 1), "partition": K}.get(s.selection.kind, 1)
+    family = family_size(users, K, T) if K else None
     P = Participation(users)
     for r in rounds:
         P.append(user for user, _, _ in r.members)
     matrix = P.matrix()
     return {
-        "family": family_size(users, K, T) if K else None,
+        "family": family if family is None or family < LARGEST_FAMILY else None,
         "T_weak": [None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
         "T_strong": strong_over_time(matrix),
         "F": fairness_gaps(matrix).tolist(),

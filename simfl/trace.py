@@ -13,19 +13,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ForwardRef, NamedTuple
-
-from simfl.errors import BadInput
 
 SERVER = -1
 """The server's party number; users are 0 .. N - 1."""
 
 PHASES = ("offline", "training", "upload", "recovery")
 
-
-class TraceError(BadInput):
-    """A trace file that cannot be read; names the file and the line."""
+LANES = ("protocol", "training")
+"""Of a device: what it does one at a time."""
 
 
 class Begin(NamedTuple):
@@ -284,33 +280,3 @@ RECURRING = (ForwardRef("str"), ForwardRef("tuple[tuple[str, int], ...]"))
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _recurring = lru_cache(maxsize=4096)(_encoded)
-
-
-def read(path: Path) -> dict[str, Trace]:
-    """The traces in a file that `lines` wrote.
-
-    Raises:
-        TraceError: the file is missing, or a line is not a row of a trace.
-    """
-    traces: dict[str, Trace] = {}
-    current: Trace | None = None
-    try:
-        text: Iterable[str] = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: cannot be read ({error})") from None
-    for number, line in enumerate(text, 1):
-        try:
-            values = json.loads(line)
-            kind = values.pop("row")
-            if kind == "protocol":
-                current = traces.setdefault(values["name"], Trace())
-            else:
-                assert current is not None
-                current.append(ROWS[kind](**{k: _frozen(v) for k, v in values.items()}))
-        except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
-            raise TraceError(f"{path}:{number}: not a row of a trace") from None
-    return traces
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value

@@ -16,7 +16,8 @@ from simfl import metrics
 from simfl.reports.advice import advise
 from simfl.result import Result
 from simfl.scenario.load import load
-from simfl.trace import PHASES, read
+from simfl.trace import PHASES
+from simfl.trace_reader import read
 from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, run, script
 from tests.golden.update import GOLDEN, HERE
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from simfl.cli import basics, calibrate, explorer, lists, papers, reports, studies, sweeps
-from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted
+from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
 
 __all__ = [
     "app",
@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments)
     except BadInput as error:
-        print(error, file=sys.stderr)
+        tell(str(error), error=True)
         sys.exit(BAD)
     except (RunFailed, OSError) as error:
-        print(f"simfl: {error}", file=sys.stderr)
+        tell(f"simfl: {error}", error=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
         sys.exit(interrupted())

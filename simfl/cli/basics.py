@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -25,6 +24,7 @@ from simfl.cli.common import (
     interrupted,
     load_scenario,
     say,
+    tell,
 )
 from simfl.errors import BadInput, RunFailed
 
@@ -77,15 +77,13 @@ def run_command(
     else:
         loaded = unfinished_scenario(resume)
 
-    from rich.console import Console
-
     from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
     from simfl.simulation import run
 
     if parquet:
         parquet_files.need()
-    errors = Console(stderr=True)
+    errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
     simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
     live = format_ is Format.table and not no_progress and errors.is_terminal
@@ -101,8 +99,8 @@ def run_command(
     if format_ is Format.json:
         print(json.dumps(result.summary, indent=2))
     else:
-        terminal.show(Console(), result.summary, loaded.profile)
-        print(f"Written to {folder}")
+        terminal.show(terminal.console(), result.summary, loaded.profile)
+        tell(f"Written to {folder}")
 
 
 @app.command()
@@ -137,7 +135,7 @@ def check(
         say(f"# {line}", further="#   ")
     for name, counts in study.partitions.items():
         dealt = loaded.of(name).learning.partition
-        print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
+        tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
 
@@ -162,10 +160,10 @@ def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
             Path("runs").rmdir()
         raise
     except KeyboardInterrupt:
-        print(f"Interrupted{_left(folder)}", file=sys.stderr)
+        tell(f"Interrupted{_left(folder)}", error=True)
         raise typer.Exit(interrupted()) from None
     except (RunFailed, OSError) as error:
-        print(f"simfl: {error}{_left(folder)}", file=sys.stderr)
+        tell(f"simfl: {error}{_left(folder)}", error=True)
         raise typer.Exit(FAILED) from None
 
 

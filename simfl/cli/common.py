@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import sys
 import textwrap
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from simfl.text import printable
 
 if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
@@ -83,6 +86,11 @@ def load_scenario(
 
 def say(text: str, further: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `further`. No word is cut."""
-    print(
+    tell(
         textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
     )
+
+
+def tell(text: str, error: bool = False) -> None:
+    """Print lines as they are, to stderr if it is an `error`; what a terminal would obey is spelled out."""
+    print(printable(text), file=sys.stderr if error else sys.stdout)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, Set, app, interrupted, say
+from simfl.cli.common import FAILED, Set, app, interrupted, say, tell
 
 if TYPE_CHECKING:
     from simfl.studies.explore import AnyCohort, Violation
@@ -45,12 +44,10 @@ def explore(
 def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:
     import time
 
-    from rich.console import Console
-
     from simfl.reports import terminal
     from simfl.studies.explore import Report, explore, reproduced, sample, total
 
-    report, errors, since = Report(), Console(stderr=True), time.monotonic()
+    report, errors, since = Report(), terminal.console(stderr=True), time.monotonic()
     patterns = total(cohort) if random is None else random
     label = f"{cohort.protocol}, {cohort.users} users"
 
@@ -73,17 +70,17 @@ def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> Non
             else:
                 report = sample(cohort, random, told(done))
     except KeyboardInterrupt:
-        print(f"Interrupted; {counts()}, no law broken so far", file=sys.stderr)
+        tell(f"Interrupted; {counts()}, no law broken so far", error=True)
         raise typer.Exit(interrupted()) from None
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
         return
     say(f"{counts()}; a law is broken:", further="  ")
-    print(f"  {report.violation}")
+    tell(f"  {report.violation}")
     again = reproduced(cohort, report.violation)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
     _write_violation(cohort, report.violation, out)
-    print(f"Written to {out}; replay it with: python run.py {out}")
+    tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
 
 

@@ -49,8 +49,6 @@ def report(
 
 
 def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
-    from rich.console import Console
-
     from simfl.reports import figures as pictures
     from simfl.reports import perfetto, terminal
     from simfl.reports.advice import advise
@@ -62,7 +60,7 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
     html = page(run, asked)
     drawn = pictures.of_run(run) if figures else {}
 
-    terminal.show(Console(), run.summary, run.scenario.profile)
+    terminal.show(terminal.console(), run.summary, run.scenario.profile)
     for name, listed in run.rounds.items():
         say(f"{name}: {advise(run.traces[name], listed).sentence}", further="  ")
     with atomic(folder / "trace.perfetto.json") as file:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simfl.cli.common import app
+from simfl.cli.common import app, tell
 
 
 @app.command()
@@ -25,4 +25,4 @@ def privacy(
     if not files:
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
     for file in files:
-        print("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))
+        tell("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, app, interrupted
+from simfl.cli.common import FAILED, app, interrupted, tell
 
 if TYPE_CHECKING:
     from simfl.studies.sweeps.plan import Plan
@@ -87,13 +86,12 @@ def _at_a_time(plan: Plan) -> int:
 
 def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run what is missing, write the tables; how many cells were there before."""
-    from rich.console import Console
-
     from simfl.errors import RunFailed
     from simfl.reports.sweep import progress
+    from simfl.reports.terminal import console
     from simfl.studies.sweeps.plan import check
 
-    errors, plan, store = Console(stderr=True), state.plan, state.store
+    errors, plan, store = console(stderr=True), state.plan, state.store
     new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
     with progress(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
         check(plan, new, watch)
@@ -116,31 +114,29 @@ def _tables(state: Sweep, parquet: bool) -> None:
 
     folder, listed = state.store.folder, list(tables.rows(state))
     columns = tables.columns(state.plan, listed)
-    tables.write_csv(folder / "sweep.csv", columns)
-    tables.write_csv(folder / "means.csv", tables.mean_columns(state.plan, tables.means(listed)))
+    tables.write_table(folder / "sweep.csv", columns)
+    tables.write_table(folder / "means.csv", tables.mean_columns(state.plan, tables.means(listed)))
     if parquet:
         write_parquet(folder / "sweep.parquet", columns)
     _failures(state)
 
 
 def _show(state: Sweep, stored: int) -> None:
-    from rich.console import Console
-
     from simfl.reports import sweep as report
-    from simfl.reports.terminal import participation
+    from simfl.reports import terminal
     from simfl.studies.sweeps import tables
 
-    plan, console = state.plan, Console()
+    plan, console = state.plan, terminal.console()
     seeds = len({cell.seed for cell in plan.cells})
     means = tables.means(tables.rows(state))
     report.show(console, plan.name, plan.points, means, seeds)
     for label, entries in tables.selections(state):
-        print(f"\n{label}".rstrip())
-        console.print(participation(entries))
+        tell(f"\n{label}".rstrip())
+        console.print(terminal.participation(entries))
     cells = len(set(state.keys))
     ran = cells - stored - len(state.failures)
     failed = f", {len(state.failures)} failed" if state.failures else ""
-    print(f"{cells} cells: {stored} were stored, {ran} run{failed}. Written to {state.store.folder}")
+    tell(f"{cells} cells: {stored} were stored, {ran} run{failed}. Written to {state.store.folder}")
 
 
 def _failures(state: Sweep) -> None:
@@ -165,4 +161,4 @@ def _kept(state: Sweep) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    tell(text, error=True)

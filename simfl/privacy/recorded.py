@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
 from simfl.privacy.attack import errors, isolated, rank, reconstruct
+from simfl.unpacking import UnpackingError, most_bytes, read_npz
 
-NAMES = ("users", "rounds", "means", "which", "members", "weights", "updates")
+KINDS = {
+    "users": ("iu", 0), "rounds": ("iu", 1), "means": ("f", 2), "which": ("iu", 1), "members": ("iu", 1),
+    "weights": ("fiu", 1), "updates": ("f", 2),
+}  # fmt: skip
+"""The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +87,38 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     )
 
 
-def _read(file: Path) -> dict[str, NDArray[np.float64]]:
+def _read(file: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            missing = [name for name in NAMES if name not in arrays]
-            if missing:
-                raise BadInput(f"{file}: {missing[0]} is missing: not what a run with record_updates writes")
-            kept = {name: arrays[name] for name in NAMES}
-    except BadInput:
-        raise
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"{file}: cannot be read: {error}") from None
-    n, t = len(kept["members"]), len(kept["rounds"])
+        kept, most = read_npz(file, tuple(KINDS)), most_bytes()
+    except UnpackingError as error:
+        raise BadInput(f"{file}: {error}: not what a run with record_updates writes") from None
+    for name, (kinds, dimensions) in KINDS.items():
+        array = kept[name]
+        if array.dtype.kind not in kinds or array.ndim != dimensions:
+            found = f"{array.dtype} of {array.ndim} dimensions"
+            wanted = "floats" if "f" in kinds else "integers"
+            raise BadInput(f"{file}: {name} is {found}, expected {wanted} of {dimensions}")
+        if not np.isfinite(array).all():
+            raise BadInput(f"{file}: {name} has values that are infinite or NaN")
+    n, t, users = len(kept["members"]), len(kept["rounds"]), int(kept["users"])
+    d = kept["updates"].shape[1]
     fits = (
         all(len(kept[name]) == n for name in ("which", "weights", "updates"))
+        and n
         and t
-        and len(kept["means"]) == t
-        and kept["means"].shape[1:] == kept["updates"].shape[1:]
-        and (kept["members"] < kept["users"]).all()
-        and (kept["which"] < t).all()
+        and d
+        and kept["means"].shape == (t, d)
+        and _inside(kept["members"], users)
+        and _inside(kept["which"], t)
     )
     if not fits:
         raise BadInput(f"{file}: its arrays do not fit together")
+    if users * (t + d) * 8 > most:
+        raise BadInput(
+            f"{file}: {users} users, {t} rounds and {d} parameters take more than {most / 1e9:g} GB"
+        )
     return kept
+
+
+def _inside(numbers: NDArray[Any], end: int) -> bool:
+    return int(numbers.min()) >= 0 and int(numbers.max()) < end

@@ -5,33 +5,16 @@ Law: what does not fit together is refused with the file's name, so a report nev
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simfl import metrics
+from simfl import metrics, summary, trace_reader
 from simfl.errors import BadInput
 from simfl.scenario.schema import Scenario
-from simfl.trace import PHASES, Begin, Step, Trace, read
-
-SCHEMA = 2
-"""The schema of `summary.json` that reports are made from."""
+from simfl.trace import Begin, Trace
 
 NS = 10**9
-
-_RUN = {"scenario": str, "seed": int, "clock": str, "payload": str, "interrupted": bool, "versions": dict}
-_PROTOCOL = {"rounds": list, "selection": dict}
-_ROUND = {
-    "index": int, "status": str, "start_s": float, "end_s": float, "selected": int, "survivors": int,
-    "dropped": dict, "span_s": dict, "critical_s": dict, "ignored": dict, "refused": dict, "bytes_up": int,
-    "bytes_down": int, "discarded_stale": int,
-}  # fmt: skip
-_FREE = (
-    "reason", "dropout_rate", "aggregate_exact", "wrapped", "clipped", "updates_clipped", "accuracy", "loss",
-    "reliable", "private",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,68 +45,37 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     Raises:
         BadInput: a file is missing, is not what a run writes, or the files are not of one run.
     """
-    summary = _summary(folder / "summary.json")
-    traces = read(folder / "trace.jsonl")
-    if list(traces) != list(summary["protocols"]):
-        told = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(summary['protocols']) or 'none'}"
+    content = summary.read(folder / "summary.json")
+    traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
+    _check_scenario(folder, content, scenario)
+    if list(traces) != list(content["protocols"]):
+        told = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content['protocols']) or 'none'}"
         raise BadInput(f"{folder}: not the files of one run: trace.jsonl has the protocols {told}")
     rounds = {}
     for name, rows in traces.items():
-        _check_causes(folder / "trace.jsonl", name, rows)
-        expected = summary["protocols"][name]["rounds"]
+        if any(row.buffered != (scenario.buffer is not None) for row in rows if isinstance(row, Begin)):
+            raise BadInput(
+                f"{folder}: not the files of one run: trace.jsonl and resolved.yaml differ in buffer"
+            )
+        expected = content["protocols"][name]["rounds"]
         rounds[name] = metrics.rounds(rows)[: len(expected)]
         found = [(r.index, r.start, r.end) for r in rounds[name]]
         if found != [(e["index"], round(e["start_s"] * NS), round(e["end_s"] * NS)) for e in expected]:
             raise BadInput(f"{folder}: not the files of one run: {name}'s rounds differ in trace and summary")
-    return Run(folder, scenario, text, summary, traces, rounds)
+    return Run(folder, scenario, text, content, traces, rounds)
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read ({error})") from None
-    schema = summary.get("schema") if isinstance(summary, dict) else None
-    if schema != SCHEMA:
-        raise BadInput(f"{path}: schema {schema!r}; reports are made from schema {SCHEMA}: run it again")
-    _expect(path, summary, "", _RUN | {"protocols": dict})
-    for name, protocol in summary["protocols"].items():
-        _expect(path, protocol, f"protocols.{name}", _PROTOCOL, ("final_accuracy", "staleness", "training"))
-        _expect(path, protocol, f"protocols.{name}", {}, ("participation",))
-        for index, entry in enumerate(protocol["rounds"]):
-            where = f"protocols.{name}.rounds[{index}]"
-            _expect(path, entry, where, _ROUND, _FREE)
-            for key in ("dropped", "span_s", "critical_s"):
-                _expect(path, entry[key], f"{where}.{key}", {}, PHASES)
-    loaded: dict[str, Any] = summary
-    return loaded
-
-
-def _expect(
-    path: Path, value: Any, where: str, kinds: Mapping[str, type], free: tuple[str, ...] = ()
-) -> None:
-    """`value` is a mapping with these keys, of these kinds or of any."""
-    if not isinstance(value, dict):
-        raise BadInput(f"{path}: {where} is not a mapping")
-    for key in (*kinds, *free):
-        place = f"{where}.{key}".removeprefix(".")
-        if key not in value:
-            raise BadInput(f"{path}: {place} is missing")
-        if key in kinds and not isinstance(value[key], (float, int) if kinds[key] is float else kinds[key]):
-            raise BadInput(f"{path}: {place} is {value[key]!r}, not of kind {kinds[key].__name__}")
-
-
-def _check_causes(path: Path, name: str, rows: Trace) -> None:
-    """Causes lie before what they caused, and every round that something is of has begun."""
-    begun: set[int] = set()
-    buffered = any(isinstance(row, Begin) and row.buffered for row in rows)
-    for number, row in enumerate(rows):
-        if isinstance(row, Begin):
-            begun.add(row.round)
-        earlier = (getattr(row, "cause", -1), getattr(row, "previous", -1))
-        if not all(-1 <= cause < number for cause in earlier):
-            raise BadInput(f"{path}: {name}, row {number} has a cause that is not an earlier row")
-        if not buffered and getattr(row, "round", None) not in begun and hasattr(row, "round"):
-            raise BadInput(f"{path}: {name}, row {number} is of a round that has not begun")
-        if isinstance(row, Step) and not row.segments:
-            raise BadInput(f"{path}: {name}, row {number} is a step without segments")
+def _check_scenario(folder: Path, content: dict[str, Any], scenario: Scenario) -> None:
+    """The summary says of the scenario what `resolved.yaml` says."""
+    s = scenario
+    facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
+    found = {key: content[key] for key in facts}
+    for name, protocol in content["protocols"].items():
+        if name not in s.protocols:
+            raise BadInput(f"{folder}: not the files of one run: resolved.yaml has no protocol {name}")
+        facts[f"{name}.selection"] = s.of(name).selection.model_dump(mode="json")
+        found[f"{name}.selection"] = protocol["selection"]
+    for key, value in facts.items():
+        if found[key] != value:
+            told = f"{key} is {found[key]!r} in summary.json, and {value!r} in resolved.yaml"
+            raise BadInput(f"{folder}: not the files of one run: {told}")

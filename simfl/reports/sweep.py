@@ -13,6 +13,7 @@ from rich.text import Text
 
 from simfl.studies.sweeps.plan import told
 from simfl.studies.sweeps.tables import Estimate, Group, Measure
+from simfl.text import printable
 from simfl.trace import PHASES
 
 WIDTH, LABEL, CELL = 79, 16, 9
@@ -44,10 +45,10 @@ class _Left(ProgressColumn):
 @contextmanager
 def progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar that counts to `total` with the time that is left; nothing off a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), _Left()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(), _Left()
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
-        task = bars.add_task(what, total=total)
+        task = bars.add_task(printable(what), total=total)
         yield lambda done: bars.update(task, completed=done)
 
 

@@ -7,9 +7,11 @@ import statistics
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,10 +20,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from simfl.simulation import Progress as Where
+from simfl.text import printable
 from simfl.trace import PHASES
 
 SHOWN = 3
@@ -39,11 +43,34 @@ CLOCKS = {
 }
 
 
+def console(stderr: bool = False) -> Console:
+    """A console on which text from files can do nothing but be read."""
+    made = Console(stderr=stderr)
+    made.push_render_hook(_Printable())
+    return made
+
+
+class _Printable(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Spelled(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True)
+class _Spelled:
+    """What is printed, with the text of its segments `printable`; colours are no part of that text."""
+
+    inner: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self.inner, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
 @contextmanager
 def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Where], None]]:
     """Live progress, one bar a protocol: rounds done, virtual time, accuracy."""
     bars = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),
         TextColumn("{task.fields[where]}"),
@@ -55,7 +82,7 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Whe
 
     def watch(at: Where) -> None:
         if at.protocol not in tasks:
-            tasks[at.protocol] = bars.add_task(at.protocol, total=rounds, where=unit)
+            tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
         accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
         where = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
         bars.update(tasks[at.protocol], completed=at.rounds_done, where=where)
@@ -67,7 +94,8 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Whe
 @contextmanager
 def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar that counts to `total`, with the time that is left."""
-    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
+    described = TextColumn("{task.description}", markup=False)
+    columns = described, BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(what, total=total)
         yield lambda done: bars.update(task, completed=done)
@@ -85,10 +113,11 @@ def show(console: Console, summary: dict[str, Any], profile: str) -> None:
         _say(console, title, "italic")
         console.print(_table({name: protocols[name] for name in side_by_side}))
     chosen = {name: p for name, p in protocols.items() if p["selection"]["kind"] != "all"}
-    if chosen:
+    seen = {name: [p] for name, p in chosen.items() if p["participation"] is not None}
+    if seen:
         console.print()
-        console.print(participation({name: [p] for name, p in chosen.items()}))
-        sets = [(name, (p["participation"] or {}).get("family")) for name, p in chosen.items()]
+        console.print(participation(seen))
+        sets = [(name, p["participation"]["family"]) for name, (p,) in seen.items()]
         told = ", ".join(f"{name} {_count(size)}" for name, size in sets if size is not None)
         _say(console, f"Sets to choose from (eq. 8): {told}", "dim")
     _say(console, "Clock " + CLOCKS[summary["clock"]].format(profile=profile), "dim")
@@ -134,7 +163,7 @@ def participation(runs: dict[str, list[dict[str, Any]]]) -> Table:
 
 
 def _count(value: int) -> str:
-    return str(value) if value < 10**7 else f"{value:.1e}"
+    return str(value) if value < 10**7 else f"{Decimal(value):.1e}"  # a float may not hold it
 
 
 def _several(runs: dict[str, list[dict[str, Any]]]) -> bool:

@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from simfl import trace
+from simfl import strict_json, trace_reader
 from simfl.errors import BadInput
 from simfl.result import Kept, Measurement, Result, atomic, read_kept, write_kept
 from simfl.results.identity import code_version, differences, identified
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario
+from simfl.trace import Trace
 
 NAME = "unfinished"
 """The folder in a run's folder, which is there as long as the run is not finished."""
@@ -121,10 +122,10 @@ class Unfinished:
             if path.stat().st_size < size:
                 raise BadInput(f"{path}: {path.stat().st_size} bytes, and {JOURNAL} tells of {size}")
             os.truncate(path, size)
-        traces = trace.read(path)
+        traces = trace_reader.read(path, scenario.population.users)
         result = Result(scenario, interrupted=True)
         for name, entry in entries.items():
-            rows = traces.get(name, trace.Trace())
+            rows = traces.get(name, Trace())
             if len(rows) != entry.rows:
                 raise BadInput(f"{path}: {len(rows)} rows of {name}, and {JOURNAL} tells of {entry.rows}")
             result.traces[name], result.measured[name] = rows, list(entry.measured)
@@ -145,7 +146,7 @@ class Unfinished:
         size = 0
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                told = json.loads(line)
+                told = strict_json.parse(line.decode())
                 name, size, new = str(told.pop("protocol")), int(told.pop("size")), told.pop("measured")
                 before = entries.get(name, Entry()).measured
                 entries[name] = Entry(**told, measured=[*before, *(Measurement(**m) for m in new)])

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl import profiles
-from simfl import trace as rows
+from simfl import profiles, trace_reader
 from simfl.crypto import product, quantize
 from simfl.engine import durations
 from simfl.engine.availability import Availability
@@ -285,7 +284,7 @@ def clocks(study: Study) -> Callable[[str], durations.Clock]:
         case schema.Modelled():
             return lambda name: modelled(study)
         case schema.Recorded(dir=folder):
-            traces = or_error(s, "clock", partial(rows.read, Path(folder) / "trace.jsonl"))
+            traces = or_error(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")

@@ -20,7 +20,8 @@ from simfl.engine.durations import ReplayError
 from simfl.protocols.ops import EagerOps, Ops
 from simfl.scenario import build
 from simfl.scenario.load import ScenarioError
-from simfl.trace import Lost, Step, read
+from simfl.trace import Lost, Step
+from simfl.trace_reader import read
 from tests.engine.harness import ASYNC, PLAIN, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
 
 TROUBLE: dict[str, Any] = {

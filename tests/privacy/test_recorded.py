@@ -77,16 +77,23 @@ def test_constant_updates_are_solved_exactly(tmp_path: Path) -> None:
 
 def write(folder: Path, **arrays: Any) -> None:
     which = np.array([0, 0, 1, 1, 2, 2])
-    np.savez(folder / "updates-x.npz", users=np.array(3), rounds=np.arange(3), which=which, **arrays)
+    kept = {"users": np.array(3), "rounds": np.arange(3), "which": which, **arrays}
+    np.savez(folder / "updates-x.npz", **kept)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": None}, "weights is missing"),
+        ({"weights": None}, "no weights among its arrays"),
         ({"updates": np.zeros((5, 2), np.float32)}, "do not fit together"),
         ({"members": np.array([0, 1, 2, 3, 0, 1])}, "do not fit together"),
         ({"means": np.zeros((3, 7))}, "do not fit together"),
+        ({"members": np.array([0, 1, 2, -1, 0, 1])}, "do not fit together"),
+        ({"members": np.array(3)}, "members is int64 of 0 dimensions, expected integers of 1"),
+        ({"members": np.ones(6)}, "members is float64 of 1 dimensions, expected integers of 1"),
+        ({"weights": np.full(6, np.nan)}, "weights has values that are infinite or NaN"),
+        ({"updates": np.zeros((6, 0), np.float32), "means": np.zeros((3, 0))}, "do not fit together"),
+        ({"users": np.array(10**12)}, "1000000000000 users, 3 rounds and 2 parameters take more than 4 GB"),
         ({"means": np.array([[object()]])}, "cannot be read"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.reports.folder import Run
-from simfl.trace import read
+from simfl.trace_reader import read
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import opened
 
@@ -70,11 +70,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         "schema 1; reports are made from schema 2",
     ),
     "no seed": (summary_with(lambda s: s.pop("seed")), "seed is missing"),
-    "a seed of text": (summary_with(lambda s: s.update(seed="x")), "seed is 'x', not of kind int"),
+    "a seed of text": (summary_with(lambda s: s.update(seed="x")), "seed is 'x', expected a valid integer"),
     "no rounds": (summary_with(lambda s: s["protocols"]["secagg"].pop("rounds")), "secagg.rounds is missing"),
     "a round of text": (
         summary_with(lambda s: s["protocols"]["secagg"]["rounds"].append("x")),
-        "secagg.rounds[3] is not a mapping",
+        "secagg.rounds[3] is 'x', expected a mapping",
     ),
     "no accuracy": (summary_with(lambda s: first_round(s).pop("accuracy")), "rounds[0].accuracy is missing"),
     "no phase": (summary_with(lambda s: first_round(s)["span_s"].pop("upload")), "span_s.upload is missing"),
@@ -86,11 +86,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no segments": (
         text_of("trace.jsonl", lambda t: t.replace('"segments":[["training",0]]', '"segments":[]')),
-        "a step without segments",
+        "segments that fill it",
     ),
     "no beginning": (
         text_of("trace.jsonl", lambda t: t.replace('"row":"begin","round":1', '"row":"begin","round":7')),
-        "has not begun",
+        "cannot begin round 7 here",
     ),
 }
 
@@ -115,7 +115,10 @@ def test_a_summary_of_fewer_rounds_than_the_trace_is_an_interrupted_run(folder: 
 
     def shorten(summary: dict[str, Any]) -> None:
         summary["interrupted"] = True
-        summary["protocols"]["lightsecagg"]["rounds"].pop()
+        protocol = summary["protocols"]["lightsecagg"]
+        protocol["rounds"].pop()
+        for name in ("T_weak", "T_strong", "F", "C"):
+            protocol["participation"][name].pop()
 
     summary_with(shorten)(folder)
     assert [len(rounds) for rounds in opened(folder).rounds.values()] == [3, 3, 2]

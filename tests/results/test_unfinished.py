@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from simfl import trace
+from simfl import trace_reader
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.results import unfinished
@@ -168,7 +168,7 @@ def test_a_full_disk_leaves_what_was_saved(
     recover(tmp_path / "r")
     finished = rounds_of(tmp_path / "r")
     assert finished > 0
-    assert len(trace.read(tmp_path / "r" / "trace.jsonl")["secagg"]) > 0
+    assert len(trace_reader.read(tmp_path / "r" / "trace.jsonl")["secagg"]) > 0
     run(over, out=tmp_path / "r", resume=True)
     assert rounds_of(tmp_path / "r") == 30
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simfl.learning.data.split import DataError
+from simfl.unpacking import UnpackingError, most_bytes, too_large
 
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
@@ -68,16 +69,21 @@ def read(path: Path) -> bytearray:
     """What is in a file, unzipped if it is gzipped. It may be written to, as arrays made of it may be.
 
     Raises:
-        DataError: the file is not there, is empty or is a corrupt gzip file.
+        DataError: the file is not there, is empty, is a corrupt gzip file or unpacks to too much.
     """
     content = bytearray()
     try:
+        most = most_bytes()
         with path.open("rb") as raw:
             zipped = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if zipped else raw as stream:
                 while chunk := stream.read(_CHUNK_BYTES):
                     content += chunk
+                    if len(content) > most:
+                        raise too_large(most)
+    except UnpackingError as error:
+        raise DataError(f"{path}: {error}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: a corrupt gzip file: {error}") from None
     except OSError as error:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.learning.data.split import F32, I64, U8, DataError, Split
+from simfl.unpacking import UnpackingError, read_npz
 
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("owner", "classes")
-_SHOWN_CHARACTERS = 200
 
 
 def npz(rng: np.random.Generator, file: object = None) -> Split:
@@ -24,7 +24,8 @@ def npz(rng: np.random.Generator, file: object = None) -> Split:
     label + 1. Other arrays are not read. Nothing is ever unpickled; `rng` is not used.
 
     Raises:
-        DataError: no file is named, it is no such file, or an array is missing or cannot be used.
+        DataError: no file is named, it is no such file, unpacks to too much, or an array is missing or cannot
+            be used.
     """
     if not isinstance(file, str | Path):
         raise DataError(f"npz: file={file!r} must name an .npz file")
@@ -41,20 +42,9 @@ def npz(rng: np.random.Generator, file: object = None) -> Split:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with path.open("rb") as stream:  # numpy leaves a file that it cannot read open
-            content = np.load(stream, allow_pickle=False)
-            names = content.files if isinstance(content, np.lib.npyio.NpzFile) else ()
-            arrays = {key: content[key] for key in (*_NEEDED, *_OPTIONAL) if key in names}
-    except Exception as error:  # zipfile, its decompressors and numpy have kinds of their own
-        reason = " ".join(str(error).split())[:_SHOWN_CHARACTERS]
-        raise DataError(f"{path}: cannot be read as an .npz file of plain arrays: {reason}") from None
-    absent = [key for key in _NEEDED if key not in arrays]
-    if absent:
-        raise DataError(f"{path}: no {', '.join(absent)} among its arrays {list(names)!r:.200}")
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy gives other members of the archive as bytes
-            raise DataError(f"{path}: {key} cannot be read as an array")
-    return arrays
+        return read_npz(path, _NEEDED, _OPTIONAL)
+    except UnpackingError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _integers(file: object, arrays: Mapping[str, NDArray[Any]], key: str, dimensions: int) -> I64:

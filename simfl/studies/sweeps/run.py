@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 import traceback
@@ -23,6 +22,7 @@ from simfl.simulation import run
 from simfl.studies.sweeps.backends import Backend, workers
 from simfl.studies.sweeps.plan import Cell, Plan
 from simfl.studies.sweeps.store import Damaged, Store
+from simfl.text import write_csv
 
 TRACE = "trace.jsonl"
 KEPT = ("summary.json", "breakdown.csv", "resolved.yaml")
@@ -145,7 +145,7 @@ def files_of(result: Result, traces: bool) -> dict[str, str]:
     for protocol in summary["protocols"].values():
         protocol["training"] = None
     table = StringIO()
-    csv.writer(table).writerows(breakdown(result.rounds))
+    write_csv(table, breakdown(result.rounds))
     files = {
         "summary.json": json.dumps(summary, indent=2) + "\n",
         "breakdown.csv": table.getvalue(),

@@ -7,11 +7,11 @@ has none.
 
 from __future__ import annotations
 
-import csv
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 from simfl.result import atomic
 from simfl.studies.sweeps.plan import Plan, told, written
 from simfl.studies.sweeps.run import Sweep
+from simfl.text import write_csv
 from simfl.trace import PHASES
 
 SELECTIONS = 3
@@ -162,12 +163,9 @@ def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[dict[str, Any
         yield told(sweep.plan.points[point]), found[point]
 
 
-def write_csv(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
-    """Columns as a file; what there is no value of is left empty."""
+def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
+    """Columns as a CSV file; what there is no value of is left empty."""
+    rows = zip(*table.values(), strict=True)
+    texts = (["" if value is None else written(value) for value in row] for row in rows)
     with atomic(path) as file:
-        out = csv.writer(file)
-        out.writerow(table)
-        out.writerows(
-            ["" if value is None else written(value) for value in row]
-            for row in zip(*table.values(), strict=True)
-        )
+        write_csv(file, chain([table], texts))

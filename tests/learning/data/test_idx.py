@@ -37,6 +37,19 @@ def put(folder: Path, files: dict[str, bytes], rename: Callable[[str], str] = st
         (folder / rename(name)).write_bytes(content)
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_more_than_the_bound_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
+) -> None:
+    content = idx_images(np.zeros((4000, 28, 28), np.uint8))
+    (tmp_path / IMAGES).write_bytes(gzip.compress(content) if zipped else content)
+    assert len(read_idx(tmp_path / IMAGES, 28, 28)) == 4000
+    monkeypatch.setenv("SIMFL_UNPACK_GB", "0.003")
+    refused(
+        lambda: read_idx(tmp_path / IMAGES, 28, 28), IMAGES, "unpacks to more than 0.003 GB; SIMFL_UNPACK_GB"
+    )
+
+
 def dotted(name: str) -> str:
     return name.replace("-idx", ".idx")
 

@@ -1,5 +1,7 @@
 import io
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,8 @@ def with_value(value: float) -> Any:
     [
         ({"x_train": None}, ["no x_train", "['y_train', 'x_test', 'y_test']"]),
         ({"x_train": None, "y_test": None}, ["no x_train, y_test"]),
-        ({"x_train": np.array([1, "a"] * 2, object)}, ["plain arrays", "Object arrays"]),
-        ({"owner": np.array([{}, 1, 2, 3], object)}, ["plain arrays", "Object arrays"]),
+        ({"x_train": np.array([1, "a"] * 2, object)}, ["plain array", "Object arrays"]),
+        ({"owner": np.array([{}, 1, 2, 3], object)}, ["plain array", "Object arrays"]),
         ({"x_train": GOOD["x_train"].astype(np.int64)}, ["x_train is int64", "floats or uint8"]),
         ({"x_test": GOOD["x_test"].astype(str)}, ["x_test is <U", "floats or uint8"]),
         ({"x_train": GOOD["x_train"][:3]}, ["x_train: 3 samples", "4 labels"]),
@@ -125,13 +127,100 @@ def single() -> bytes:
         (of_text(), "x_train cannot be read"),
         (b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00K\x01.", "cannot be read"),
         (b"x_train,y_train\n", "cannot be read"),
-        (single(), "no x_train, y_train, x_test, y_test among its arrays []"),
+        (single(), "cannot be read as an .npz file"),
     ],
     ids=["empty", "truncated", "short", "checksum", "method", "text", "pickle", "csv", "npy"],
 )
 def test_files_that_are_no_npz(tmp_path: Path, content: bytes, part: str) -> None:
     (tmp_path / "own.npz").write_bytes(content)
     refused(lambda: npz(tmp_path / "own.npz"), tmp_path / "own.npz", part)
+
+
+def packed(**members: bytes) -> bytes:
+    """An archive of these files, deflated."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(f"{name}.npy", member)
+    return content.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+LABELS = {"y_train": npy(np.zeros(5, int)), "x_test": npy(np.zeros((1, 9))), "y_test": npy(np.zeros(1, int))}
+LARGE = npy(np.zeros((5, 4000)))
+
+
+def shorter(content: bytes, member: bytes, to: int, summed: int) -> bytes:
+    """The archive with another size of a member in its directory, and a checksum of so many of its bytes."""
+    fields = struct.pack("<L", zlib.crc32(member)), struct.pack("<L", len(member))
+    start = content.rindex(fields[1], 0, content.index(b"PK\x05\x06"))
+    changed = struct.pack("<L", to).join([content[:start], content[start + 4 :]])
+    return changed.replace(fields[0], struct.pack("<L", zlib.crc32(member[:summed])))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_more_than_the_bound_is_not_unpacked(
+    save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.npz"
+    x = np.zeros((100, 1000), np.uint8)
+    save(path, x_train=x, y_train=np.zeros(100, int), x_test=x, y_test=np.zeros(100, int))
+    assert npz(path).classes == 1
+    monkeypatch.setenv("SIMFL_UNPACK_GB", "2e-4")
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    refused(lambda: npz(path), path, "unpacks to more than 0.0002 GB; SIMFL_UNPACK_GB")
+    monkeypatch.setenv("SIMFL_UNPACK_GB", "many")
+    refused(lambda: npz(path), path, "SIMFL_UNPACK_GB='many' must be a number above 0")
+
+
+def test_a_missing_array_is_told_before_any_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.npz").write_bytes(packed(x_train=LARGE))
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    refused(lambda: npz(tmp_path / "own.npz"), "no y_train, x_test, y_test among its arrays ['x_train']")
+
+
+@pytest.mark.parametrize(("more", "says"), [(0, "Bad CRC-32"), (1, "a plain array: it is larger")])
+def test_a_member_larger_than_declared_is_refused(tmp_path: Path, more: int, says: str) -> None:
+    """The archive's directory and the array's header tell of the beginning only."""
+    small = npy(np.zeros((5, 9)))
+    member = small + b"\1" * len(LARGE)
+    path = tmp_path / "own.npz"
+    path.write_bytes(shorter(packed(x_train=member, **LABELS), member, len(small), len(small) + more))
+    if not more:
+        assert np.load(path)["x_train"].shape == (5, 9)  # numpy sees nothing
+    refused(lambda: npz(path), path, "x_train", says)
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        (b"'shape': (5, 4001)", "float64 [5, 4001] is not what 160000 bytes hold"),
+        (b"'shape': (5, -4000)", "float64 [5, -4000]"),
+        (b"'shape': (10**9,) ", "plain array"),
+        (b"'descr': '|V0'", "|V0"),
+        (b"'descr': '|O'", "Object arrays are pickled"),
+        (b"\x93NUMPY\x03", "format (3, 0)"),
+    ],
+)
+def test_headers_that_say_something_else(tmp_path: Path, header: bytes, says: str) -> None:
+    key = header.partition(b":")[0]
+    at = LARGE.index(key) if b":" in header else 0
+    end = LARGE.index(b", '" if b"descr" in header else b", }", at) if b":" in header else len(header)
+    member = LARGE[:at] + header.ljust(end - at) + LARGE[end:]
+    path = tmp_path / "own.npz"
+    path.write_bytes(packed(x_train=member, **LABELS))
+    refused(lambda: npz(path), path, "x_train cannot be read as a plain array", says)
+
+
+def test_arrays_by_column_are_read_as_they_are(tmp_path: Path) -> None:
+    x = np.asfortranarray(rng().normal(size=(5, 7, 3)).astype(">f4"))
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=np.zeros(5, int), x_test=x[:2], y_test=np.zeros(2, int))
+    np.testing.assert_array_equal(npz(tmp_path / "own.npz").x_train, x)
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:

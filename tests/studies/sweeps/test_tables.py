@@ -20,7 +20,7 @@ from simfl.studies.sweeps.tables import (
     means,
     rows,
     selections,
-    write_csv,
+    write_table,
 )
 from simfl.trace import PHASES
 from tests.studies.sweeps.small import BASE, study, swept
@@ -95,7 +95,7 @@ def test_the_files_have_a_column_for_each_key_and_an_empty_field_for_what_is_not
     cells = [{"dropout": "none"}, {"dropout.rate": 0.2, "privacy": {"T": 1, "D": 2}}]
     sweep = swept(study(tmp_path, cells=cells, grid={"rounds": [1, 2]}), tmp_path / "out")
     table = columns(sweep.plan, rows(sweep))
-    write_csv(tmp_path / "sweep.csv", table)
+    write_table(tmp_path / "sweep.csv", table)
     found = read(tmp_path / "sweep.csv")
     varied = ["dropout", "rounds", "dropout.rate", "privacy"]
     assert list(found[0]) == ["point", *varied, "seed", "cell", "protocol", "measure", "phase", "value"]
@@ -114,7 +114,7 @@ def test_the_files_have_a_column_for_each_key_and_an_empty_field_for_what_is_not
     for row in rows(sweep):
         if row.value is not None:
             assert float(values[row.cell, row.protocol, *row.measure]) == row.value
-    write_csv(tmp_path / "means.csv", mean_columns(sweep.plan, means(rows(sweep))))
+    write_table(tmp_path / "means.csv", mean_columns(sweep.plan, means(rows(sweep))))
     averaged = read(tmp_path / "means.csv")
     assert len(averaged) == len(found) // 2
 

@@ -1,0 +1,127 @@
+"""Files that unpack to more than they are: bounded before, or while, they are unpacked.
+
+Nothing is ever unpickled. An .npz file is a ZIP archive of .npy files. The sizes are in the archive's
+directory, and once more in each array's header; the two and what is really there must agree.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from copy import copy
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZipFile, ZipInfo
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+VARIABLE = "SIMFL_UNPACK_GB"
+"""The environment's variable for another bound."""
+
+MOST_GB = 4.0
+
+_CHUNK_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 14
+"""More than the longest header of an array that numpy reads, 10,000."""
+
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_SHOWN_CHARACTERS = 200
+
+
+class UnpackingError(ValueError):
+    """A file that cannot be unpacked; the text says why, and does not name the file."""
+
+
+def most_bytes() -> float:
+    """The bytes that one file may unpack to.
+
+    Raises:
+        UnpackingError: the environment's variable is not a number above 0.
+    """
+    text = os.environ.get(VARIABLE, f"{MOST_GB}")
+    try:
+        most = float(text) * 1e9
+    except ValueError:
+        most = math.nan
+    if not most > 0:
+        raise UnpackingError(f"{VARIABLE}={text!r:.60} must be a number above 0")
+    return most
+
+
+def too_large(most: float) -> UnpackingError:
+    """The error that a file unpacks to more bytes than `most`."""
+    return UnpackingError(
+        f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more"
+    )
+
+
+def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Arrays of an .npz file by name: all that are needed, and those of the optional that are there.
+
+    Raises:
+        UnpackingError: it is no such file, lacks an array, or holds one that is too large, is not plain or is
+            not what its header says.
+    """
+    most = most_bytes()
+    try:
+        with ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            absent = [name for name in needed if name not in members]
+            if absent:
+                raise UnpackingError(f"no {', '.join(absent)} among its arrays {list(members)!r:.200}")
+            wanted = {name: members[name] for name in (*needed, *optional) if name in members}
+            if sum(info.file_size for info in wanted.values()) > most:
+                raise too_large(most)
+            return {name: _read_member(archive, name, info) for name, info in wanted.items()}
+    except UnpackingError:
+        raise
+    except Exception as error:  # zipfile and its decompressors have kinds of their own
+        raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_first(error)}") from None
+
+
+def _first(error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(reason.split())[:_SHOWN_CHARACTERS]
+
+
+def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
+    """An array of an archive."""
+    longer = copy(info)  # zipfile ends silently where a member should end: one byte more shows
+    longer.file_size += 1
+    with archive.open(longer) as stream:
+        try:
+            return _read_array(stream, info.file_size)
+        except ValueError as error:
+            message = f"{name} cannot be read as a plain array: {_first(error)}"
+            raise UnpackingError(message) from None
+
+
+def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
+    """The array in an .npy file of so many bytes."""
+    first = stream.read(_HEADER_BYTES)
+    head = BytesIO(first)
+    version = npy.read_magic(head)
+    if version not in _HEADERS:
+        raise ValueError(f"format {version}")
+    shape, by_column, dtype = _HEADERS[version](head)
+    if dtype.hasobject:
+        raise ValueError("Object arrays are pickled, and are not read")
+    length = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or not dtype.itemsize or head.tell() + length != size:
+        raise ValueError(f"{dtype} {list(shape)} is not what {size - head.tell()} bytes hold")
+    array = np.empty(math.prod(shape), dtype)
+    content = array.view(np.uint8)
+    at, chunk = 0, first[head.tell() :]
+    while chunk:
+        if at + len(chunk) > length:
+            raise ValueError("it is larger than the archive says")
+        content[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        at += len(chunk)
+        chunk = stream.read(_CHUNK_BYTES)
+    if at < length:
+        raise ValueError(f"it ends after {at} of {length} bytes")
+    return array.reshape(shape, order="F" if by_column else "C")
