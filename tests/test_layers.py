@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "privacy": ("errors", "selection"),
     "protocols": ("errors", "crypto", "trace", "streams"),
     "profiles": ("errors", "protocols"),
-    "learning": (),
+    "learning": ("errors",),
     "engine": (
         "errors",
         "streams",

@@ -22,7 +22,7 @@ from typing import Any
 from simfl.crypto import prg, rows
 from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
 from simfl.engine.streams import Streams
-from simfl.errors import step_failed
+from simfl.errors import Diverged, step_failed
 from simfl.protocols.ops import Handle, Ops, batched, seed_array
 
 ROUTING = (rows.pick, rows.gather, rows.join)
@@ -67,6 +67,7 @@ class PooledOps(Ops):
         self._company: deque[Node] = deque()
         self._busy = 0
         self._error: tuple[Node, BaseException] | None = None
+        self._diverged: dict[Node, Diverged] = {}
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
@@ -190,6 +191,9 @@ class PooledOps(Ops):
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
             for node, content in zip(unit, values, strict=True):
+                if isinstance(content, Diverged):
+                    self._diverged[node] = content
+                    continue
                 for recipe in recipes(node.args):
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
@@ -199,8 +203,25 @@ class PooledOps(Ops):
                     consumer.waiting -= 1
                     if not consumer.waiting:
                         self._queue(consumer, self._following)
+            if self._diverged:
+                self._blame()
             self._start_workers()
         self._wake()
+
+    def _blame(self) -> None:  # under the lock
+        """Fail by the first training on the timeline that diverged. Those before it that are not done yet are
+        done first: the user who is named does not depend on whose turn it was."""
+        kernel = next(iter(self._diverged)).kernel
+        before: list[Node] = []
+        for node in self._open:  # in the order of the timeline
+            if node in self._diverged:
+                break
+            if node.kernel is kernel:
+                before.append(node)
+        if before:
+            self._want(before)
+        else:
+            self._error = self._error or (node, self._diverged[node])
 
     def _wake(self) -> None:
         with self._lock:

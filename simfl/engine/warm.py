@@ -33,5 +33,5 @@ def warm(kind: Kind, params: Params, users: int, trainer: Trainer) -> None:
     vector = ops.prg(ops.secret(root), small.d)
     ops.weighted_sum([vector, vector], [1, 2])
     weights = trainer.initial(root)
-    trainer.training(weights, 0, root, 0)
+    trainer.train([weights], [0], [root], [0])
     trainer.evaluate(weights)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from simfl.crypto import audit, keys, mds, prg, quantize, shamir
 from simfl.crypto import field as fq
 from simfl.crypto import rows as relay
-from simfl.errors import step_failed
+from simfl.errors import Diverged, step_failed
 
 WORK = {
     "step": "calls of a party's machine, by a message or otherwise",
@@ -72,7 +72,8 @@ class PeerFault(Exception):
 
 
 class Batched(Protocol):
-    """A kernel of which calls that wait together are better done together, `chunk` at a time."""
+    """A kernel of which calls that wait together are better done together, `chunk` at a time; a call that
+    diverged has the error as its result."""
 
     @property
     def chunk(self) -> int: ...
@@ -480,6 +481,8 @@ class EagerOps(Ops):
             except Exception as error:
                 raise step_failed(where, kernel.__name__, error) from error
             for handle, result in zip(group, results, strict=True):
+                if isinstance(result, Diverged):  # the first, as they were asked for
+                    raise step_failed(handle.content.where, "", result) from result
                 handle.content = result
 
     async def get(self, handle: Handle) -> Any:
