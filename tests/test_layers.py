@@ -58,7 +58,7 @@ MAY_IMPORT = {
         "privacy",
         "selection",
     ),
-    "catalog": ("crypto", "profiles", "protocols", "learning"),
+    "catalog": ("profiles", "protocols", "learning"),
     "cli": (
         "catalog",
         "errors",
@@ -80,7 +80,7 @@ MAY_IMPORT = {
 
 HOMES = {
     "simpy": ("engine",),
-    "torch": ("learning", "crypto"),
+    "torch": ("learning",),
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
     "galois": ("crypto",),

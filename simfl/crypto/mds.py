@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from simfl.crypto import ntt, product
+from simfl.crypto import ntt
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.prg import A8, expand
 from simfl.crypto.rows import Rows
@@ -53,7 +53,7 @@ def matrix(points: Sequence[int], U: int, q: int) -> A32:
 def coefficients(n: int, U: int, q: int) -> int:
     """How many entries of W are found to code for n points: n U; none where F_q has a transform for them.
 
-    Decided by the prime alone: which of the two is faster differs between machines."""
+    Decided by the prime alone, whichever way is taken."""
     return 0 if max(n, U) <= ntt.order(q) else n * U
 
 
@@ -95,11 +95,21 @@ def encode_blocks(
 
 
 def _code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
-    """W times rows [U, m], by a transform where that is possible and faster."""
+    """W times rows [U, m], by a transform where that is possible and expected to be faster."""
     how = ntt.plan(tuple(points), U, q)
-    if how is not None and product.transforms(how, U, rows.shape[1]):
+    if how is not None and pays(how, U):
         return ntt.evaluate(rows, how, q)
     return matmul(matrix(points, U, q), rows, q)
+
+
+def pays(how: ntt.Plan, U: int) -> bool:
+    """Whether a transform is expected to take less time than the product with W [n, U]; by the sizes alone,
+    so that every machine does the same work.
+
+    In a product a row of W takes about as long as 7 + U / 10 of the rows that a transform goes over
+    (docs/performance.md). The transform falls behind where few points lie among many roots.
+    """
+    return how.work < len(how.rows) * (7 + U / 10)
 
 
 def _uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from simfl import profiles
 from simfl import trace as rows
-from simfl.crypto import product, quantize
+from simfl.crypto import quantize
 from simfl.engine import durations
 from simfl.engine.availability import Availability
 from simfl.engine.buffers import Buffers
@@ -119,7 +119,6 @@ def build(scenario: schema.Scenario) -> Study:
     s = scenario
     streams = Streams(s.seed)
     profile = or_error(s, "profile", partial(profiles.load, s.profile))
-    or_error(s, "field.backend", partial(product.use, s.field.backend))
     trainers = make_trainers(s, streams, profile)
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
