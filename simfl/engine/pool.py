@@ -23,7 +23,7 @@ from simfl.crypto import prg, rows
 from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
 from simfl.engine.streams import Streams
 from simfl.errors import Diverged, step_failed
-from simfl.protocols.ops import Handle, Ops, batched, seed_array
+from simfl.protocols.ops import Handle, Ops, Oracle, batched, seed_array
 
 ROUTING = (rows.pick, rows.gather, rows.join)
 """What only says where rows go: no work, and done at once."""
@@ -48,8 +48,10 @@ class PooledOps(Ops):
     streaming: coded shares are not held but made, sealed, opened and summed one sender after the other.
     """
 
-    def __init__(self, q: int, workers: int, budget_bytes: int, streaming: bool = False) -> None:
-        super().__init__(q)
+    def __init__(
+        self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
+    ) -> None:
+        super().__init__(q, oracle)
         self.workers = workers
         self.budget_bytes = budget_bytes
         self.lag = int(streaming)
@@ -57,7 +59,7 @@ class PooledOps(Ops):
         self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
         self._lock = threading.RLock()  # a handle may die while its own thread holds it
-        self._streams = Streams() if streaming else None
+        self._streams = Streams(self.call) if streaming else None
         self._open: dict[Node, None] = {}
         self._unused: dict[Recipe, None] = {}
         self._routes: dict[tuple[Any, ...], list[Node]] = {}
@@ -179,7 +181,7 @@ class PooledOps(Ops):
                     break
                 self._start_workers()
             try:
-                values = _execute(unit)
+                values = self._execute(unit)
             except BaseException as error:
                 with self._lock:
                     self._error = self._error or (unit[0], error)
@@ -187,6 +189,12 @@ class PooledOps(Ops):
             self._finish(unit, values)
             del unit, values
         self._wake()
+
+    def _execute(self, unit: list[Node]) -> list[Any]:
+        """The values of nodes of one kernel."""
+        kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
+        many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
+        return [self.call(kernel, call) for call in calls] if many is None else many(calls)
 
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
@@ -279,13 +287,6 @@ class PooledOps(Ops):
             for waiting in (self._routing, self._following, self._roots, self._company):
                 waiting.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _execute(unit: list[Node]) -> list[Any]:
-    """The values of nodes of one kernel."""
-    kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
-    many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
-    return [kernel(*call) for call in calls] if many is None else many(calls)
 
 
 def _made(content: Any) -> Any:

@@ -56,6 +56,9 @@ WORK = {
 the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
 are what Python itself takes, however little there is to compute."""
 
+Oracle = Callable[[Callable[..., Any], tuple[Any, ...], Any], None]
+"""Hears of each kernel that was done, its arguments and its result; ValueError if it knows better."""
+
 STEP, CALL = ("step", 1), ("call", 1)
 
 U8, U32, F32, F64 = 1, 4, 4, 8
@@ -172,8 +175,9 @@ class Ops(ABC):
     lag = 0
     """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
 
-    def __init__(self, q: int) -> None:
+    def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         self.q = q
+        self.oracle = oracle
         self.where: tuple[Any, ...] = ()
         self._segments: list[Segment] = []
         self._counted: list[tuple[str, int]] | None = None
@@ -226,6 +230,14 @@ class Ops(ABC):
         if self._counted is not None:
             self._counted.append(CALL)
             self._counted += work.items()
+
+    def call(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """kernel(*args), of which the oracle, if there is one, hears apart from the party's time."""
+        result = kernel(*args)
+        if self.oracle is not None:
+            with self.aside():
+                self.oracle(kernel, args, result)
+        return result
 
     @abstractmethod
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
@@ -444,8 +456,8 @@ class EagerOps(Ops):
     """Computes at once. With `batching`, calls of a batched kernel wait until one of them is needed: the
     timeline runs ahead meanwhile, so what starts at one virtual instant is done together."""
 
-    def __init__(self, q: int, batching: bool = False) -> None:
-        super().__init__(q)
+    def __init__(self, q: int, batching: bool = False, oracle: Oracle | None = None) -> None:
+        super().__init__(q, oracle)
         self.batching = batching
         self._held: list[Handle] = []
 
@@ -454,7 +466,7 @@ class EagerOps(Ops):
             handle = Handle(*shape, Held(kernel, args, self.where))
             self._held.append(handle)
             return handle
-        return Handle(*shape, kernel(*map(self._content, args)))
+        return Handle(*shape, self.call(kernel, tuple(map(self._content, args))))
 
     def _content(self, argument: Any) -> Any:
         kind = type(argument)

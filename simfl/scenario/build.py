@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from simfl import profiles
 from simfl import trace as rows
-from simfl.crypto import quantize
+from simfl.crypto import oracle, quantize
 from simfl.engine import durations
 from simfl.engine.availability import Availability
 from simfl.engine.buffers import Buffers
@@ -266,9 +266,11 @@ def operations(s: schema.Scenario, streams: bool = False) -> Ops:
     """The data plane that a scenario asks for."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
+    judge = oracle.check if s.audit == "galois" else None
     if s.workers or streams:
-        return PooledOps(s.field.q, max(1, s.workers), round(PENDING * memory.limit_bytes(s)), streams)
-    return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
+        budget = round(PENDING * memory.limit_bytes(s))
+        return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
+    return EagerOps(s.field.q, not isinstance(s.clock, schema.Measured), judge)
 
 
 def clocks(study: Study) -> Callable[[str], durations.Clock]:

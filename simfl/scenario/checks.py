@@ -67,6 +67,8 @@ def _clock(s: Scenario) -> Found:
 
 
 def _recording(s: Scenario) -> Found:
+    if s.audit == "galois" and s.payload == "shadow":
+        yield "audit", "galois needs payload real: a shadow codes and shares nothing"
     if s.record_updates and s.payload == "shadow":
         yield "record_updates", "needs payload real: a shadow has no updates to record"
 

@@ -170,7 +170,7 @@ def test_the_paper_s_size_decodes():
 @pytest.mark.parametrize("q", [31, 2**31 - 1, Q])
 def test_interpolation_is_the_inverse_that_elimination_finds(q):
     points = [3, 1, 7, 30, 12, 5, 4]
-    assert (mds._interpolation(points, 7, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
+    assert (mds.interpolation(points, 7, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
 
 
 @pytest.mark.parametrize("q", [11, 13, 17, ntt.Q, Q])

@@ -58,6 +58,8 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
     ({"field.q": "NTT"}, ["field.q: must be a whole number or ntt, not 'NTT'"]),
     ({"buffer": {"K": 1, "staleness_bound": 1}}, ["buffer: only for asynchronous protocols"]),
+    ({"audit": "galois", "payload": "shadow"}, [
+        "audit: galois needs payload real: a shadow codes and shares nothing"]),
     ({"selection.users": 101}, ["selection.users: users=101 must not be above population.users=100"]),
     ({"protocols.fedbuff": None}, [
         "protocols: fedavg, secagg, lightsecagg synchronous, fedbuff asynchronous: one scenario compares "
