@@ -8,6 +8,7 @@ description. Times are CPU seconds: other work on the machine matters little to 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 RESULTS = Path(__file__).parent / "results"
 ROWS: list[dict[str, Any]] = []
+EXTENSION = re.compile(r"\b(?:v?aes|(?:avx|amx|sve|fma|asimd|gfni|v?pclmul|pmull)\w*)\b")
 
 Bench = Callable[..., Any]
 
@@ -72,8 +74,9 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The table of ratios."""
+    """The table of ratios, and the processor that they are of."""
     terminalreporter.section("ratios within this run")
+    terminalreporter.write_line(f"vector extensions: {' '.join(vector_extensions()) or 'not known'}")
     for row in _with_ratios():
         terminalreporter.write_line(_line(row))
 
@@ -108,4 +111,17 @@ def _machine(output: dict[str, Any]) -> dict[str, Any]:
     """What of the machine matters; not its name."""
     info = output["machine_info"]
     cpu = {key: info["cpu"].get(key) for key in ("brand_raw", "arch", "count")}
+    cpu["vector_extensions"] = vector_extensions()
     return {"cpu": cpu, "python": info["python_version"], "system": info["system"]}
+
+
+def vector_extensions(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """The processor's instructions on vectors and for AES, as Linux names them; empty where it does not say.
+
+    Ratios of kernels differ between processors by these before all else."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return sorted(set(EXTENSION.findall(flags)))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """(name, one line) of all protocols, models, datasets, profiles or backends. KeyError for others."""
+    """(name, one line) of all protocols, models, datasets or profiles. KeyError for others."""
     lists = {
         "protocols": _protocols,
         "models": _models,
         "datasets": _datasets,
         "profiles": _profiles,
-        "backends": _backends,
     }
     return lists[things]()
 
@@ -31,14 +30,6 @@ def _datasets() -> list[tuple[str, str]]:
     from simfl.learning.data import DATASETS
 
     return [(name, dataset.summary) for name, dataset in DATASETS.items()]
-
-
-def _backends() -> list[tuple[str, str]]:
-    from simfl.crypto import product
-    from simfl.learning.threads import one_thread
-
-    with one_thread():
-        return product.describe()
 
 
 def _profiles() -> list[tuple[str, str]]:

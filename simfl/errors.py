@@ -33,8 +33,20 @@ class DataPlaneError(RunFailed):
     """Real work failed."""
 
 
+class Diverged(ValueError):
+    """A local training of which an update came that is not finite."""
+
+    def __init__(self, user: int, index: int) -> None:
+        super().__init__(
+            f"training diverged: user {user}, round {index}: its update is not finite: "
+            "use a smaller learning.lr, or learning.clip"
+        )
+
+
 def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:
     """Names the step (protocol, round, party, call, what), the operation if it is known, and the reason."""
+    if isinstance(error, Diverged):  # it knows its user and round, and no operation is at fault
+        return DataPlaneError(": ".join([*map(str, where[:1]), str(error)]))
     place = "the simulator's own work"
     if where:
         name, index, party, call, what = where

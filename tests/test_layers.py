@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "protocols": ("errors", "crypto", "trace", "streams"),
     "profiles": ("errors", "protocols"),
     "unpacking": (),
-    "learning": ("unpacking",),
+    "learning": ("errors", "unpacking"),
     "engine": (
         "errors",
         "streams",
@@ -78,7 +78,7 @@ MAY_IMPORT = {
         "privacy",
         "selection",
     ),
-    "catalog": ("crypto", "profiles", "protocols", "learning"),
+    "catalog": ("profiles", "protocols", "learning"),
     "cli": (
         "catalog",
         "errors",
@@ -102,7 +102,7 @@ MAY_IMPORT = {
 
 HOMES = {
     "simpy": ("engine",),
-    "torch": ("learning", "crypto"),
+    "torch": ("learning",),
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
     "galois": ("crypto",),

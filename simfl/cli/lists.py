@@ -21,7 +21,6 @@ class Things(StrEnum):
     models = "models"
     datasets = "datasets"
     profiles = "profiles"
-    backends = "backends"
 
 
 @app.command()
@@ -43,7 +42,7 @@ def schema(
 
 @app.command("list")
 def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
-    """List protocols, models, datasets, profiles or the backends of matrix products."""
+    """List protocols, models, datasets or profiles."""
     from simfl.catalog import listed
 
     for name, text in listed(things):

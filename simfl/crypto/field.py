@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.crypto import product
+from simfl.crypto import limbs
 
 A32 = NDArray[np.uint32]
 
@@ -108,10 +108,11 @@ def _addresses(rows: Sequence[A32] | A32) -> tuple[object, NDArray[np.uint64], i
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:
-    """W Z mod q for W [a, k] and Z [k, m], as [a, m]. ValueError if the inner sizes differ.
-
-    Exact, whichever implementation simfl.crypto.product has chosen; their docstrings give the bounds."""
-    return product.matmul(W, Z, q)
+    """W Z mod q for W [a, k] and Z [k, m], as [a, m]: exact for any prime q < 2^32. ValueError if the inner
+    sizes differ."""
+    if W.shape[1] != Z.shape[0]:
+        raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
+    return limbs.matmul(W, Z, q)
 
 
 def inverse(A: A32, q: int) -> A32:

@@ -152,17 +152,6 @@ def add_limbs(product: F64, q: float, total: F64) -> None:
             total[i, j] += _reduced(high * 2.0**16 + product[i, j], q, inverse)
 
 
-@compiled(types.void(types.Array(types.int32, 2, "C", readonly=True), _REAL, types.Array(_REAL, 2, "C")))
-def add_digits(sums: NDArray[np.int32], q: float, total: F64) -> None:
-    """total += sum_i 2^(8i) sums_i mod q, for sums [4a, m] = sums_0 above sums_1 .. sums_3."""
-    a, inverse = len(total), 1.0 / q
-    for i in range(a):
-        for j in range(total.shape[1]):
-            above = 256.0 * (256.0 * np.float64(sums[3 * a + i, j]) + np.float64(sums[2 * a + i, j]))
-            below = 256.0 * np.float64(sums[a + i, j]) + np.float64(sums[i, j])
-            total[i, j] += _reduced(256.0 * above + below, q, inverse)
-
-
 @compiled(types.void(types.Array(_REAL, 2, "C"), _REAL, types.Array(_WORD, 2, "A")))
 def residues(total: F64, q: float, out: A32) -> None:
     """out = total mod q, for integers |total| < 2^53 - 2q.

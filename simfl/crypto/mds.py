@@ -8,12 +8,12 @@ distinct points: also for the roots of unity that are taken where F_q has them, 
 (ntt.py). Decoding starts from any U of the points and stays a product.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from simfl.crypto import ntt, product
+from simfl.crypto import ntt
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.prg import A8, expand
 from simfl.crypto.rows import Rows
@@ -53,7 +53,7 @@ def matrix(points: Sequence[int], U: int, q: int) -> A32:
 def coefficients(n: int, U: int, q: int) -> int:
     """How many entries of W are found to code for n points: n U; none where F_q has a transform for them.
 
-    Decided by the prime alone: which of the two is faster differs between machines."""
+    Decided by the prime alone, whichever way is taken."""
     return 0 if max(n, U) <= ntt.order(q) else n * U
 
 
@@ -82,27 +82,28 @@ def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A
     z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
     noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
     """
-    return _code(_uncoded(z, seed, U, T, q), points, U, q)
+    return code(uncoded(z, seed, U, T, q), points, U, q)
 
 
-def encode_blocks(
-    z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int, width: int
-) -> Iterator[A32]:
-    """What `encode` gives, `width` columns at a time: where the coded rows are too long to be held."""
-    uncoded = _uncoded(z, seed, U, T, q)
-    for start in range(0, uncoded.shape[1], width):
-        yield _code(uncoded[:, start : start + width], points, U, q)
-
-
-def _code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
-    """W times rows [U, m], by a transform where that is possible and faster."""
+def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
+    """W times rows [U, m], by a transform where that is possible and expected to be faster."""
     how = ntt.plan(tuple(points), U, q)
-    if how is not None and product.transforms(how, U, rows.shape[1]):
+    if how is not None and pays(how, U):
         return ntt.evaluate(rows, how, q)
     return matmul(matrix(points, U, q), rows, q)
 
 
-def _uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
+def pays(how: ntt.Plan, U: int) -> bool:
+    """Whether a transform is expected to take less time than the product with W [n, U]; by the sizes alone,
+    so that every machine does the same work.
+
+    In a product a row of W takes about as long as 7 + U / 10 of the rows that a transform goes over
+    (docs/performance.md). The transform falls behind where few points lie among many roots.
+    """
+    return how.work < len(how.rows) * (7 + U / 10)
+
+
+def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
     """The sub-masks of z and the noise, [U, m]."""
     d = z.shape[1]
     m = share_length(d, U, T)
@@ -124,11 +125,11 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
     if len(rows) != U or any(row.shape != (m,) for row in rows):
         shapes = sorted({row.shape for row in rows})
         raise ValueError(f"rows must be U = {U} of m = {m}, not {len(rows)} of {shapes}")
-    sub_masks = matmul(_interpolation(points, U - T, q), np.asarray(rows), q)
+    sub_masks = matmul(interpolation(points, U - T, q), np.asarray(rows), q)
     return sub_masks.reshape(1, -1)[:, :d]
 
 
-def _interpolation(points: Sequence[int], rows: int, q: int) -> A32:
+def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
     """So many rows of the inverse of matrix(points, U, q), U = n, by Lagrange in O(U^2) where elimination
     takes O(U^3).
 

@@ -52,18 +52,18 @@ def share_many(secrets: Sequence[A8], seeds: A8, points: Sequence[int], t: int) 
         raise ValueError(f"{len(seeds)} seeds for the secrets of {len(secrets)} users")
     if not secrets:
         return []
-    coefficients = [_coefficients(rows, seeds[u : u + 1], t) for u, rows in enumerate(secrets)]
-    shares = matmul(matrix(points, t, P), np.hstack(coefficients), P)
-    users = np.split(shares, np.cumsum([c.shape[1] for c in coefficients])[:-1], axis=1)
+    polynomials = [coefficients(rows, seeds[u : u + 1], t) for u, rows in enumerate(secrets)]
+    shares = matmul(matrix(points, t, P), np.hstack(polynomials), P)
+    users = np.split(shares, np.cumsum([c.shape[1] for c in polynomials])[:-1], axis=1)
     return [np.ascontiguousarray(user, "<u4").view(np.uint8) for user in users]
 
 
-def _coefficients(secrets: A8, seed: A8, t: int) -> A32:
+def coefficients(secrets: A8, seed: A8, t: int) -> A32:
     """The polynomials [t, 9 k] of one user's secrets [k, 32], constant terms first."""
     if secrets.dtype != np.uint8 or secrets.shape[1:] != (32,):
         raise ValueError(f"secrets must be uint8 [k, 32], not {secrets.dtype} {list(secrets.shape)}")
-    limbs = np.array([_to_limbs(row.tobytes()) for row in secrets], np.uint32).reshape(1, -1)
-    return np.vstack([limbs, expand(seed, (t - 1) * limbs.size, P).reshape(t - 1, limbs.size)])
+    constants = np.array([limbs(row.tobytes()) for row in secrets], np.uint32).reshape(1, -1)
+    return np.vstack([constants, expand(seed, (t - 1) * constants.size, P).reshape(t - 1, constants.size)])
 
 
 def reconstruct(shares: A8, points: Sequence[int]) -> A8:
@@ -93,32 +93,33 @@ def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points
     _check_range(points)
     users, which = (np.concatenate(part) for part in zip(*held, strict=True))
     shares = np.concatenate(rows)[np.cumsum([0, *map(len, rows)])[users] + which]
-    limbs = shares.view("<u4").astype(np.uint32, copy=False)
+    values = shares.view("<u4").astype(np.uint32, copy=False)
     start = np.cumsum([0, *(len(some) for some, _ in held)])
-    if (limbs >= P).any():
-        row = int((limbs >= P).any(axis=1).argmax())
+    if (values >= P).any():
+        row = int((values >= P).any(axis=1).argmax())
         raise Inconsistent(
-            f"a share's limb is {limbs[row].max()}, must be below p={P}",
+            f"a share's limb is {values[row].max()}, must be below p={P}",
             int(np.searchsorted(start, row, "right")) - 1,
         )
     x = np.array(points, np.uint64)[users]
     at_zero = np.empty((len(held), _LIMBS), np.uint32)
-    if (k := loops.interpolate(limbs, x, start, at_zero)) < len(held):
+    if (k := loops.interpolate(values, x, start, at_zero)) < len(held):
         _check_points(x[start[k] : start[k + 1]].tolist())
     return _from_limbs(at_zero)
 
 
-def _to_limbs(secret: bytes) -> list[int]:
+def limbs(secret: bytes) -> list[int]:
+    """A secret of 32 bytes as 9 limbs of 30 bits, the lowest first."""
     value = int.from_bytes(secret, "little")
     return [(value >> (_LIMB_BITS * i)) & (2**_LIMB_BITS - 1) for i in range(_LIMBS)]
 
 
-def _from_limbs(limbs: A32) -> A8:
+def _from_limbs(values: A32) -> A8:
     """The secrets [k, 32] whose limbs [k, 9] these are."""
-    bits = np.unpackbits(limbs.astype("<u4").view(np.uint8), axis=1, bitorder="little")
-    bits = bits.reshape(len(limbs), _LIMBS, 32)
+    bits = np.unpackbits(values.astype("<u4").view(np.uint8), axis=1, bitorder="little")
+    bits = bits.reshape(len(values), _LIMBS, 32)
     strange = bits[:, :, _LIMB_BITS:].any(axis=(1, 2))
-    bits = bits[:, :, :_LIMB_BITS].reshape(len(limbs), -1)
+    bits = bits[:, :, :_LIMB_BITS].reshape(len(values), -1)
     strange |= bits[:, 256:].any(axis=1)
     if strange.any():
         raise Inconsistent("shares do not belong to one secret", int(strange.argmax()))

@@ -22,8 +22,8 @@ from typing import Any
 from simfl.crypto import prg, rows
 from simfl.engine.graph import Node, Recipe, nodes, recipes, symbolic, value
 from simfl.engine.streams import Streams
-from simfl.errors import step_failed
-from simfl.protocols.ops import Handle, Ops, batched, forgotten, seed_array
+from simfl.errors import Diverged, step_failed
+from simfl.protocols.ops import Handle, Ops, Oracle, batched, forgotten, seed_array
 
 ROUTING = (rows.pick, rows.gather, rows.join)
 """What only says where rows go: no work, and done at once."""
@@ -48,8 +48,10 @@ class PooledOps(Ops):
     streaming: coded shares are not held but made, sealed, opened and summed one sender after the other.
     """
 
-    def __init__(self, q: int, workers: int, budget_bytes: int, streaming: bool = False) -> None:
-        super().__init__(q)
+    def __init__(
+        self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
+    ) -> None:
+        super().__init__(q, oracle)
         self.workers = workers
         self.budget_bytes = budget_bytes
         self.lag = int(streaming)
@@ -57,7 +59,7 @@ class PooledOps(Ops):
         self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
         self._lock = threading.RLock()  # a handle may die while its own thread holds it
-        self._streams = Streams() if streaming else None
+        self._streams = Streams(self.call) if streaming else None
         self._open: dict[Node, None] = {}
         self._unused: dict[Recipe, None] = {}
         self._routes: dict[tuple[Any, ...], list[Node]] = {}
@@ -67,6 +69,7 @@ class PooledOps(Ops):
         self._company: deque[Node] = deque()
         self._busy = 0
         self._error: tuple[Node, BaseException] | None = None
+        self._diverged: dict[Node, Diverged] = {}
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
@@ -183,7 +186,7 @@ class PooledOps(Ops):
                     break
                 self._start_workers()
             try:
-                values = _execute(unit)
+                values = self._execute(unit)
             except BaseException as error:
                 with self._lock:
                     self._error = self._error or (unit[0], error)
@@ -192,9 +195,18 @@ class PooledOps(Ops):
             del unit, values
         self._wake()
 
+    def _execute(self, unit: list[Node]) -> list[Any]:
+        """The values of nodes of one kernel."""
+        kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
+        many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
+        return [self.call(kernel, call) for call in calls] if many is None else many(calls)
+
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
             for node, content in zip(unit, values, strict=True):
+                if isinstance(content, Diverged):
+                    self._diverged[node] = content
+                    continue
                 for recipe in recipes(node.args):
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
@@ -204,8 +216,27 @@ class PooledOps(Ops):
                     consumer.waiting -= 1
                     if not consumer.waiting:
                         self._queue(consumer, self._following)
+            if self._diverged:
+                self._blame()
             self._start_workers()
         self._wake()
+
+    def _blame(self) -> None:  # under the lock
+        """Fail by the first training on the timeline that diverged. Those before it that are not done yet are
+        done first: the user who is named does not depend on whose turn it was."""
+        kernel = next(iter(self._diverged)).kernel
+        before: list[Node] = []
+        first = next(iter(self._diverged))  # of a round that a resumed run went over: it is in nobody's order
+        for node in self._open:  # in the order of the timeline
+            if node in self._diverged:
+                first = node
+                break
+            if node.kernel is kernel:
+                before.append(node)
+        if before and first in self._open:
+            self._want(before)
+        else:
+            self._error = self._error or (first, self._diverged[first])
 
     def _wake(self) -> None:
         with self._lock:
@@ -263,13 +294,6 @@ class PooledOps(Ops):
             for waiting in (self._routing, self._following, self._roots, self._company):
                 waiting.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _execute(unit: list[Node]) -> list[Any]:
-    """The values of nodes of one kernel."""
-    kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
-    many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
-    return [kernel(*call) for call in calls] if many is None else many(calls)
 
 
 def _made(content: Any) -> Any:

@@ -25,6 +25,8 @@ A32 = NDArray[np.uint32]
 WIDTH = 1 << 16
 """Columns of a block: what it holds of a row fits the L2 cache, and Python's own work for a row is little."""
 
+Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
+
 Lock = tuple[Any, Sequence[bytes], Sequence[bytes], int]
 """Keys (a node of theirs), nonces and associated data, and which of them."""
 
@@ -76,10 +78,11 @@ class Total(Node):
 
 
 class Streams:
-    """Follows coded shares from operation to operation."""
+    """Follows coded shares from operation to operation. call: how a kernel is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Call) -> None:
         self._senders: dict[Sender, None] = {}
+        self._call = call
 
     def shares(
         self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]
@@ -135,7 +138,7 @@ class Streams:
 
     def _begin(self, sender: Sender) -> Node:
         z, seed, points, U, T, q = sender.args
-        freight = Freight(list(sender.left), points, (U, T, q))
+        freight = Freight(list(sender.left), points, (U, T, q), self._call)
         node = Node(freight, (z, seed, freight.keys), sender.where)
         for total in dict.fromkeys(freight.totals):
             if total is not None:
@@ -152,11 +155,14 @@ class Freight:
 
     __name__ = "coded shares"
 
-    def __init__(self, shares: list[Share], points: Sequence[int], code: tuple[int, int, int]) -> None:
+    def __init__(
+        self, shares: list[Share], points: Sequence[int], code: tuple[int, int, int], call: Call
+    ) -> None:
         self.points = [points[share.row] for share in shares]
         self.locks = [(share.sealing, share.opening) for share in shares]
         self.totals = [share.total for share in shares]
         self.code = code
+        self.call = call
 
     @property
     def keys(self) -> list[Any]:
@@ -166,14 +172,15 @@ class Freight:
     def __call__(self, z: A32, seed: Any, secrets: list[Any]) -> None:
         """Code the mask, carry its shares to their receivers, and add them to the receivers' sums."""
         U, T, q = self.code
-        m, start, n = mds.share_length(z.shape[1], U, T), 0, len(self.locks)
+        m, n = mds.share_length(z.shape[1], U, T), len(self.locks)
         ways = [_way(*self.locks[k], secrets[k], secrets[n + k]) for k in range(n)]
-        for block in mds.encode_blocks(z, seed, self.points, U, T, q, WIDTH):
+        rows = mds.uncoded(z, seed, U, T, q)
+        for start in range(0, m, WIDTH):
+            block = self.call(mds.code, (rows[:, start : start + WIDTH], self.points, U, q))
             for way, total, part in zip(ways, self.totals, block, strict=True):
                 got = part if way is None else way.carry(part.view(np.uint8)).view(np.uint32)
                 if total is not None:
                     total.add(start, got, m, q)
-            start += block.shape[1]
         for way in ways:
             if way is not None:
                 way.close()

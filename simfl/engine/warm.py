@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from simfl.crypto import product
 from simfl.learning.trainer import Trainer
 from simfl.protocols.base import Params, Update
 from simfl.protocols.loopback import run_round
@@ -19,9 +18,7 @@ LENGTH = 2048
 
 
 def warm(kind: Kind, params: Params, users: int, trainer: Trainer) -> None:
-    """A small round over the loopback, one training and one evaluation, whose results are dropped; and the
-    choice of what multiplies matrices."""
-    product.chosen()
+    """A small round over the loopback, one training and one evaluation, whose results are dropped."""
     stand_in = PROTOCOLS["lightsecagg" if kind.offline else "fedavg"] if kind.asynchronous else kind
     small = replace(params, d=min(params.d, LENGTH), levels=16, clip=1.0, session=b"warm")
     ops = EagerOps(params.q)
@@ -33,5 +30,5 @@ def warm(kind: Kind, params: Params, users: int, trainer: Trainer) -> None:
     vector = ops.prg(ops.secret(root), small.d)
     ops.weighted_sum([vector, vector], [1, 2])
     weights = trainer.initial(root)
-    trainer.training(weights, 0, root, 0)
+    trainer.train([weights], [0], [root], [0])
     trainer.evaluate(weights)

@@ -35,7 +35,7 @@ def apply(weights: F32, g: F64, lr: float) -> F32:
     """
     if weights.shape != g.shape:
         raise ValueError(f"shapes differ: weights {weights.shape} and g {g.shape}")
-    return (weights.astype(np.float64) - lr * g).astype(np.float32)
+    return _rounded(weights.astype(np.float64) - lr * g)
 
 
 def initial_moments(d: int, tau: float) -> F64:
@@ -91,7 +91,7 @@ def adaptive(weights: F32, state: F64, lr: float, tau: float) -> F32:
         )
     _positive(tau)
     step: F64 = lr * state[:1] / (np.sqrt(state[1:]) + tau)
-    return (weights.astype(np.float64) - step).astype(np.float32)
+    return _rounded(weights.astype(np.float64) - step)
 
 
 def constant(tau: int) -> float:
@@ -104,6 +104,11 @@ def polynomial(tau: int, alpha: float) -> float:
     if tau < 0:
         raise ValueError(f"staleness tau={tau} must not be negative")
     return float((1 + tau) ** -alpha)
+
+
+def _rounded(weights: F64) -> F32:
+    with np.errstate(over="ignore"):  # a model that leaves float32 fails the run when it is trained on
+        return weights.astype(np.float32)
 
 
 def _positive(tau: float) -> None:

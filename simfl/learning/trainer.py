@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.errors import Diverged
 from simfl.learning.choice import Choice
 from simfl.learning.data import Split
 from simfl.learning.models import Model
@@ -121,7 +122,10 @@ class Trainer:
 
 
 class Training:
-    """`Trainer.train` as a kernel: of one client, or of many that wait together."""
+    """`Trainer.train` as a kernel: of one client, or of many that wait together.
+
+    Every update of a run leaves its training here, so this is where one that diverged is found.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -133,10 +137,16 @@ class Training:
         return self.trainer.choice.chunk
 
     def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:
-        return self.trainer.train([weights], [user], [seed], [index])
+        delta = self.trainer.train([weights], [user], [seed], [index])
+        if not np.isfinite(delta).all():
+            raise Diverged(user, index)
+        return delta
 
-    def many(self, calls: Sequence[tuple[F32, int, Seed, int]]) -> list[F32]:
-        """One result [1, d] a call."""
+    def many(self, calls: Sequence[tuple[F32, int, Seed, int]]) -> list[F32 | Diverged]:
+        """One result a call: the update [1, d], or that it is not finite, which is no fault of the others."""
         weights, users, seeds, rounds = zip(*calls, strict=True)
+        rows = zip(self.trainer.train(weights, users, seeds, rounds), users, rounds, strict=True)
         # Copies: what is still needed of a cohort must not keep all of it in memory.
-        return [row[None].copy() for row in self.trainer.train(weights, users, seeds, rounds)]
+        return [
+            row[None].copy() if np.isfinite(row).all() else Diverged(user, index) for row, user, index in rows
+        ]

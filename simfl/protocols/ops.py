@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from simfl.crypto import audit, keys, mds, prg, quantize, shamir
 from simfl.crypto import field as fq
 from simfl.crypto import rows as relay
-from simfl.errors import step_failed
+from simfl.errors import Diverged, step_failed
 
 WORK = {
     "step": "calls of a party's machine, by a message or otherwise",
@@ -56,6 +56,9 @@ WORK = {
 the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
 are what Python itself takes, however little there is to compute."""
 
+Oracle = Callable[[Callable[..., Any], tuple[Any, ...], Any], None]
+"""Hears of each kernel that was done, its arguments and its result; ValueError if it knows better."""
+
 STEP, CALL = ("step", 1), ("call", 1)
 
 U8, U32, F32, F64 = 1, 4, 4, 8
@@ -72,7 +75,8 @@ class PeerFault(Exception):
 
 
 class Batched(Protocol):
-    """A kernel of which calls that wait together are better done together, `chunk` at a time."""
+    """A kernel of which calls that wait together are better done together, `chunk` at a time; a call that
+    diverged has the error as its result."""
 
     @property
     def chunk(self) -> int: ...
@@ -176,8 +180,9 @@ class Ops(ABC):
     """Whether operations are only noted, to be done if something later needs them: while a resumed run goes
     over the rounds that are finished."""
 
-    def __init__(self, q: int) -> None:
+    def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         self.q = q
+        self.oracle = oracle
         self.where: tuple[Any, ...] = ()
         self._segments: list[Segment] = []
         self._counted: list[tuple[str, int]] | None = None
@@ -230,6 +235,14 @@ class Ops(ABC):
         if self._counted is not None:
             self._counted.append(CALL)
             self._counted += work.items()
+
+    def call(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """kernel(*args), of which the oracle, if there is one, hears apart from the party's time."""
+        result = kernel(*args)
+        if self.oracle is not None:
+            with self.aside():
+                self.oracle(kernel, args, result)
+        return result
 
     @abstractmethod
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
@@ -452,8 +465,8 @@ class EagerOps(Ops):
     """Computes at once. With `batching`, calls of a batched kernel wait until one of them is needed: the
     timeline runs ahead meanwhile, so what starts at one virtual instant is done together."""
 
-    def __init__(self, q: int, batching: bool = False) -> None:
-        super().__init__(q)
+    def __init__(self, q: int, batching: bool = False, oracle: Oracle | None = None) -> None:
+        super().__init__(q, oracle)
         self.batching = batching
         self._held: list[Handle] = []
 
@@ -464,7 +477,7 @@ class EagerOps(Ops):
             handle = Handle(*shape, Held(kernel, args, self.where))
             self._held.append(handle)
             return handle
-        return Handle(*shape, kernel(*map(self._content, args)))
+        return Handle(*shape, self.call(kernel, tuple(map(self._content, args))))
 
     def _content(self, argument: Any) -> Any:
         kind = type(argument)
@@ -493,7 +506,7 @@ class EagerOps(Ops):
                 if not needed:
                     path.pop()
                     if not one.done:
-                        one.finish(self._content)
+                        one.finish(self._content, self.call)
         return wanted.value
 
     def replace(self, handle: Handle, content: Any) -> None:
@@ -510,6 +523,8 @@ class EagerOps(Ops):
             except Exception as error:
                 raise step_failed(where, kernel.__name__, error) from error
             for handle, result in zip(group, results, strict=True):
+                if isinstance(result, Diverged):  # the first, as they were asked for
+                    raise step_failed(handle.content.where, "", result) from result
                 handle.content = result
 
     async def get(self, handle: Handle) -> Any:
@@ -531,10 +546,10 @@ class Deferred:
         self.done = False
         self.value: Any = None
 
-    def finish(self, content: Callable[[Any], Any]) -> None:
+    def finish(self, content: Callable[[Any], Any], call: Callable[..., Any]) -> None:
         """Do it; what it was made from can go."""
         try:
-            self.value = self.kernel(*map(content, self.args))
+            self.value = call(self.kernel, tuple(map(content, self.args)))
         except Exception as error:
             raise step_failed(self.where, getattr(self.kernel, "__name__", ""), error) from error
         self.done, self.args = True, ()

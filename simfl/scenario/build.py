@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl import profiles, trace_reader
-from simfl.crypto import product, quantize
+from simfl.crypto import oracle, quantize
 from simfl.engine import durations
 from simfl.engine.availability import Availability
 from simfl.engine.buffers import Buffers
@@ -118,7 +118,6 @@ def build(scenario: schema.Scenario) -> Study:
     s = scenario
     streams = Streams(s.seed)
     profile = or_error(s, "profile", partial(profiles.load, s.profile))
-    or_error(s, "field.backend", partial(product.use, s.field.backend))
     trainers = make_trainers(s, streams, profile)
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
@@ -266,9 +265,11 @@ def operations(s: schema.Scenario, streams: bool = False) -> Ops:
     """The data plane that a scenario asks for."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
+    judge = oracle.check if s.audit == "galois" else None
     if s.workers or streams:
-        return PooledOps(s.field.q, max(1, s.workers), round(PENDING * memory.limit_bytes(s)), streams)
-    return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
+        budget = round(PENDING * memory.limit_bytes(s))
+        return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
+    return EagerOps(s.field.q, not isinstance(s.clock, schema.Measured), judge)
 
 
 def clocks(study: Study) -> Callable[[str], durations.Clock]:

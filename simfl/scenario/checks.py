@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from simfl.crypto import ntt, quantize
+from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import schema
@@ -67,6 +67,8 @@ def _clock(s: Scenario) -> Found:
 
 
 def _recording(s: Scenario) -> Found:
+    if s.audit == "galois" and s.payload == "shadow":
+        yield "audit", "galois needs payload real: a shadow codes and shares nothing"
     if s.record_updates and s.payload == "shadow":
         yield "record_updates", "needs payload real: a shadow has no updates to record"
 
@@ -84,12 +86,6 @@ def _field(s: Scenario) -> Found:
         yield "field.q", f"q={q} must be prime"
     if q <= users:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
-    if s.field.backend == "ntt":
-        if q >= ntt.BOUND:
-            yield "field.backend", f"ntt: q={q} must be below 2^31={ntt.BOUND}, as {ntt.Q} is (q: ntt)"
-        elif ntt.order(q) < users:
-            reached = f"q={q} lets it reach {ntt.order(q)} users, below the number of users, {users}"
-            yield "field.backend", f"ntt: {reached} (q: ntt lets it reach {ntt.order(ntt.Q)})"
 
 
 # --- asynchronous or not ------------------------------------------------------------------------

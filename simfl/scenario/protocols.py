@@ -203,14 +203,11 @@ class Privacy(Block):
 class FieldOfSums(Block):
     """The prime field F_q of masks and sums; the paper's q by default, `ntt` for 2147352577.
 
-    `backend`: all give the same bits (`simfl list backends`). `ntt`, the fastest by far, encodes by
-    transforms: `q: ntt` allows it, the paper's q does not.
+    LightSecAgg encodes by number theoretic transforms where q allows it: `ntt` does, the paper's q does not.
     """
 
     q: Prime = 2**32 - 5
     """A prime, or `ntt`."""
-    backend: Literal["auto", "limbs", "digits", "galois", "ntt"] = "auto"
-    """What multiplies matrices over it, `auto` for the fastest by measurement."""
 
 
 class Quantization(Block):

@@ -123,6 +123,8 @@ class Scenario(Block):
     """`shadow` counts the work and its bytes without doing it."""
     entropy: Literal["seeded", "os"] = "seeded"
     """Where keys and masks come from; `os` cannot be replayed."""
+    audit: Literal["exact", "galois"] = "exact"
+    """What is checked: every aggregate; with `galois` also coding and sharing, against that library."""
     workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
     memory_limit_gb: Positive = 2.0

@@ -34,6 +34,11 @@ _SAYS = {
 }
 """By pydantic's type of error, or by the part of it before the first underscore."""
 
+_GONE: dict[Keys, str] = {
+    ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes",
+}
+"""Keys that scenarios once had."""
+
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
     """A problem at a path, or where that is not in the tree, at the mapping around it.
@@ -99,6 +104,8 @@ def _follow(loc: Keys, root: type[BaseModel]) -> tuple[Keys, _Owner, Shape]:
 
 def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if path in _GONE:
+        return _GONE[path]
     if kind == "extra_forbidden":
         return _unknown_key(str(path[-1]), owner)
     if kind == "missing":

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.crypto import field, mds, ntt, prg
-from simfl.crypto import product as backends
 from simfl.crypto.field import Q
 
 SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
@@ -34,12 +33,6 @@ def test_matrix_is_cached_and_read_only():
         W[0, 0] = 5
 
 
-@pytest.fixture(autouse=True)
-def any_backend():
-    yield
-    backends.use("auto")
-
-
 @pytest.mark.parametrize("q", [3, 103, 2**31 - 1, 3 * 2**30 + 1, Q])
 def test_a_user_s_point_is_its_number_and_one_where_there_is_no_transform(q):
     assert mds.points_of((4, 0, 1), q) == (5, 1, 2)
@@ -58,18 +51,38 @@ def test_a_user_s_point_is_a_power_of_a_root_of_unity_where_there_is_a_transform
     sizes=st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 300)),
     n=st.integers(0, 1000),
 )
-def test_every_backend_encodes_to_the_same_bits(users, sizes, n):
+def test_transform_and_product_encode_to_the_same_bits(users, sizes, n):
     q, points = ntt.Q, mds.points_of(tuple(users), ntt.Q)
     U = 1 + sizes[0] % len(users)
     T, d = sizes[1] % U, sizes[2]
     z, rows = prg.expand(seed(n), d, q), {}
-    for name in ("limbs", "ntt"):
-        backends.use(name)
-        rows[name] = mds.encode(z, SEED, points, U, T, q)
-    assert rows["ntt"].dtype == np.uint32
-    assert (rows["ntt"] == rows["limbs"]).all()
+    for transform in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mds, "pays", lambda *_: transform)  # noqa: B023
+            rows[transform] = mds.encode(z, SEED, points, U, T, q)
+    assert rows[True].dtype == np.uint32
+    assert (rows[True] == rows[False]).all()
     who = np.random.default_rng(n).permutation(len(users))[:U]
-    assert (mds.decode(rows["ntt"][who], [points[j] for j in who], U, T, d, q) == z).all()
+    assert (mds.decode(rows[True][who], [points[j] for j in who], U, T, d, q) == z).all()
+
+
+@pytest.mark.parametrize(
+    ("users", "U", "taken"),
+    [
+        (range(10), 7, True),
+        (range(200), 140, True),
+        (range(200), 5, True),
+        (range(0, 1000, 5), 140, False),  # 200 points among 1,024 roots
+        (range(0, 2**17, 2**17 // 100), 70, False),
+    ],
+)
+def test_a_transform_is_taken_where_the_sizes_say_so(users, U, taken, monkeypatch):
+    used = []
+    monkeypatch.setattr(ntt, "evaluate", lambda Z, how, q: used.append(q))
+    monkeypatch.setattr(mds, "matmul", lambda *_: None)
+    points = mds.points_of(tuple(users), ntt.Q)
+    mds.encode(np.ones((1, 40), np.uint32), SEED, points, U, U - 4, ntt.Q)
+    assert bool(used) is taken
 
 
 @pytest.mark.parametrize(
@@ -91,9 +104,9 @@ def test_coefficients_are_found_where_there_is_no_transform(n, U, q, found):
         assert mds.matrix(points, U, q).size == found
 
 
-def test_what_ntt_means_where_there_is_no_transform(monkeypatch):
+def test_where_there_is_no_transform_a_product_codes(monkeypatch):
     monkeypatch.setattr(ntt, "evaluate", lambda *_: pytest.fail("transformed"))
-    backends.use("ntt")
+    monkeypatch.setattr(mds, "pays", lambda *_: True)
     for points, q in (((1, 2, 3), Q), ((1, 2, 3), ntt.Q), (mds.points_of((0, 1, 2, 3, 4), 13), 13)):
         z = prg.expand(seed(1), 7, q)
         rows = mds.encode(z, SEED, points, 2, 1, q)
@@ -157,7 +170,7 @@ def test_the_paper_s_size_decodes():
 @pytest.mark.parametrize("q", [31, 2**31 - 1, Q])
 def test_interpolation_is_the_inverse_that_elimination_finds(q):
     points = [3, 1, 7, 30, 12, 5, 4]
-    assert (mds._interpolation(points, 7, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
+    assert (mds.interpolation(points, 7, q) == field.inverse(mds.matrix(points, 7, q), q)).all()
 
 
 @pytest.mark.parametrize("q", [11, 13, 17, ntt.Q, Q])

@@ -78,7 +78,7 @@ def test_the_prime_for_transforms_saves_coefficients_and_nothing_else_and_every_
     real, over = ntt.evaluate, []
     monkeypatch.setattr(ntt, "evaluate", lambda Z, how, q: over.append(q) or real(Z, how, q))
     overrides, base = WORLDS[which]
-    free, transforms = tmp_path / "free.yaml", {"field": {"q": "ntt", "backend": "ntt"}}
+    free, transforms = tmp_path / "free.yaml", {"field": {"q": "ntt"}}
     seconds = {**profiles.load(str(PLAIN)).seconds, "mds_coefficient": 1e-15}
     free.write_text(profiles.text({"description": "coefficients cost nothing", "seconds": seconds}))
     result = run({**overrides, **transforms, "profile": str(free)}, base)

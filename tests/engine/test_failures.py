@@ -2,29 +2,97 @@
 
 from __future__ import annotations
 
-import math
+import itertools
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from simfl import metrics
+from simfl.cli import main
 from simfl.errors import DataPlaneError
+from simfl.learning.trainer import Trainer
+from simfl.protocols.registry import PROTOCOLS
 from simfl.trace import Aborted, Lost, Step
-from tests.engine.harness import ASYNC, SIX, run
+from tests.engine.harness import ASYNC, ROOT, SIX, SYNC, SYNC_PROTOCOLS, run
 
 DIVERGES = {"learning.lr": 1e38, "learning.epochs": 5}
+WAYS = ("loop", "vectorised", "closed_form")
+REMEDY = "its update is not finite: use a smaller learning.lr, or learning.clip"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_training_that_diverges_names_the_step(workers: int) -> None:
-    with pytest.raises(DataPlaneError, match=r"secagg, round 0, user \d, receive inbox: .*not finite"):
-        run({**SIX, **DIVERGES, "protocols": ["secagg"], "workers": workers})
+def world(protocol: str) -> dict[str, Any]:
+    if PROTOCOLS[protocol].asynchronous:
+        return ASYNC
+    return {**SYNC, "population": {**SYNC["population"], "users": 6}, "privacy": SIX["privacy"]}
 
 
-def test_a_model_that_diverged_in_the_clear_has_no_loss() -> None:
-    (protocol,) = run({**DIVERGES, "rounds": 2}).summary["protocols"].values()
-    losses = [r["loss"] for r in protocol["rounds"]]
-    assert None in losses
-    assert all(loss is None or math.isfinite(loss) for loss in losses)
+def failure(overrides: dict[str, Any], base: dict[str, Any], **more: Any) -> str:
+    with pytest.raises(DataPlaneError) as caught:
+        run(overrides, base, **more)
+    return str(caught.value)
+
+
+@pytest.fixture
+def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From round 1 on the updates of users 2, 4 and 5 are not finite; those of user 2 take long."""
+    train = Trainer.train
+
+    def spoilt(self: Trainer, weights: Any, users: Any, seeds: Any, rounds: Any) -> Any:
+        out = train(self, weights, users, seeds, rounds)
+        for row, user, index in zip(out, users, rounds, strict=True):
+            if index and user in (2, 4, 5):
+                row[-1] = np.inf
+                time.sleep(0.05 * (user == 2))
+        return out
+
+    monkeypatch.setattr(Trainer, "train", spoilt)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_training_that_diverges_ends_every_run_alike(protocol: str) -> None:
+    """Whatever the workers and the way."""
+    how = itertools.product((0, 2), WAYS)
+    common = {**DIVERGES, "protocols": [protocol]}
+    (told,) = {failure({**common, "workers": w, "learning.way": way}, world(protocol)) for w, way in how}
+    assert re.fullmatch(rf"{protocol}: training diverged: user \d, round 0: {REMEDY}", told)
+
+
+@pytest.mark.parametrize("protocol", ["fedavg", "lightsecagg_async"])
+def test_it_ends_a_measured_run(protocol: str, diverging: None) -> None:
+    told = failure({"protocols": [protocol], "rounds": 3, "clock": "measured"}, world(protocol))
+    assert re.fullmatch(rf"{protocol}: training diverged: user [245], round \d: {REMEDY}", told)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("protocol", SYNC_PROTOCOLS)
+def test_of_several_that_diverge_the_first_is_named(
+    protocol: str, workers: int, way: str, tmp_path: Path, diverging: None
+) -> None:
+    overrides = {**SIX, "protocols": [protocol], "rounds": 3, "workers": workers, "learning.way": way}
+    told = failure(overrides, SYNC, out=tmp_path)
+    assert told == f"{protocol}: training diverged: user 2, round 1: {REMEDY}"
+    kept = json.loads((tmp_path / "summary.json").read_text())["protocols"][protocol]["rounds"]
+    assert len(kept) == 1
+
+
+def test_a_run_that_diverges_ends_with_exit_code_1(
+    tmp_path: Path, diverging: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(ROOT / "scenarios/tutorial.yaml"), "--protocols", "secagg", "--out", str(tmp_path)])
+    assert ended.value.code == 1
+    assert re.search(f"secagg: training diverged: user [245], round 1: {REMEDY}\n$", capsys.readouterr().err)
+
+
+def test_a_model_without_a_finite_loss_has_none() -> None:
+    (protocol,) = run({"learning.lr": 1e20, "learning.server_lr": 1e30}).summary["protocols"].values()
+    assert [r["loss"] for r in protocol["rounds"]] == [None]
 
 
 def test_a_run_whose_updates_are_all_given_up_ends() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from simfl.errors import Diverged
 from simfl.learning.data import Split, digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import iid
@@ -210,3 +211,16 @@ def test_split_is_the_only_source_of_shapes() -> None:
     t = Trainer(split, [np.arange(12)], MODELS["cnn"], LocalSgd(1, 5, 0.1), "cpu")
     assert t.d == (27 * 16 + 16) + (144 * 32 + 32) + (32 * 3 + 3)
     assert t.training(t.initial(bytes(32)), 0, bytes(32), 0).shape == (1, t.d)
+
+
+def test_an_update_that_is_not_finite_is_told_from_the_others() -> None:
+    t = trainer(lr=1e38)
+    calls = [(t.initial(bytes(32)), user, bytes(32), 7) for user in (0, 1)]
+    still = (t.initial(bytes(32)), 2, bytes(32), 7)
+    t.parts[2] = t.parts[2][:0]
+    told = t.training.many([calls[0], still, calls[1]])
+    assert [isinstance(one, Diverged) for one in told] == [True, False, True]
+    assert str(told[2]).startswith("training diverged: user 1, round 7: its update is not finite")
+    with pytest.raises(Diverged, match="user 0, round 7"):
+        t.training(*calls[0])
+    assert not t.training(*still).any()

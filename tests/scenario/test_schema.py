@@ -142,7 +142,7 @@ WORLD = {
         {"dropout": {"worst_case": [0.1, 0.2]}},
         {"dropout": {"kind": "per_step", "q": 0.1, "when": "mid_send"}},
         {"selection": {"random": 5}},
-        {"field": {"q": "ntt", "backend": "ntt"}},
+        {"field": {"q": "ntt"}},
         {"field": {"q": 101}},
         {"protocols": {"fedavg": None, "secagg": {"t": 5}, "mine": {"protocol": "lightsecagg"}, "x": {}}},
         {"protocols": {"fedbuff": {"staleness": "constant"}}},

@@ -1,0 +1,132 @@
+"""Coding, decoding and Shamir's sharing held to galois, whose field arithmetic shares nothing with ours.
+
+Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: what was found
+is right if and only if galois, evaluating it, gets back what it was found from. Reconstruction is done again.
+Small operations are compared whole; of large ones, as many columns (or secrets) as take `LIMIT`
+multiplications, the first and the last among them and the others drawn by the result's own content. This is
+slow: galois computes with Python integers.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.crypto import mds, ntt, shamir
+from simfl.crypto.field import A32, matmul
+from simfl.crypto.rows import Rows
+
+LIMIT = 1 << 16
+"""Multiplications by galois for an operation, about: some 30 ms."""
+
+I64 = NDArray[np.int64]
+
+
+class Differs(ValueError):
+    """Galois finds something else than our kernels do."""
+
+
+def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
+    """Compare what a kernel of `mds` or `shamir` made of its arguments; any other is let pass. Differs."""
+    if kernel is mds.encode:
+        z, seed, points, U, T, q = args
+        _encoded(mds.uncoded(z, seed, U, T, q), points, q, result, "coding")
+    elif kernel is mds.code:
+        rows, points, _, q = args
+        _encoded(rows, points, q, result, "coding")
+    elif kernel is mds.decode:
+        rows, points, U, T, d, q = args
+        _decoded(rows, points, U, T, d, q, result)
+    elif kernel is shamir.share:
+        secrets, seed, points, t = args
+        coefficients = shamir.coefficients(secrets, seed, t)
+        _encoded(coefficients, points, shamir.P, result.view("<u4"), "sharing")
+    elif kernel is shamir.reconstruct_many:
+        rows, held, points = args
+        _reconstructed(rows, held, points, result)
+
+
+def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, what: str) -> None:
+    """values [n, m] are those of the polynomials whose coefficients are the columns of [U, m]."""
+    U, m = coefficients.shape
+    at = _sample(m, len(points) * U, values)
+    _same(_values(coefficients[:, at], points, q), np.asarray(values)[:, at], at, what)
+
+
+def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, mask: A32) -> None:
+    """The polynomials through all U rows begin with the U - T sub-masks, and take the rows' values."""
+    received, m = np.asarray(rows), mds.share_length(d, U, T)
+    at = _sample(m, U * U, mask)
+    polynomials = matmul(mds.interpolation(points, U, q), received[:, at], q)
+    sub_masks = np.zeros((U - T, m), np.uint32)
+    sub_masks.reshape(-1)[:d] = mask[0]
+    there = np.arange((U - T) * m).reshape(U - T, m)[:, at] < d  # beyond is the padding, which was cut off
+    _same(polynomials[: U - T] * there, sub_masks[:, at], at, "decoding")
+    _same(_values(polynomials, points, q), received[:, at], at, "decoding")
+
+
+def _reconstructed(
+    rows: Sequence[NDArray[np.uint8]], held: Sequence[tuple[I64, I64]], points: Sequence[int], secrets: Any
+) -> None:
+    """Each secret is the value at 0 of the polynomials through its shares (Lagrange)."""
+    field = _field(shamir.P)
+    for k in _sample(len(held), max(len(users) for users, _ in held) ** 2, secrets):
+        users, which = held[k]
+        shares = np.array([rows[u][i] for u, i in zip(users, which, strict=True)]).view("<u4")
+        x = field(np.asarray(points)[users].astype(object))
+        differences = field(np.eye(len(x), dtype=object)) + x[None, :] - x[:, None]
+        weights = np.multiply.reduce(x) / (x * np.multiply.reduce(differences, axis=1))
+        limbs = [shamir.limbs(secrets[k].tobytes())]
+        _same(weights[None, :] @ field(shares.astype(object)), np.array(limbs), range(9), f"secret {k}")
+
+
+def _values(coefficients: A32, points: Sequence[int], q: int) -> Any:
+    """By galois, of polynomials [U, k] at all points, [n, k]."""
+    return _powers(tuple(points), len(coefficients), q) @ _field(q)(coefficients.astype(object))
+
+
+@lru_cache(maxsize=4)
+def _powers(points: tuple[int, ...], U: int, q: int) -> Any:
+    """x^0 .. x^(U-1) of each point, by galois, [n, U]."""
+    x = _field(q)(np.array([int(point) % q for point in points], object))
+    out = _field(q).Ones((len(points), U))
+    for k in range(1, U):
+        out[:, k] = out[:, k - 1] * x
+    return out
+
+
+@lru_cache(maxsize=4)
+def _field(q: int) -> Any:
+    """F_q by galois, whose notion of a prime and of a generator is compared with ours on the way."""
+    import galois
+
+    if not galois.is_prime(q):
+        raise Differs(f"audit: by galois q={q} is not prime")
+    field = galois.GF(q, compile="python-calculate")
+    if ntt.order(q) and int(field.primitive_element) != ntt.generator(q):
+        raise Differs(f"audit: by galois the generator of q={q} is {field.primitive_element}")
+    return field
+
+
+def _sample(count: int, cost: int, result: Any) -> list[int]:
+    """Which of so many columns or secrets are compared, at `cost` multiplications each."""
+    most = max(2, LIMIT // cost)
+    if count <= most:
+        return list(range(count))
+    rng = np.random.default_rng(crc32(result[0].tobytes()))
+    inner = rng.choice(count - 2, most - 2, replace=False) + 1
+    return [0, *sorted(inner.tolist()), count - 1]
+
+
+def _same(expected: Any, got: Any, at: Sequence[int], what: str) -> None:
+    """Galois' values [n, k] are ours; `at` are the numbers of the columns."""
+    wrong = np.argwhere(np.asarray(expected).astype(np.int64) != np.asarray(got).astype(np.int64))
+    if len(wrong):
+        row, column = wrong[0]
+        raise Differs(
+            f"audit: {what}: galois has {int(expected[row, column])} and not {int(got[row, column])} in row "
+            f"{row}, column {at[column]}"
+        )

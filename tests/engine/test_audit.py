@@ -1,0 +1,102 @@
+"""`audit: galois` ends a run whose kernels are wrong, and changes nothing where they are right."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from simfl.crypto import loops, mds, ntt, oracle, shamir
+from simfl.engine.virtual import NS
+from simfl.errors import DataPlaneError
+from simfl.scenario import memory
+from simfl.trace import Step
+from tests.engine.harness import ASYNC, SIX, lines, of, run
+
+HELD = {"audit": "galois", "protocols": ["secagg", "lightsecagg"]}
+
+
+def off_by_one(kernel: Any) -> Any:
+    """A product or a transform of which one element is wrong."""
+
+    def wrong(*args: Any) -> Any:
+        out = kernel(*args)
+        out[-1, -1] ^= 1
+        return out
+
+    return wrong
+
+
+def spoilt(kernel: Any, at: int) -> Any:
+    """A loop that spoils what it writes to its argument `at`."""
+
+    def wrong(*args: Any) -> Any:
+        done = kernel(*args)
+        args[at][-1, -1] ^= 1
+        return done
+
+    return wrong
+
+
+WRONG: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
+    "coding": (mds, "matmul", off_by_one(mds.matmul), {}),
+    "coding, transformed": (ntt, "evaluate", off_by_one(ntt.evaluate), {"field.q": "ntt"}),
+    "decoding": (loops, "lagrange", spoilt(loops.lagrange, 2), {}),
+    "sharing": (shamir, "matmul", off_by_one(shamir.matmul), {}),
+    "secret": (loops, "interpolate", spoilt(loops.interpolate, 3), {}),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_kernel_ends_the_run(what: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, kernel, more = WRONG[what]
+    run({**SIX, **HELD, **more, "workers": workers})
+    monkeypatch.setattr(module, name, kernel)
+    word = what.split(",")[0]
+    where = r"(lightsecagg|secagg), round 0, (user \d|the server), .*"
+    with pytest.raises(DataPlaneError, match=rf"{where}audit: {word}.*: galois has \d+ and not \d+ in row"):
+        run({**SIX, **HELD, **more, "workers": workers})
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streamed_shares_are_held_to_it_too(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline: not offline)
+    monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
+    overrides = {**SIX, **HELD, "protocols": ["lightsecagg"], "workers": workers}
+    run(overrides)
+    monkeypatch.setattr(mds, "matmul", off_by_one(mds.matmul))
+    with pytest.raises(DataPlaneError, match="coded shares: audit: coding: galois has"):
+        run(overrides)
+
+
+@pytest.mark.parametrize("base", [SIX, ASYNC], ids=["rounds", "buffers"])
+def test_it_compares_everything_and_changes_nothing(base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    check = oracle.check
+
+    def counting(kernel: Any, args: Any, result: Any) -> None:
+        seen.append(kernel.__name__)
+        check(kernel, args, result)
+
+    monkeypatch.setattr(oracle, "check", counting)
+    world = ({**SIX, "protocols": ["secagg", "lightsecagg"]},) if base is SIX else ({}, ASYNC)
+    plain = run(*world)
+    assert not seen
+    held = run({**world[0], "audit": "galois"}, *world[1:])
+    assert lines(held) == lines(plain)
+    wanted = {"encode", "decode"} | ({"share", "reconstruct_many"} if base is SIX else set())
+    assert wanted <= set(seen)
+
+
+def test_the_measured_clock_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(kernel: Any, *_: Any) -> None:
+        began = time.thread_time()
+        while kernel is mds.encode and time.thread_time() < began + 0.1:
+            pass
+
+    monkeypatch.setattr(oracle, "check", slow)
+    world = {**SIX, "protocols": ["lightsecagg"], "clock": "measured", "audit": "galois"}
+    (trace,) = run(world).traces.values()
+    assert max(step.end - step.start for step in of(trace, Step)) < 0.5 * NS  # devices are 10 times slower
