@@ -22,8 +22,8 @@ from types import FrameType, TracebackType
 import simfl
 from simfl.errors import BadInput, RunFailed
 from simfl.learning import models
-from simfl.scenario.build import build
-from simfl.scenario.load import load, parse_override
+from simfl.scenario.build import build, clocks
+from simfl.scenario.load import load, parse_override, resolved_yaml
 from simfl.scenario.schema import Scenario
 from tests.fuzz import invariants
 from tests.fuzz.mutants import SEEDS, Mutant
@@ -113,7 +113,11 @@ def _attempt(mutant: Mutant, run: bool, wall_s: float, at: _Progress, folder: Pa
         scenario = load(file, dict(parse_override(text) for text in mutant.sets))
         assert type(scenario) is Scenario
         at.stage, at.limit_bytes = "build", scenario.memory_limit_gb * 1e9
-        build(scenario)
+        clocks(build(scenario))
+        resolved = folder / "resolved.yaml"
+        resolved.write_text(resolved_yaml(scenario), encoding="utf-8")
+        if load(resolved) != scenario:
+            raise invariants.Broken("resolved", "what it resolves to is read back as another scenario")
     at.good = True
     if run:
         at.stage = "small"

@@ -9,9 +9,9 @@ Way = Callable[[list[bytes], Random], None]
 
 TOKENS = (
     b"*a", b"&a ", b"<<: ", b"<<: *a", b"!!python/object:os.system ", b"\t", b"\0", b"\x1b", b"\xef\xbb\xbf",
-    b"? ", b"- ", b"{", b"[", b"]", b"}", b"|", b">", b"%YAML 1.1", b"---", b"...", b"#", b": ", b":", b"'", b'"',
-    b",", b"\r", b"\xff", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xe2\x80\xa8", b"\\ud800", b"~", b"0x",
-    b"_", b"e999",
+    b"? ", b"- ", b"{", b"[", b"]", b"}", b"|", b">", b"%YAML 1.1", b"---", b"...", b"#", b": ", b":", b"'",
+    b'"', b",", b"\r", b"\xff", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xe2\x80\xa8", b"\\ud800", b"~",
+    b"0x", b"_", b"e999",
 )  # fmt: skip
 
 

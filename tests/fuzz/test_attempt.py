@@ -13,6 +13,7 @@ import pytest
 
 import simfl
 from simfl.errors import BadInput
+from simfl.scenario.build import build
 from tests.fuzz import attempt as attempts
 from tests.fuzz import workers
 from tests.fuzz.attempt import attempt, bounded_memory
@@ -65,7 +66,7 @@ def test_a_hang_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_beyond_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "SLACK_BYTES", 10**7)
-    monkeypatch.setattr(attempts, "build", lambda scenario: np.ones(5 * 10**6))
+    monkeypatch.setattr(attempts, "build", lambda scenario: np.ones(5 * 10**6) is None or build(scenario))
     assert attempt(Mutant(TINY.data, ("memory_limit_gb=0.01",), ""), run=False).key == "build: memory"
 
 

@@ -24,13 +24,15 @@ NUMBERS = (
 )  # fmt: skip
 TEXTS = (
     "", " ", "x", "auto", "none", "nan", "kind:x", "é", "日本", "\U0001f600", "\0", "nul\0byte",
-    "\x1b[31mred", "a\nb", "\u2028", "\ud800", "\udcff", "a" * 300, "a" * 10_000, "../../x", "/", ".", "..", "a/b", "a.b",
-    "/dev/null", "/dev/full", "/proc/self/mem", "=1+1", "@x", "{0}%s%d", "1e5", "yes", "-", "<<", "__class__",
+    "\x1b[31mred", "a\nb", "\u2028", "\ud800", "\udcff", "a" * 300, "a" * 10_000, "../../x", "/", ".", "..",
+    "a/b", "a.b", "/dev/null", "/dev/full", "/proc/self/mem", "=1+1", "@x", "{0}%s%d", "1e5",
+    "yes", "-", "<<", "__class__",
 )  # fmt: skip
 WRONG = (
     None, True, False, [], {}, [[]], [1], [None], [{}], {"kind": "nope"}, {"kind": None}, {"": 1},
-    {"x": {"y": 1}}, "text", 1.5, 1, Raw("0x" + "f" * 5000), Raw("[" * 500 + "]" * 500), Raw("[" * 5000 + "]" * 5000),
-    Raw("*a"), Raw("!!python/name:os.system"), Raw("0o17"), Raw("017"), Raw("12:30"), Raw("'x"), Raw("1" * 5000),
+    {"x": {"y": 1}}, "text", 1.5, 1, Raw("0x" + "f" * 5000), Raw("[" * 500 + "]" * 500), Raw("*a"),
+    Raw("[" * 5000 + "]" * 5000), Raw("!!python/name:os.system"), Raw("0o17"), Raw("017"), Raw("12:30"),
+    Raw("'x"), Raw("1" * 5000),
 )  # fmt: skip
 
 
