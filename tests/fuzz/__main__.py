@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz import findings
-from tests.fuzz.attempt import WALL_S, Report
+from tests.fuzz.attempt import CPU_S, Report
 from tests.fuzz.mutants import Mutant, mutant
 from tests.fuzz.workers import Job, Worker, attempts, own_cache
 
 PROGRESS_S = 10.0
 SHRINK_S = 40.0
 """For each kind of finding."""
-SHORT_WALL_S = 5.0
+SHORT_S = 5.0
 """For what takes too long, while it is shrunk."""
 
 
@@ -82,7 +82,7 @@ def _all(given: argparse.Namespace) -> int:
 
     def jobs() -> Iterator[Job]:
         for number in range(given.first, given.first + given.loads):
-            yield mutant(given.seed, number), tally.runs < given.runs, WALL_S
+            yield mutant(given.seed, number), tally.runs < given.runs, CPU_S
 
     for place, _, report in attempts(jobs(), given.jobs):
         number = given.first + place
@@ -117,11 +117,11 @@ def _written(given: argparse.Namespace, tally: Tally) -> dict[str, Path]:
 
 
 def _does_the_same(worker: Worker, key: str):  # type: ignore[no-untyped-def]
-    wall_s = SHORT_WALL_S if "TimeUp" in key else WALL_S
+    cpu_s = SHORT_S if "TimeUp" in key else CPU_S
     runs = key.startswith("run")
 
     def same(smaller: Mutant) -> bool:
-        return worker.attempt((smaller, runs, wall_s)).key == key
+        return worker.attempt((smaller, runs, cpu_s)).key == key
 
     return same
 
@@ -129,7 +129,7 @@ def _does_the_same(worker: Worker, key: str):  # type: ignore[no-untyped-def]
 def _only(seed: int, number: int) -> int:
     chosen = mutant(seed, number)
     worker = Worker()
-    report = worker.attempt((chosen, True, WALL_S))
+    report = worker.attempt((chosen, True, CPU_S))
     worker.stop()
     print(chosen.data.decode(errors="backslashreplace"))
     print(f"# seed {seed}, mutant {number}: {chosen.what}")

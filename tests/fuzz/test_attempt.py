@@ -29,6 +29,11 @@ def raising(error: BaseException) -> Any:
     return fail
 
 
+def forever(scenario: Any) -> None:
+    while True:
+        pass
+
+
 def test_a_good_scenario_runs_and_is_no_finding() -> None:
     report = attempt(TINY)
     assert (report.stage, report.good, report.ran, report.key) == ("run", True, True, "")
@@ -60,8 +65,14 @@ def test_any_other_error_is_one_by_its_place(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_hang_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "build", lambda scenario: time.sleep(10))
-    assert attempt(TINY, wall_s=0.05).key == "build: TimeUp"
+    monkeypatch.setattr(attempts, "build", forever)
+    assert attempt(TINY, cpu_s=0.05).key == "build: TimeUp"
+
+
+def test_waiting_for_ever_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "WALL_S", 0.5)
+    monkeypatch.setattr(attempts, "build", lambda scenario: time.sleep(60))
+    assert attempt(TINY).key == "build: TimeUp"
 
 
 def test_memory_beyond_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

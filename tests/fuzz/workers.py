@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from tests.fuzz.attempt import Report, attempt, bounded_memory
 from tests.fuzz.mutants import Mutant
 
-KILL_S = 120.0
+KILL_S = 180.0
 """An attempt stops itself long before, unless it is in code that heeds no signal."""
 
 Job = tuple[Mutant, bool, float]
