@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -18,32 +18,36 @@ NUMBERS = (0.0, 0.001, 0.05, 0.1, 0.5, 0.9, 1.0, 1.0, 2.0, 5.0, 20.0, 100.0)
 WORDS = ("x", "auto", "reference", "online.csv", "none", "missing.yaml")
 
 
-def places(value: Any, annotation: Any = Scenario, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Each place of a tree as (path, value, annotation), None where the schema has none; the root first."""
-    yield path, value, annotation
+class Place(NamedTuple):
+    """A value in a tree; `annotation` is None where the schema has none, `model` where none can be told."""
+
+    path: Path
+    value: Any
+    annotation: Any
+    model: type[BaseModel] | None
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """The keys that are not given, with their annotations."""
+        given = self.value or {}
+        if self.model is None or not isinstance(given, dict):
+            return {}
+        return {key: hint for key, hint in hints(self.model).items() if key not in given}
+
+
+def places(value: Any, annotation: Any = Scenario, path: Path = (), implied: str = "") -> Iterator[Place]:
+    """Each place of a tree, the root first. implied: the name of an entry, its protocol unless given."""
     shape = Shape(annotation)
+    tag = value.get(shape.tag, implied) if isinstance(value, dict) and shape.tag else implied
+    model = shape.kinds.get(tag) if isinstance(tag, str) and tag else shape.model
+    yield Place(path, value, annotation, model)
     if isinstance(value, dict):
         for key, inner in value.items():
-            model = chosen(shape, value)
             child = shape.child(key, model) if isinstance(key, str) else None
-            if shape.open and isinstance(inner, dict | None) and shape.item is not None:
-                inner = {"protocol": key, **(inner or {})}
-            yield from places(inner, child, (*path, key))
+            yield from places(inner, child, (*path, key), key if shape.open else "")
     elif isinstance(value, list):
         for i, inner in enumerate(value):
             yield from places(inner, shape.child(i, None), (*path, i))
-
-
-def chosen(shape: Shape, value: dict[Any, Any]) -> type[BaseModel] | None:
-    """The model that a mapping means, if that can be told."""
-    tag = value.get(shape.tag) if shape.tag else None
-    return shape.kinds.get(tag) if isinstance(tag, str) else shape.model
-
-
-def missing(value: Any, annotation: Any) -> dict[str, Any]:
-    """The keys that a mapping does not give, with their annotations."""
-    model = chosen(Shape(annotation), value) if isinstance(value, dict) else None
-    return {key: hint for key, hint in hints(model).items() if key not in value} if model else {}
 
 
 def drawn(annotation: Any, rng: Random) -> Any:

@@ -33,8 +33,8 @@ def test_a_number_makes_the_same_mutant_in_any_process() -> None:
 
 
 def test_mutants_differ_and_are_of_all_kinds() -> None:
-    made = [mutant(1, n) for n in range(300)]
-    assert len({(m.data, m.sets) for m in made}) > 290
+    made = [mutant(1, n) for n in range(1000)]
+    assert len({(m.data, m.sets) for m in made}) > 980
     assert mutant(2, 0) != made[0]
     assert any(m.sets for m in made)
     assert any(m.what == "plausible" for m in made)

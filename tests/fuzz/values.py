@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from simfl.scenario.shape import Shape
-from tests.fuzz.schema import Path, drawn, missing, places
+from tests.fuzz.schema import Path, Place, drawn, places
 from tests.fuzz.text import Raw, flow
 
 Tree = dict[str, Any]
@@ -49,9 +49,9 @@ def mutate(tree: Tree, rng: Random) -> tuple[Tree, list[str]]:
 
 def override(tree: Tree, rng: Random) -> str:
     """A mutation of one value as text for `--set`."""
-    path, value, annotation = _place(tree, rng, ())
-    new = rng.choice((extreme(value, rng), rng.choice(WRONG), drawn(annotation, rng)))
-    return f"{'.'.join(map(str, path))}={flow(new)}"
+    place = _place(tree, rng, ())
+    new = rng.choice((extreme(place.value, rng), rng.choice(WRONG), drawn(place.annotation, rng)))
+    return f"{_name(place.path)}={flow(new)}"
 
 
 def extreme(value: Any, rng: Random) -> Any:
@@ -75,57 +75,53 @@ Way = Callable[[Tree, Random, Path], tuple[Path, str]]
 
 
 def _to_extreme(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
-    path, value, _ = _place(tree, rng, near, leaf=True)
-    return _set(tree, path, extreme(value, rng))
+    place = _place(tree, rng, near, leaf=True)
+    return _set(tree, place.path, extreme(place.value, rng))
 
 
 def _to_wrong(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
-    return _set(tree, _place(tree, rng, near)[0], rng.choice(WRONG))
+    return _set(tree, _place(tree, rng, near).path, rng.choice(WRONG))
 
 
 def _to_fitting(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
-    path, _, annotation = _place(tree, rng, near)
-    return _set(tree, path, drawn(annotation, rng))
+    place = _place(tree, rng, near)
+    return _set(tree, place.path, drawn(place.annotation, rng))
 
 
 def _to_kind(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
     """Swap the kind of a union."""
-    unions = [(path, hint) for path, _, hint in places(tree) if path and Shape(hint).kinds]
-    if not unions:
-        return _to_fitting(tree, rng, near)
-    path, annotation = rng.choice(unions)
-    return _set(tree, path, drawn(annotation, rng))
+    unions = [place for place in places(tree) if place.path and Shape(place.annotation).kinds]
+    place = rng.choice(unions or [_place(tree, rng, near)])
+    return _set(tree, place.path, drawn(place.annotation, rng))
 
 
-def _to_other_kind_only(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
-    """Swap the word and keep the keys of another kind."""
-    unions = [(path, hint) for path, _, hint in places(tree) if path and Shape(hint).kinds]
-    if not unions:
-        return _to_fitting(tree, rng, near)
-    path, annotation = rng.choice(unions)
-    shape = Shape(annotation)
-    value = get(tree, path)
-    word = rng.choice(list(shape.kinds))
-    return _set(tree, path, {**value, shape.tag: word} if isinstance(value, dict) else word)
+def _to_word_of_kind(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
+    """Swap the word and keep the keys of the other kind."""
+    unions = [place for place in places(tree) if place.path and Shape(place.annotation).kinds]
+    place = rng.choice(unions or [_place(tree, rng, near)])
+    shape = Shape(place.annotation)
+    word = rng.choice([*shape.kinds, "x"])
+    return _set(tree, place.path, {**place.value, shape.tag: word} if isinstance(place.value, dict) else word)
 
 
 def _to_elsewhere(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
     """Copy what stands at another place."""
-    return _set(tree, _place(tree, rng, near)[0], deepcopy(_place(tree, rng, ())[1]))
+    return _set(tree, _place(tree, rng, near).path, deepcopy(_place(tree, rng, ()).value))
 
 
 def _added(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
     """Add a key that is not there, with a fitting or an extreme value."""
-    open_places = [(path, gaps) for path, value, hint in places(tree) if (gaps := missing(value, hint))]
-    path, gaps = rng.choice(open_places)
-    key = rng.choice(list(gaps))
-    value = drawn(gaps[key], rng)
-    return _set(tree, (*path, key), value if rng.random() < 0.6 else extreme(value, rng))
+    place = rng.choice([place for place in places(tree) if place.missing])
+    key = rng.choice(list(place.missing))
+    value = drawn(place.missing[key], rng)
+    if place.value is None:
+        _set(tree, place.path, {})
+    return _set(tree, (*place.path, key), value if rng.random() < 0.6 else extreme(value, rng))
 
 
 def _unknown(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
     """Add a key that nobody knows, or misspell one."""
-    path, _, _ = _place(tree, rng, near)
+    path = _place(tree, rng, near).path
     block = get(tree, path[:-1])
     if not isinstance(block, dict):
         return _deleted(tree, rng, path)
@@ -139,39 +135,27 @@ def _unknown(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
 
 
 def _deleted(tree: Tree, rng: Random, near: Path) -> tuple[Path, str]:
-    path, _, _ = _place(tree, rng, near)
-    block = get(tree, path[:-1])
-    if isinstance(block, dict | list):
-        del block[path[-1]]  # type: ignore[arg-type]
+    path = _place(tree, rng, near).path
+    del get(tree, path[:-1])[path[-1]]
     return path[:-1], f"{_name(path)} deleted"
 
 
 WAYS: dict[Way, float] = {
-    _to_extreme: 6, _to_wrong: 2, _to_fitting: 2, _to_kind: 1.5, _to_other_kind_only: 0.5, _to_elsewhere: 1,
+    _to_extreme: 6, _to_wrong: 2, _to_fitting: 2, _to_kind: 1.5, _to_word_of_kind: 0.5, _to_elsewhere: 1,
     _added: 2, _unknown: 0.7, _deleted: 1,
 }  # fmt: skip
 """With their weights."""
 
 
 # --- places ---------------------------------------------------------------------------------------
-def _place(tree: Tree, rng: Random, near: Path, leaf: bool = False) -> tuple[Path, Any, Any]:
+def _place(tree: Tree, rng: Random, near: Path, leaf: bool = False) -> Place:
     """Any place but the root; every other time one beside the last, as some faults need two values."""
-    listed = [(path, _value(tree, path, value), hint) for path, value, hint in places(tree) if path]
-    if not listed:
-        return ("seed",), None, int
-    beside = [place for place in listed if near and place[0][:-1] == near[:-1]]
+    listed = [place for place in places(tree) if place.path] or list(places({"seed": 1}))[1:]
+    beside = [place for place in listed if near and place.path[:-1] == near[:-1]]
     if beside and rng.random() < 0.5:
         return rng.choice(beside)
-    leaves = [place for place in listed if not isinstance(place[1], dict)]
+    leaves = [place for place in listed if not isinstance(place.value, dict)]
     return rng.choice(leaves if leaf and leaves else listed)
-
-
-def _value(tree: Tree, path: Path, shown: Any) -> Any:
-    """What the tree holds at a place: `places` writes the name of a protocol out."""
-    try:
-        return get(tree, path)
-    except (KeyError, IndexError, TypeError):
-        return shown
 
 
 def get(tree: Any, path: Path) -> Any:
@@ -182,10 +166,7 @@ def get(tree: Any, path: Path) -> Any:
 
 
 def _set(tree: Tree, path: Path, value: Any) -> tuple[Path, str]:
-    try:
-        get(tree, path[:-1])[path[-1]] = value
-    except (KeyError, IndexError, TypeError):  # beside a protocol's name, which needs a mapping first
-        get(tree, path[:-2])[path[-2]] = {path[-1]: value}
+    get(tree, path[:-1])[path[-1]] = value
     return path, f"{_name(path)} = {flow(value)[:60]}"
 
 
