@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test bench lint clean
+.PHONY: run test fuzz bench lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
 test: .venv/ready
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+fuzz: .venv/ready  # what it finds goes to runs/fuzz; exit code 1 if that is anything
+	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json

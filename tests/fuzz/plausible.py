@@ -1,0 +1,192 @@
+"""Scenarios that are valid, or nearly, and unlike each other: where runs go wrong that no bad value explains.
+
+Times come in three orders: of the server's overhead for a message, of the links' latency, of a round. So
+deadlines pass while the server is busy, users leave amid a message, and all of it at the same instant.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from simfl.scenario.rounds import POINTS
+
+Tree = dict[str, Any]
+
+ROUNDS = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg")
+BUFFERED = ("fedbuff", "lightsecagg_async")
+WHEN = ("before_send", "mid_send", "after_send")
+
+
+def scenario(rng: Random) -> Tree:
+    """A scenario of 1 to 12 users."""
+    N, asynchronous = rng.randint(1, 12), rng.random() < 0.5
+    overhead = rng.choice((0.0, 0.0002, 0.0002, 0.01, 0.5, 2.0))
+    latency = rng.choice((0.0, 0.001, 0.04, 1.0))
+    tree: Tree = {
+        "seed": rng.randrange(2**32),
+        "clock": "modelled",
+        "payload": "shadow",
+        "rounds": rng.randint(1, 8 if asynchronous else 4),
+        "population": {"users": N, "devices": _devices(rng), "availability": _availability(rng, N)},
+        "network": {
+            "users": _link(rng, latency),
+            "server": {"uplink_mbps": _rate(rng), "downlink_mbps": _rate(rng)},
+            "peers": rng.choice(("relayed", "direct")),
+            "overhead_s": overhead,
+        },
+        "detect": rng.choice(("timeout", {"disconnect": rng.choice((0.0, 0.01, 0.5, 5.0))})),
+        "deadlines": _deadlines(rng, overhead, latency, asynchronous),
+        "dropout": _dropout(rng, N, asynchronous),
+        "overlap": rng.random() < 0.6,
+        "learning": {
+            "dataset": {"kind": "synthetic", "shape": [4], "classes": 2, "train": 20 * N + 20, "test": 10},
+            "epochs": rng.choice((1, 1, 5, 100)),
+            "evaluate_every": rng.randint(1, 3),
+            "partition": rng.choice(
+                ("iid", "iid", {"dirichlet": 0.5}, {"shards": 2}, {"quantity_skew": 1.0})
+            ),
+            "clip": rng.choice(("none", {"norm": 1.0}, {"value": 0.1})),
+        },
+        "quantization": {"levels": 256, "clip": 1.0},
+    }
+    if rng.random() < 0.3:
+        tree["server"] = {"cores": rng.randint(1, 4), "slowdown": rng.choice((0.5, 1.0, 100.0))}
+    if rng.random() < 0.2:
+        tree["horizon_s"] = rng.choice((0.001, 0.5, 5.0, 100.0))
+    cohort = N if asynchronous else _select(rng, N, tree)
+    U = rng.randint(min(2, cohort), cohort)
+    T = rng.randrange(U)
+    tree["privacy"] = {"T": T, "D": rng.randint(0, cohort - U), "U": U}
+    if asynchronous:
+        tree["buffer"] = _buffer(rng, N)
+    names = rng.sample(BUFFERED if asynchronous else ROUNDS, rng.randint(1, 2))
+    tree["protocols"] = {name: _settings(name, rng, cohort, T, U) for name in names}
+    return tree
+
+
+def _scale(rng: Random) -> float:
+    return round(rng.choice((0.001, 0.01, 0.1, 1.0, 10.0)) * rng.uniform(0.5, 5.0), 6)
+
+
+def _spread(rng: Random) -> Any:
+    """A distribution of seconds, or of slowdowns."""
+    size = _scale(rng)
+    return rng.choice((
+        size,
+        {"kind": "uniform", "low": size, "high": 5 * size},
+        {"kind": "lognormal", "median": size, "sigma": rng.choice((0.0, 0.5, 2.0))},
+        {"exponential": size},
+    ))  # fmt: skip
+
+
+def _devices(rng: Random) -> Tree:
+    return {
+        "slowdown": _spread(rng),
+        "cores": rng.choice((1, 1, 2, 2, 8)),
+        "training_noise": rng.choice((0.0, 0.0, 0.5)),
+    }
+
+
+def _rate(rng: Random) -> float:
+    return rng.choice((0.001, 0.1, 1.0, 100.0, 1000.0, 1e5))
+
+
+def _link(rng: Random, latency: float) -> Tree:
+    link: Tree = {"latency_s": latency}
+    if rng.random() < 0.5:
+        link["preset"] = rng.choice(("4g", "lan320", "5g"))
+    else:
+        link |= {"uplink_mbps": _rate(rng), "downlink_mbps": _rate(rng)}
+    if rng.random() < 0.3:
+        link["jitter_s"] = _spread(rng)
+    return link
+
+
+def _availability(rng: Random, N: int) -> Any:
+    kind = rng.choice(("always", "always", "bernoulli", "slots", "sessions", "sessions", "diurnal", "trace"))
+    p = rng.choice((0.5, 0.9, 1.0, 0.0, [0.1, 0.9]))
+    if kind == "bernoulli":
+        return {"bernoulli": p}
+    if kind == "slots":
+        return {"kind": "bernoulli", "p": p, "slot_s": _scale(rng)}
+    if kind == "sessions":
+        return {"kind": "sessions", "on_s": _spread(rng), "off_s": _spread(rng)}
+    if kind == "diurnal":
+        slot, low = _scale(rng), rng.choice((0.0, 0.3))
+        day = {"peak_s": _scale(rng), "spread_s": _scale(rng), "slot_s": slot, "period_s": slot * 20}
+        return {"kind": "diurnal", "low": low, "high": rng.choice((low, 0.8, 1.0)), **day}
+    return {"trace": "online.csv"} if kind == "trace" and N >= 6 else "always"
+
+
+def _deadlines(rng: Random, overhead: float, latency: float, asynchronous: bool) -> Tree:
+    made: Tree = {}
+    for name in ("advertise", "shares", "upload", "recovery"):
+        step = rng.choice((overhead or 0.001, latency or 0.001, 1.0))
+        after = round(step * rng.choice((0.5, 1, 2, 3, 4, 10, 50, 1000)), 6)
+        made[name] = after
+        if not asynchronous and rng.random() < 0.25:
+            grace = rng.choice((0.0, overhead, latency, 1.0))
+            fraction = rng.choice((0.0, 0.5, 0.8, 1.0))
+            made[name] = {"kind": "quorum", "fraction": fraction, "grace_s": grace, "after_s": after}
+    return made
+
+
+def _dropout(rng: Random, N: int, asynchronous: bool) -> Any:
+    share = rng.choice((0.0, 0.1, 0.3, 1.0))
+    shares = share if asynchronous or rng.random() < 0.5 else [0.0, share]
+    losses = [_loss(user, index, rng) for user in range(N) for index in range(3) if rng.random() < 0.15]
+    return rng.choice((
+        "none",
+        {"kind": "rate", "rate": shares, "at": rng.choice(POINTS), "when": rng.choice(WHEN)},
+        {"worst_case": shares},
+        {"kind": "per_step", "q": share / 2, "when": rng.choice(WHEN)},
+        {"script": losses},
+        {"script": losses},
+    ))  # fmt: skip
+
+
+def _loss(user: int, index: int, rng: Random) -> Tree:
+    when: Tree = {"when": rng.choice(WHEN)}
+    if rng.random() < 0.3:
+        when = {"when": "delay", "delay_s": _scale(rng)}
+    return {"user": user, "round": index, "at": rng.choice(POINTS), **when}
+
+
+def _select(rng: Random, N: int, tree: Tree) -> int:
+    """Who takes part in a round; returns the most users that it can hold."""
+    kind = rng.choice(("all", "all", "random", "weighted_random", "partition", "bernoulli", "multi_round"))
+    users = rng.randint(1, N)
+    if kind == "bernoulli":
+        tree["selection"] = {"bernoulli": rng.choice((0.3, 0.8, 1.0))}
+    elif kind == "multi_round":
+        T = rng.choice([d for d in range(1, N + 1) if N % d == 0])
+        users = T * rng.randint(1, N // T)
+        tree["selection"] = {"kind": kind, "users": users, "T": T, "fair": rng.random() < 0.5}
+    elif kind != "all":
+        users = rng.choice([d for d in range(1, N + 1) if N % d == 0]) if kind == "partition" else users
+        tree["selection"] = {kind: users}
+    return users if "users" in tree.get("selection", {}) or kind not in ("all", "bernoulli") else N
+
+
+def _buffer(rng: Random, N: int) -> Tree:
+    buffer: Tree = {"K": rng.randint(1, max(1, N // 2 + 1)), "staleness_bound": rng.choice((0, 1, 3, 10))}
+    if rng.random() < 0.7:
+        buffer["concurrency"] = rng.randint(1, N + 2)
+    buffer["return_s"] = _scale(rng)
+    return buffer
+
+
+def _settings(name: str, rng: Random, cohort: int, T: int, U: int) -> Tree:
+    t = min(max(2, T + 1), max(2, U))
+    if name == "secagg":
+        return {"t": t, "lost_masks": rng.choice(("needed", "all"))}
+    if name == "secagg_plus":
+        k = rng.randint(2, max(2, cohort - 1))
+        return {"k": k, "t": rng.randint(2, k + 1)}
+    if name == "ccesa":
+        threshold = {"majority": True} if rng.random() < 0.5 else {"t": t}
+        return {"p": rng.choice((0.1, 0.5, 0.9, 1.0)), **threshold}
+    if name in BUFFERED:
+        return {"staleness": rng.choice(("constant", {"polynomial": 0.5}))}
+    return {}

@@ -1,0 +1,98 @@
+"""A scenario made small, so that a run of it takes a fraction of a second: few users, rounds and samples.
+
+What takes part in virtual time stays as it is: devices, links, deadlines, losses, presence, the protocols.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario import schema
+from simfl.scenario.schema import Scenario
+
+USERS, ROUNDS, AGGREGATIONS = 12, 4, 8
+
+CHANGES = 20_000
+"""So many times users may come and go, about, before a run ends at a horizon."""
+
+
+def small(s: Scenario) -> dict[str, Any]:
+    """A scenario as a mapping, with at most so many users; shadow, by the modelled clock."""
+    tree: dict[str, Any] = s.model_dump(mode="json", exclude_unset=True)
+    rounds = ROUNDS if s.buffer is None else AGGREGATIONS
+    tree |= {"clock": "modelled", "payload": "shadow", "rounds": min(s.rounds, rounds)}
+    for key in ("record_updates", "workers"):
+        tree.pop(key, None)
+    tree["learning"] = {**tree.get("learning", {}), "model": "logistic", "dataset": _dataset(s)}
+    if tree["learning"].get("partition", {}).get("kind") == "natural":
+        del tree["learning"]["partition"]
+    for name, entry in tree["protocols"].items():
+        entry["protocol"] = s.protocols[name].protocol
+        if entry.get("partition") and entry["partition"]["kind"] == "natural":
+            del entry["partition"]
+    if s.population.users > USERS:
+        _fewer_users(s, tree)
+    lasting_s = _shortest_s(s.population.availability)
+    longest_s = max((deadline.after_s for deadline in s.deadlines.given.values()), default=0.0)
+    if lasting_s is not None and (s.buffer is None or longest_s > MANY * lasting_s):
+        horizon_s = lasting_s * CHANGES / min(s.population.users, USERS)
+        tree["horizon_s"] = min(horizon_s, s.horizon_s or horizon_s)
+    return tree
+
+
+MANY = 200
+"""Presences in a deadline from which on a buffered run gets a horizon; otherwise it must end by itself."""
+
+
+def _shortest_s(spec: schema.Availability) -> float | None:
+    """How long a user is about online or offline, whichever is shorter; None if for a round or for ever."""
+    if isinstance(spec, schema.Sessions):
+        means = []
+        for d in (spec.on_s, spec.off_s):
+            ends = [value for key, value in d if key in ("value", "low", "high", "median", "mean")]
+            means.append(min(ends))
+        return min(means)
+    return getattr(spec, "slot_s", None)
+
+
+def _dataset(s: Scenario) -> dict[str, Any]:
+    shares = [learning.partition for learning in (s.of(name).learning for name in s.protocols)]
+    each = max(max(getattr(p, "min_samples", 1), getattr(p, "per_user", 1)) for p in shares)
+    common = max(getattr(p, "samples", 0) for p in shares)
+    train = 10 * min(s.population.users, USERS) * min(each, 100) + min(common, 1000)
+    return {"kind": "synthetic", "shape": [4], "classes": 2, "train": train, "test": 10}
+
+
+def _fewer_users(s: Scenario, tree: dict[str, Any]) -> None:
+    """12 users, and what is counted in users in proportion."""
+    part = USERS / s.population.users
+
+    def fewer(count: int, least: int = 1) -> int:
+        return max(least, round(count * part))
+
+    tree["population"]["users"] = USERS
+    if tree["population"].get("availability", {}).get("kind") == "trace":
+        del tree["population"]["availability"]
+    cohort = USERS
+    for block in (tree, *tree["protocols"].values()):
+        selection = block.get("selection")
+        if selection and "users" in selection:
+            batch = {"multi_round": 2, "partition": 6}.get(selection["kind"], 1)
+            selection["users"] = cohort = 6
+            if "T" in selection:
+                selection["T"] = batch
+    if s.buffer:
+        tree["buffer"]["K"] = min(s.buffer.K, 3)
+        if s.buffer.concurrency:
+            tree["buffer"]["concurrency"] = fewer(s.buffer.concurrency, 3)
+    if s.privacy:
+        tree["privacy"] = {"T": cohort // 3, "D": cohort // 3, "U": cohort // 2}
+    for entry in tree["protocols"].values():
+        for key in {"k", "t"} & set(entry):
+            entry[key] = 4 if key == "k" else 3
+        if PROTOCOLS[entry["protocol"]].offline and cohort < 3:
+            del entry["protocol"]
+    if "losses" in tree.get("dropout", {}):
+        losses = tree["dropout"]["losses"]
+        tree["dropout"]["losses"] = [loss for loss in losses if loss["user"] < USERS]

@@ -1,0 +1,117 @@
+"""Attempts in processes that can be killed: a mutant that hangs in compiled code, or that takes the machine's
+memory, costs a worker and is a finding."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+
+from tests.fuzz.attempt import Report, attempt, bounded_memory
+from tests.fuzz.mutants import Mutant
+
+KILL_S = 180.0
+"""An attempt stops itself long before, unless it is in code that heeds no signal."""
+
+Job = tuple[Mutant, bool, float]
+"""What `attempt` takes."""
+
+
+class Worker:
+    """A process that makes one attempt at a time; another one takes its place when it dies."""
+
+    def __init__(self) -> None:
+        self.since = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")  # not fork: torch's threads do not live through it
+        self.connection, far = spawn.Pipe()
+        self.process = spawn.Process(target=_serve, args=(far,), daemon=True)
+        self.process.start()
+        far.close()
+
+    def give(self, job: Job) -> None:
+        """Begin an attempt."""
+        self.since = time.monotonic()
+        self.connection.send(job)
+
+    def report(self) -> Report | None:
+        """What came of it, or None if it is still at it."""
+        try:
+            if self.connection.poll():
+                report: Report = self.connection.recv()
+                return report
+        except (EOFError, OSError):
+            self.process.join()
+            return self._dead(f"died: exit code {self.process.exitcode}")
+        if time.monotonic() > self.since + KILL_S:
+            self.process.kill()
+            return self._dead(f"killed after {KILL_S:g} s")
+        return None
+
+    def _dead(self, key: str) -> Report:
+        self.stop()
+        self._start()
+        return Report("load", key=key, seconds=time.monotonic() - self.since)
+
+    def attempt(self, job: Job) -> Report:
+        """One attempt, waited for."""
+        self.give(job)
+        while (report := self.report()) is None:
+            wait([self.connection], timeout=1.0)
+        return report
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Job, Report]]:
+    """Each job's number, from 0, the job and its report, in the order in which they end."""
+    workers = [Worker() for _ in range(processes)]
+    busy: dict[int, tuple[int, Job]] = {}
+    numbered = enumerate(jobs)
+    try:
+        for place, worker in enumerate(workers):
+            _next(place, worker, busy, numbered)
+        while busy:
+            wait([workers[place].connection for place in busy], timeout=1.0)
+            for place in list(busy):
+                if (report := workers[place].report()) is not None:
+                    yield (*busy.pop(place), report)
+                    _next(place, workers[place], busy, numbered)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _next(
+    place: int, worker: Worker, busy: dict[int, tuple[int, Job]], numbered: Iterator[tuple[int, Job]]
+) -> None:
+    for number, job in numbered:
+        worker.give(job)
+        busy[place] = number, job
+        return
+
+
+def _serve(connection: Connection) -> None:
+    """The worker's side."""
+    # Warnings of numpy about mutants' numbers would bury the progress.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with bounded_memory(), suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
+        while True:
+            connection.send(attempt(*connection.recv()))
+
+
+def own_cache() -> tempfile.TemporaryDirectory[str]:
+    """A folder for what simfl remembers of this machine: mutants' models are no business of the user's."""
+    folder = tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-")
+    os.environ["SIMFL_CACHE"] = folder.name
+    return folder
