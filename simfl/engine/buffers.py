@@ -158,7 +158,8 @@ class Buffers(Session):
             del self.current[task.user]
         self._rest(task.user)
 
-    def on_given_up(self, users: Iterable[int], step: int) -> None:
+    def on_given_up(self, users: Iterable[int], name: str) -> None:
+        self.tasks.pop(name, None)
         for user in users:
             self._rest(user)
         self.fruitless += 1

@@ -32,6 +32,7 @@ from simfl.learning.server_opt import ServerRule
 from simfl.protocols.base import (
     SERVER,
     Abort,
+    Discard,
     Effect,
     GiveUp,
     Ignore,
@@ -118,14 +119,14 @@ class Session(ABC):
     def on_round_closed(self, step: int) -> None:
         """A round is over: with an aggregate, which is applied already, or without."""
 
-    def on_given_up(self, users: Iterable[int], step: int) -> None:
-        """The server goes on without these users."""
+    def on_given_up(self, users: Iterable[int], name: str) -> None:
+        """The server goes on without these users, and takes the update of this name no more."""
 
     def on_processed(self, task: Task, step: int) -> None:
         """The server has dealt with a user's upload."""
 
     def on_discarded(self, name: str) -> None:
-        """The server wants nothing of this update any more."""
+        """The server threw this update out of its buffer."""
 
     def on_server_step(self, step: int) -> None:
         """A step of the server is over."""
@@ -242,12 +243,13 @@ class Session(ABC):
                 self.abort_round(reason, step)
             case GiveUp(users, phase, about):
                 add(rows.GaveUp(index, phase, about, users, step, now))
-                self.on_discarded(about)
-                self.on_given_up(users, step)
+                self.on_given_up(users, about)
             case Ignore(sender, message, why, about):
                 add(rows.Ignored(index, party, sender, message, about, why, step, now))
-                if party == SERVER:
-                    self.on_discarded(about)
+            case Discard(user, about, reason, detail):
+                why = f"{reason}: {detail}" if detail else reason.value
+                add(rows.Ignored(index, party, user, rows.UPDATE, about, why, step, now))
+                self.on_discarded(about)
             case Refuse(sender, message, why, about):
                 add(rows.Refused(index, party, sender, message, about, why, step, now))
             case Verdict(survivors, reliable, private):
