@@ -17,6 +17,7 @@ from simfl.trace import (
     Aborted,
     Aggregated,
     Begin,
+    Discarded,
     End,
     GaveUp,
     Ignored,
@@ -264,7 +265,7 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                     miss(user, about, phase)
             case Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
-                entry.discarded += message == "update" and why.startswith("stale")
+                entry.discarded += row.discarded is Discarded.STALE
             case Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
             case Judged(reliable=reliable, private=private):

@@ -12,6 +12,7 @@ import gc
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, ForwardRef, NamedTuple
 
@@ -114,6 +115,17 @@ class GaveUp(NamedTuple):
     at: int
 
 
+class Discarded(StrEnum):
+    """Why a server threw an update of its buffer away: how `why` begins in the `Ignored` row of it."""
+
+    STALE = "stale"
+    ABORTED = "its recovery was aborted"
+
+
+UPDATE = "update"
+"""What stands in place of the message in the `Ignored` row of a discarded update."""
+
+
 class Ignored(NamedTuple):
     """A party threw a late, doubled or out-of-phase message (or timer, or update) of `sender` away unread."""
 
@@ -125,6 +137,13 @@ class Ignored(NamedTuple):
     why: str
     cause: int
     at: int
+
+    @property
+    def discarded(self) -> Discarded | None:
+        """Why the server threw an update away that it had in its buffer; None if it did no such thing."""
+        if self.party != SERVER or self.message != UPDATE:
+            return None
+        return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
 
 
 class Refused(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from simfl.engine.population import draw
-from simfl.engine.virtual import nanoseconds
+from simfl.engine.virtual import lasting, nanoseconds
 from simfl.scenario import schema
 from simfl.streams import Streams
 
@@ -94,7 +94,7 @@ class Availability:
         online = bool(rng.random() < mean_on / (mean_on + mean_off))
         while True:
             length = draw(on_s if online else off_s, rng, 1)[0]
-            yield nanoseconds(length), online
+            yield lasting(length), online
             online = not online
 
     def _slots(
@@ -105,7 +105,7 @@ class Availability:
             return
         rng, slot = self._rng(user), 0
         while True:
-            yield nanoseconds(slot_s), bool(rng.random() < p_at(slot * slot_s))
+            yield lasting(slot_s), bool(rng.random() < p_at(slot * slot_s))
             slot += 1
 
     def _rng(self, user: int) -> np.random.Generator:
@@ -125,7 +125,8 @@ def _listed(intervals: Sequence[tuple[float, float]]) -> Changes:
         begin, end = map(nanoseconds, interval)
         if begin > now:
             yield begin - now, False
-        yield end - begin, True
+        if end > begin:  # one that rounds to nothing is none
+            yield end - begin, True
         now = end
     yield 0, False
 

@@ -22,12 +22,13 @@ from simfl import trace as rows
 from simfl.engine.party import Task
 from simfl.engine.presence import LOST
 from simfl.engine.session import Session
+from simfl.engine.virtual import NS
 from simfl.engine.world import Model
 from simfl.protocols.base import SERVER, Effects, Result, Send
 from simfl.protocols.buffered import about
 
-PATIENCE = 10
-"""Updates given up in a row, for each user, before a run is stopped that would never end."""
+LATE = 10
+"""Updates given up in a row though their users stayed, for each user, before a run is stopped."""
 
 
 class Pool:
@@ -68,9 +69,9 @@ class Buffers(Session):
         self.tasks: dict[str, Task] = {}
         self.current: dict[int, Task] = {}
         self.pending: set[int] = set()
-        self.fruitless = 0
+        self.late = 0
         self.cycles: Counter[int] = Counter()
-        self.idle, self.parked = Pool(len(everyone)), list[int]()
+        self.idle, self.parked = Pool(len(everyone)), dict[int, None]()
         self.rng = self.streams.rng("pick")
         self.clients: dict[int, Any] = {}
         self.machine = machines.kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
@@ -113,8 +114,8 @@ class Buffers(Session):
             user = self.idle.draw(self.rng)
             if self.machine.admits(user):
                 self._begin(user, cause)
-            else:  # its update waits in the buffer: look again when that has moved on
-                self.parked.append(user)
+            else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
+                self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
@@ -150,24 +151,40 @@ class Buffers(Session):
 
     def on_round_closed(self, step: int) -> None:
         self.start = self.env.now
-        self.fruitless = 0
-        parked, self.parked = self.parked, []
+        parked, self.parked = self.parked, {}
         for user in parked:
             self._rest(user)
 
     def on_processed(self, task: Task, step: int) -> None:
         if task.about in self.tasks:  # the server took it
-            self.fruitless = 0
+            self.got_further()
         if self.current.get(task.user) is task:
             del self.current[task.user]
         self._rest(task.user)
 
-    def on_given_up(self, users: Iterable[int], step: int) -> None:
+    def on_heard(self, user: int) -> None:
+        if user in self.parked and self.machine.admits(user):  # it has enrolled
+            del self.parked[user]
+            self._rest(user)
+
+    def on_given_up(self, users: Iterable[int], name: str) -> None:
+        task = self.tasks.pop(name, None)
         for user in users:
             self._rest(user)
-        self.fruitless += 1
-        if self.fruitless > PATIENCE * self.world.users:
-            self.stall(f"the last {self.fruitless} updates were given up: is deadlines.upload too short?")
+        if task is None or task.lost:  # whoever is lost comes back, which is counted
+            return
+        self.late += 1
+        if self.late > LATE * self.world.users:
+            deadline_s = self.world.deadlines_ns["upload"] / NS
+            self.stall(f"the last {self.late} updates took longer than deadlines.upload={deadline_s:g} s")
+
+    def got_further(self) -> None:
+        super().got_further()
+        self.late = 0
+
+    @property
+    def awaited(self) -> str:
+        return "no update was taken" if self.machine.open else "too few enrolled"
 
     def on_discarded(self, name: str) -> None:
         self.tasks.pop(name, None)
@@ -200,6 +217,7 @@ class Buffers(Session):
         self.at_server(self.machine, "back", user, row, "recovery")
         self._rest(user)
         self._pick(row)
+        self.count_return()
 
     def task_of(self, user: int, index: int, about: str) -> Task | None:
         task = self.tasks.get(about)

@@ -17,7 +17,7 @@ from simfl.engine.population import Plan
 from simfl.engine.virtual import Environment
 from simfl.protocols.base import Effects
 from simfl.protocols.ops import Handle
-from simfl.trace import Step, Trace
+from simfl.trace import SERVER, Step, Trace
 
 
 @dataclass(slots=True, eq=False)
@@ -214,9 +214,11 @@ class Lane:
 
     def _complete(self, job: Job) -> None:
         step = self.record()
-        self.device.release()
-        if job.task is None or not job.task.lost:
-            self.device.session.finish(self.device, job, step)
+        device = self.device
+        device.release()
+        # What the server's machine was told stands, whoever is lost meanwhile: it waits for that user, by a timer.
+        if job.task is None or not job.task.lost or device.party == SERVER:
+            device.session.finish(device, job, step)
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""

@@ -81,6 +81,8 @@ class Post:
         if message.point == "upload" and task is not None:
             task.delivered, task.arrived, task.phase = True, session.env.now, "recovery"
             job.then = lambda step: session.on_processed(task, step)
+        elif task is None:
+            job.then = lambda step: session.on_heard(letter.sender)
         session.server.protocol.put(job)
 
     def _job(self, letter: Letter, machine: Any, cause: int, task: Task | None) -> Job:
@@ -119,6 +121,7 @@ class Letter:
 
     def broke(self, moved_bytes: int) -> int:
         """It broke off; returns the row."""
+        self.post.session.vain += 1
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:

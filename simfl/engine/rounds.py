@@ -106,6 +106,11 @@ class Rounds(Session):
 
     def came_online(self, user: int, row: int) -> None:
         self.notice(user)  # a new connection tells that the old one broke
+        self.count_return()
+
+    @property
+    def awaited(self) -> str:
+        return "the round did not end"
 
     def task_of(self, user: int, index: int, about: str) -> Task | None:
         return self.tasks.get((user, index))

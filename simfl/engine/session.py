@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from functools import partial
@@ -34,6 +34,7 @@ from simfl.learning.server_opt import ServerRule
 from simfl.protocols.base import (
     SERVER,
     Abort,
+    Discard,
     Effect,
     GiveUp,
     Ignore,
@@ -46,6 +47,12 @@ from simfl.protocols.base import (
 )
 from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
 from simfl.streams import Streams
+
+
+RETURNS = 1000
+"""Returns of each user, on average, before a run that got no further meanwhile is stopped."""
+BREAKS = 10
+"""Messages that break off, and so are sent again, count as one more return."""
 
 
 class Session(ABC):
@@ -83,6 +90,7 @@ class Session(ABC):
         self.round = 0
         self.start = 0
         self.done = False
+        self.vain = self.since = 0
         initial = seed_array(streams.bytes("initial weights"))
         self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
         self.version = 0
@@ -126,14 +134,17 @@ class Session(ABC):
     def on_round_closed(self, step: int) -> None:
         """A round is over: with an aggregate, which is applied already, or without."""
 
-    def on_given_up(self, users: Iterable[int], step: int) -> None:
-        """The server goes on without these users."""
+    def on_given_up(self, users: Iterable[int], name: str) -> None:
+        """The server goes on without these users, and takes the update of this name no more."""
 
     def on_processed(self, task: Task, step: int) -> None:
         """The server has dealt with a user's upload."""
 
+    def on_heard(self, user: int) -> None:
+        """The server has dealt with a user's message that belongs to no task."""
+
     def on_discarded(self, name: str) -> None:
-        """The server wants nothing of this update any more."""
+        """The server threw this update out of its buffer."""
 
     def on_server_step(self, step: int) -> None:
         """A step of the server is over."""
@@ -253,12 +264,13 @@ class Session(ABC):
                 self.abort_round(reason, step)
             case GiveUp(users, phase, about):
                 add(rows.GaveUp(index, phase, about, users, step, now))
-                self.on_discarded(about)
-                self.on_given_up(users, step)
+                self.on_given_up(users, about)
             case Ignore(sender, message, why, about):
                 add(rows.Ignored(index, party, sender, message, about, why, step, now))
-                if party == SERVER:
-                    self.on_discarded(about)
+            case Discard(user, about, reason, detail):
+                why = f"{reason}: {detail}" if detail else reason.value
+                add(rows.Ignored(index, party, user, rows.UPDATE, about, why, step, now))
+                self.on_discarded(about)
             case Refuse(sender, message, why, about):
                 add(rows.Refused(index, party, sender, message, about, why, step, now))
             case Verdict(survivors, reliable, private):
@@ -305,6 +317,44 @@ class Session(ABC):
                 self.unnoticed[user].remove(notice)
                 notice()
 
+    # -- a run that gets nowhere
+    @property
+    @abstractmethod
+    def awaited(self) -> str:
+        """What did not happen while the run got no further."""
+
+    def got_further(self) -> None:
+        """An upload was taken, or a round is over: what came to nothing is counted from here on."""
+        self.vain, self.since = 0, len(self.trace)
+
+    def count_return(self) -> None:
+        """A user came back online. Coming and going alone could go on for ever, in however little time."""
+        self.vain += BREAKS
+        if self.vain > RETURNS * BREAKS * self.world.users:
+            self.stall(self._what_happened())
+
+    def _what_happened(self) -> str:
+        """Since the run last got further: how users came and went, and why they were lost."""
+        came, stays, broken, losses = dict[int, int](), list[int](), 0, Counter[str]()
+        for row in self.trace[self.since :]:
+            match row:
+                case rows.Presence(user=user, online=True, at=at):
+                    came[user] = at
+                case rows.Presence(user=user, at=at) if user in came:
+                    stays.append(at - came.pop(user))
+                case rows.Sent(arrived=None):
+                    broken += 1
+                case rows.Lost(why=why):
+                    losses[why] += 1
+        online_s = sum(stays) / max(1, len(stays)) / NS
+        lost = ", ".join(f"{why}: {count}" for why, count in losses.most_common())
+        return (
+            f"users came online {len(stays) + len(came)} times, for {online_s:.3g} s on average, "
+            + (f"{broken} messages broke off, " if broken else "")
+            + f"and {self.awaited}"
+            + (f" (users lost: {lost})" if lost else "")
+        )
+
     # -- the end of a round
     def close(self) -> None:
         """The run is over: what devices and links are in the middle of goes into the trace, broken off."""
@@ -326,6 +376,7 @@ class Session(ABC):
 
     def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
+        self.got_further()
         self.round += 1
         if self.checkpoints is not None:
             closed = replace(closed, standing=self.checkpoints.standing(self))

@@ -49,6 +49,7 @@ class Training:
             elif when == "after_send":
                 session.lose(task, FOLLOWING["training"], "after training", step)
             elif plan is not None:
+                task.uploading = True  # in flight until then, and given no other work
                 later = session.env.now + plan.delay_ns
                 session.env.at(later, lambda: self._submit(task, step))
             else:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from simfl.crypto.shamir import P
 from simfl.protocols.ops import Handle, Ops, PeerFault
 from simfl.trace import SERVER as SERVER
+from simfl.trace import Discarded as Discarded
 
 Entropy = Callable[[str], bytes]
 """32 bytes by name; asking twice for one name is an error."""
@@ -107,7 +108,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The server goes on without these users."""
+    """The server goes on without these users; in an asynchronous run it takes the update `about` no more."""
 
     users: tuple[int, ...]
     phase: str
@@ -123,12 +124,23 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A party's message of this kind (or a timer, or an update) was thrown away unread."""
+    """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: what it was
+    about may wait in the buffer all the same."""
 
     sender: int
     message: str
     why: str
     about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """An update that waited in the server's buffer is thrown away: no aggregate will have it."""
+
+    user: int
+    about: str
+    reason: Discarded
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +162,7 @@ class Verdict:
     private: bool
 
 
-Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Refuse | Verdict
+Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Discard | Refuse | Verdict
 Effects = list[Effect]
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from simfl.protocols.base import (
     SERVER,
+    Discard,
+    Discarded,
     Effects,
     Entropy,
     GiveUp,
@@ -157,9 +159,8 @@ class BufferedServer(ABC):
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
-        effects: Effects = [
-            Ignore(w.user, "update", f"stale: beyond {self.params.staleness_bound}", w.about) for w in stale
-        ]
+        beyond = f"beyond {self.params.staleness_bound}"
+        effects: Effects = [Discard(w.user, w.about, Discarded.STALE, beyond) for w in stale]
         if len(self.buffer) < self.params.K or self.aggregating:
             return effects
         taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]

@@ -30,6 +30,8 @@ from simfl.crypto.quantize import round_weight
 from simfl.protocols.base import (
     SERVER,
     Abort,
+    Discard,
+    Discarded,
     Effects,
     Entropy,
     Ignore,
@@ -366,8 +368,7 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "recovery":
             self.request = None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            why = "its recovery was aborted"
-            gone: Effects = [Ignore(m.user, "update", why, m.about) for m in self.members]
+            gone: Effects = [Discard(m.user, m.about, Discarded.ABORTED) for m in self.members]
             return self.finish([*gone, Abort(reason)], advance=False)
         return super().expire(timer)
 

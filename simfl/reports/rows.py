@@ -77,7 +77,7 @@ def buffer_fill(trace: Trace) -> Changes:
                 change = 1
             case Aggregated(at=at):
                 change = -len(row.members)
-            case Ignored(message="update", at=at) if row.party == SERVER:
+            case Ignored(at=at) if row.discarded:
                 change = -1
             case _:
                 continue

@@ -26,7 +26,7 @@ from simfl.engine.pool import PooledOps
 from simfl.engine.population import Losses, draw, held
 from simfl.engine.rounds import Rounds
 from simfl.engine.session import Session
-from simfl.engine.virtual import Environment, nanoseconds
+from simfl.engine.virtual import Environment, lasting, nanoseconds
 from simfl.engine.weighing import Even
 from simfl.engine.world import Machines, World
 from simfl.learning import partition, server_opt
@@ -200,7 +200,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         training_noise=noise if sigma else None,
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
-        return_ns=nanoseconds(buffer.return_s) if buffer and buffer.return_s else None,
+        return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
     )

@@ -2,12 +2,16 @@
 
 What a buffer meets needs time (staleness is who came in between), so there is no loopback here: users are
 lost or late in their first cycle, are away while their masks are recovered, come back, and bring updates
-that are as stale as the bound allows, or staler.
+that are as stale as the bound allows, or staler. Beside the families of `patterns.py`:
 
-The laws: each aggregate is the exact weighted sum of K updates of different users, none given up before
-and none staler than the bound, where staleness is counted anew from the trace; a recovery is aborted only
-if fewer than U users were there to answer before its deadline; the server holds coded shares of a mask in
-one sum only, but for T; nobody refuses; and the run comes to its end.
+    busy       each message costs the server more than the gap to the next: uploads wait until their deadline passes
+    flapping   all users come and go all the time, also while a slow server begins a cycle with them
+
+The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the bound,
+where staleness is counted anew from the trace; whatever begins has a deadline, and is given up, or taken once and
+then aggregated or thrown away once; a recovery is aborted only if fewer than U users were there to answer before
+its deadline; the server holds coded shares of a mask in one sum only, but for T; nobody refuses; and the run comes
+to its end.
 """
 
 from __future__ import annotations
@@ -27,10 +31,11 @@ from simfl.scenario.build import Study, build, clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.cohort import small_world
-from simfl.studies.patterns import Detect, Fate, Pattern, script
+from simfl.studies.patterns import DETECTS, Detect, Fate, Pattern, script
 from simfl.studies.replay import drive_here, watched
 
 DEADLINE_S = 0.12
+LONG_S = 10 * DEADLINE_S
 ROUNDS = 6
 ANSWER_NS = 30_000_000
 """Within which whoever a request reaches has answered: two latencies and its work."""
@@ -66,6 +71,38 @@ def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str
     return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
 
 
+WORLDS: dict[Detect, dict[str, Any]] = {
+    "timeout": {
+        "detect": "timeout",
+        "buffer.return_s": 2 * DEADLINE_S,
+        "deadlines.upload": DEADLINE_S / 2,
+    },
+    "told": {
+        "detect": {"kind": "disconnect", "delay_s": 0.0},
+        "buffer.return_s": DEADLINE_S / 2,
+        "deadlines.upload": LONG_S,
+    },
+    "busy": {
+        "detect": "timeout",
+        "buffer.return_s": DEADLINE_S / 2,
+        "network.overhead_s": 0.02,
+        "deadlines": {"advertise": LONG_S, "upload": 0.08, "recovery": LONG_S},
+    },
+    "flapping": {
+        "detect": "timeout",
+        "buffer.return_s": DEADLINE_S / 2,
+        "population.availability": {
+            "kind": "sessions",
+            "on_s": {"exponential": 0.1},
+            "off_s": {"exponential": 0.03},
+        },
+        "server.slowdown": 3000.0,
+        "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
+    },
+}
+"""How each family's scenarios differ."""
+
+
 @dataclass(frozen=True)
 class Watched:
     """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
@@ -88,13 +125,18 @@ class BufferCohort:
         """N."""
         return self.scenario.population.users
 
+    @property
+    def detects(self) -> tuple[Detect, ...]:
+        """The families of patterns."""
+        return *DETECTS, "busy", "flapping"
+
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
         """What can become of a user in its first cycle."""
         return FATES
 
     @cached_property
     def _study(self) -> dict[Detect, Study]:
-        return {detect: build(self.replayable((), detect)) for detect in ("timeout", "told")}
+        return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
         """The scenario in which `simfl run` meets this pattern.
@@ -102,14 +144,7 @@ class BufferCohort:
         Where the server is told of losses, users return before a recovery's deadline and may be as late as
         they like; where it is not, they return after it, and are given up while their updates could count.
         """
-        told = detect == "told"
-        changes = {
-            "dropout": script(pattern),
-            "detect": {"kind": "disconnect", "delay_s": 0.0} if told else "timeout",
-            "buffer.return_s": DEADLINE_S / 2 if told else 2 * DEADLINE_S,
-            "deadlines.upload": 10 * DEADLINE_S if told else DEADLINE_S / 2,
-        }
-        return load(self.scenario, changes)
+        return load(self.scenario, {"dropout": script(pattern), **WORLDS[detect]})
 
     def run(self, pattern: Pattern, detect: Detect) -> Watched:
         """One run on the engine, watched."""
@@ -139,7 +174,9 @@ def broken(seen: Watched) -> Iterator[str]:
     for index, exact in enumerate(seen.exact):
         if exact is False:
             yield f"aggregate {index} is not the weighted sum of its members"
-    yield from _members(seen)
+    buffer = seen.scenario.buffer
+    assert buffer is not None
+    yield from of_updates(seen.trace, buffer.K, buffer.staleness_bound)
     yield from _aborts(seen)
     yield from _one_sum_a_mask(seen)
     for row in seen.trace:
@@ -147,27 +184,48 @@ def broken(seen: Watched) -> Iterator[str]:
             yield f"party {row.party} refused {row.message} of {row.sender}: {row.why}"
 
 
-def _members(seen: Watched) -> Iterator[str]:
-    buffer = seen.scenario.buffer
-    assert buffer is not None
-    version, began, given_up = 0, dict[str, int](), set[str]()
-    for row in seen.trace:
+def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
+    """The laws of what becomes of updates that do not hold in a trace."""
+    version, began, due, now = 0, dict[str, int](), set[str](), dict[str, str]()
+    over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
+    unread = {
+        row.cause
+        for row in trace
+        if isinstance(row, rows.Ignored | rows.Refused) and (row.party, row.message) == (SERVER, "upload")
+    }
+
+    def become(name: str, was: str, state: str) -> Iterator[str]:
+        if now.get(name, "not begun") != was:
+            yield f"update {name} is {state}, and was {now.get(name, 'not begun')} before instead of {was}"
+        now[name] = state
+
+    for number, row in enumerate(trace[:over]):  # behind it are steps that the end of the run broke off
         match row:
             case rows.Step(call="begin", about=name):
                 began[name] = version
+                yield from become(name, "not begun", "in flight")
+            case rows.TimerSet(name="upload", about=name):
+                due.add(name)
+            case rows.Step(party=-1, call="receive", what="upload", about=name) if number not in unread:
+                yield from become(name, "in flight", "taken")
             case rows.GaveUp(about=name):
-                given_up.add(name)
+                yield from become(name, "in flight", "given up")
+            case rows.Ignored(about=name) if row.discarded:
+                yield from become(name, "taken", "thrown away")
             case rows.Aggregated(members=members):
-                if len({user for user, _, _ in members}) != buffer.K:
-                    yield f"aggregate {version} has members {members}, not K={buffer.K} different users"
+                if len({user for user, _, _ in members}) != K:
+                    yield f"aggregate {version} has members {members}, not K={K} different users"
                 for _, name, staleness in members:
-                    if name in given_up:
-                        yield f"update {name} was given up, and is in aggregate {version}"
-                    if staleness != version - began[name]:
-                        yield f"update {name} is {version - began[name]} versions old, not {staleness}"
-                    if version - began[name] > buffer.staleness_bound:
-                        yield f"update {name} is staler than the bound of {buffer.staleness_bound}"
+                    yield from become(name, "taken", f"in aggregate {version}")
+                    old = version - began.get(name, 0)
+                    if staleness != old:
+                        yield f"update {name} is {old} versions old, not {staleness}"
+                    if old > bound:
+                        yield f"update {name} is staler than the bound of {bound}"
                 version += 1
+    for name in began:
+        if name not in due:
+            yield f"update {name} has begun, and the server has no deadline for it"
 
 
 def _aborts(seen: Watched) -> Iterator[str]:

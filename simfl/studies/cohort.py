@@ -23,7 +23,7 @@ from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.streams import Entropy, Streams
 from simfl.studies.laws import Observation, Rules
-from simfl.studies.patterns import Detect, Fate, Pattern, fates, script
+from simfl.studies.patterns import DETECTS, Detect, Fate, Pattern, fates, script
 from simfl.studies.tree import Tree
 
 D = 4
@@ -114,6 +114,11 @@ class Cohort:
     def tree(self) -> Tree:
         """The rounds that were observed so far."""
         return Tree(self.observe)
+
+    @property
+    def detects(self) -> tuple[Detect, ...]:
+        """The families of patterns."""
+        return DETECTS
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
         """What can become of a user."""

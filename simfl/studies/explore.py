@@ -20,7 +20,7 @@ from simfl.protocols.registry import PROTOCOLS
 from simfl.studies import buffers, laws
 from simfl.studies.buffers import BufferCohort, buffer_scenario
 from simfl.studies.cohort import Cohort, cohort_scenario, fate_of
-from simfl.studies.patterns import DETECTS, Detect, Pattern, count, describe, every
+from simfl.studies.patterns import Detect, Pattern, count, describe, every
 from simfl.studies.replay import replay
 
 AnyCohort = Cohort | BufferCohort
@@ -102,7 +102,7 @@ def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
     return sum(
         count(cohort.users, len(cohort.fates(detect)), so_many)
         for so_many in range(1 + (cohort.users if unlucky is None else unlucky))
-        for detect in DETECTS
+        for detect in cohort.detects
     )
 
 
@@ -135,7 +135,7 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _chunks(cohort: AnyCohort, most: int) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
-    for unlucky, detect in product(range(most + 1), DETECTS):
+    for unlucky, detect in product(range(most + 1), cohort.detects):
         patterns = every(cohort.users, cohort.fates(detect), unlucky)
         while chunk := tuple(islice(patterns, CHUNK)):
             yield detect, chunk
@@ -180,7 +180,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | N
         phases=(Phase.generate, Phase.shrink),
     )  # fmt: skip
     try:
-        smallest = find(st.sampled_from(DETECTS).flatmap(patterns), breaks, settings=how)
+        smallest = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
     except NoSuchExample:
         return report
     report.violation = attempt(cohort, smallest[0], (smallest[1],)).violation

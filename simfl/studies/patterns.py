@@ -7,6 +7,8 @@ A pattern gives each user a fate or none. How the server learns of a loss makes 
 
 Lost after sending at one point and lost before sending at the next are the same thing to a server that
 only has its deadlines. Lost amid sending is, to every machine, lost before it.
+
+Asynchronous runs have two families more, in `buffers.py`: a server that is `busy`, and users that are `flapping`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, Literal
 
-Detect = Literal["timeout", "told"]
+Detect = Literal["timeout", "told", "busy", "flapping"]
 When = Literal["before_send", "mid_send", "after_send", "delay"]
 
 DETECTS: tuple[Detect, ...] = ("timeout", "told")

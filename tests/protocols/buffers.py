@@ -45,6 +45,7 @@ class Buffers:
         self.aborts = []
         self.given_up = []
         self.ignored = []
+        self.discarded = []
         self.refused = []
         self.uploads = []  # names that reached the server
         self.carry_out(SERVER, self.server.start())
@@ -68,6 +69,8 @@ class Buffers:
                     self.given_up.append(e.about)
                 case "Ignore":
                     self.ignored.append((party, e))
+                case "Discard":
+                    self.discarded.append(e)
                 case "Refuse":
                     self.refused.append((party, e))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.base import SERVER, Ignore
+from simfl.protocols.base import SERVER, Discard, Discarded, Ignore
 from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
 
@@ -31,9 +31,10 @@ def fate_of_uploads(run):
     """What became of every upload that reached the server, by its name."""
     fates = Counter(m.about for r in run.results for m in r.members)
     fates.update(w.about for w in run.server.buffer)
-    thrown = [e for party, e in run.ignored if party == SERVER and e.message in ("upload", "update")]
-    assert all(e.about.startswith(f"{e.sender}.") for e in thrown)
-    fates.update(e.about for e in thrown)
+    thrown = [(e.sender, e.about) for party, e in run.ignored if party == SERVER and e.message == "upload"]
+    thrown += [(e.user, e.about) for e in run.discarded]
+    assert all(name.startswith(f"{user}.") for user, name in thrown)
+    fates.update(name for _, name in thrown)
     return fates
 
 
@@ -76,7 +77,7 @@ def test_random_runs_reach_the_edge_cases(machines):
     assert sum(len(run.results) for run in runs) > 200
     assert sum(len(run.given_up) for run in runs) > 40
     assert stale == {0, 1, 2}
-    assert why["update: stale: beyond 2"] > 0
+    assert any(Discarded.STALE == e.reason for run in runs for e in run.discarded)
     if machines is MASKED:
         assert why["answer: late, or a second one"] > 40
         assert why["shares: nobody waits for them"] > 5
@@ -190,7 +191,7 @@ def test_a_stale_update_is_thrown_away_by_name():
     settle(run)
     run.submit(4)
     settle(run)
-    assert (SERVER, Ignore(4, "update", "stale: beyond 0", "4.0")) in run.ignored
+    assert run.discarded == [Discard(4, "4.0", Discarded.STALE, "beyond 0")]
     assert not run.server.buffer
     assert run.server.admits(4)
 
@@ -210,8 +211,7 @@ def test_a_recovery_with_too_few_answers_aborts_on_its_deadline_and_the_run_goes
     settle(run)
     late = [e for _, e in run.ignored if e.message == "answer"]
     assert late == [Ignore(u, "answer", "late, or a second one", "r0") for u in (2, 3, 4)]
-    gone = [e for _, e in run.ignored if e.message == "update"]
-    assert gone == [Ignore(u, "update", "its recovery was aborted", f"{u}.0") for u in (0, 1)]
+    assert run.discarded == [Discard(u, f"{u}.0", Discarded.ABORTED) for u in (0, 1)]
     cycle(run, 0, 1)
     settle(run)
     assert len(run.results) == 1

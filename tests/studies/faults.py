@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from simfl.protocols import graphs
-from simfl.protocols.base import GiveUp, Send
+from simfl.protocols.base import Discard, Discarded, GiveUp, Ignore, Send
+from simfl.protocols.buffered import BufferedServer
+from simfl.protocols.fedbuff import FedBuffServer
 from simfl.protocols.keying import MaskedUpload, Survivors
 from simfl.protocols.lightsecagg import LightSecAggClient, LightSecAggServer
 from simfl.protocols.lightsecagg_async import LightSecAggAsyncClient, LightSecAggAsyncServer
@@ -161,6 +163,16 @@ class TakesWhatItGaveUp(LightSecAggAsyncServer):
         return [GiveUp((user,), "upload", self.flights[user][0])]
 
 
+class DropsWhatItTook(FedBuffServer):
+    """Throws an update out of its buffer when the deadline comes that had passed while the upload waited."""
+
+    def expire(self, timer: Any) -> Any:
+        effects = super().expire(timer)
+        if isinstance(effects[0], Ignore):
+            return [Discard(int(timer.about.partition(".")[0]), timer.about, Discarded.STALE)]
+        return effects
+
+
 class CountsOldAnswers(LightSecAggAsyncServer):
     """Takes answers to an earlier recovery for answers to this one."""
 
@@ -202,7 +214,8 @@ FAULTS = [
     Fault("ccesa", WeightTwice, 0),
     Fault("lightsecagg", MutePeer, 1),
     Fault("lightsecagg_async", TooStale, 1, sum_is_wrong=False),
-    Fault("lightsecagg_async", TakesWhatItGaveUp, 1, sum_is_wrong=False),
+    Fault("lightsecagg_async", TakesWhatItGaveUp, 0, sum_is_wrong=False),
+    Fault("fedbuff", DropsWhatItTook, 0, sum_is_wrong=False),
     Fault("lightsecagg_async", CountsOldAnswers, 0),
     Fault("lightsecagg_async", ForgetsWeights, 0),
 ]
@@ -212,7 +225,7 @@ def plant(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a faulty machine in the place of the honest one."""
     kind, machine = PROTOCOLS[fault.protocol], fault.machine
     made: dict[str, Callable[..., Any]]
-    if not issubclass(machine, SecAggServer | LightSecAggServer | LightSecAggAsyncServer):
+    if not issubclass(machine, SecAggServer | LightSecAggServer | BufferedServer):
         made = {"client": machine}
     elif fault.protocol == "secagg":
         made = {"server": lambda users, p, ops, entropy: machine(graphs.complete(users), p, ops)}

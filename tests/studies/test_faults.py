@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import simfl
+from simfl.engine.party import Job, Lane
 from simfl.errors import RunFailed
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore import Report, explore, judge, make_cohort, reproduced, sample
@@ -49,6 +50,24 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
     assert judge(cohort, found.pattern, found.detect)[1] == ()
     assert reproduced(cohort, found) == ()
     assert False not in exact(file, fault.protocol)
+
+
+def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted in the engine: the server's call is forgotten, but its machine waits for the user."""
+    complete = Lane._complete
+
+    def forgets(lane: Lane, job: Job) -> None:
+        if job.task is None or not job.task.lost:
+            complete(lane, job)
+        else:
+            lane.record()
+            lane.device.release()
+
+    monkeypatch.setattr(Lane, "_complete", forgets)
+    found = explore(make_cohort("fedbuff", 4), unlucky=0).violation
+    assert found is not None
+    assert found.detect == "flapping"
+    assert any("the server has no deadline for it" in law for law in found.laws)
 
 
 def test_random_patterns_of_a_larger_cohort_are_shrunk_by_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:

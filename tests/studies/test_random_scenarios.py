@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import simfl
 from simfl.scenario.rounds import POINTS
+from simfl.studies.buffers import of_updates
 
 SECONDS = st.floats(0.05, 2.0).map(lambda x: round(x, 3))
 WHEN = st.sampled_from(["before_send", "mid_send", "after_send"])
@@ -96,6 +97,67 @@ def scenarios(draw: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+SOON = st.floats(0.005, 0.5).map(lambda x: round(x, 3))
+ENDS = ("the horizon of", "users came online", "the last")
+"""How a run of users that flap, or of deadlines that are too short, may be stopped."""
+
+
+@st.composite
+def buffered(draw: Any) -> dict[str, Any]:
+    """A random buffer: servers that are busy around deadlines, users that come and go faster than they work."""
+    N, rounds = draw(st.integers(3, 8)), draw(st.integers(1, 4))
+    K, U = draw(st.integers(2, min(4, N))), draw(st.integers(2, N))
+    flapping = {"kind": "sessions", "on_s": {"exponential": draw(SOON)}, "off_s": {"exponential": draw(SOON)}}
+    slots = {"kind": "bernoulli", "p": draw(st.floats(0.3, 0.95)), "slot_s": draw(SOON)}
+    return {
+        "seed": draw(st.integers(0, 2**32)),
+        "clock": "modelled",
+        "rounds": rounds,
+        "horizon_s": 5.0,
+        "overlap": draw(st.booleans()),
+        "population": {
+            "users": N,
+            "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": draw(st.sampled_from([2.0, 40.0]))}},
+            "availability": draw(st.sampled_from(["always", "always", flapping, slots])),
+        },
+        "network": {
+            "users": {"preset": "4g", "latency_s": draw(st.sampled_from([0.001, 0.02, 0.1]))},
+            "server": {"uplink_mbps": 100.0, "downlink_mbps": 100.0},
+            "overhead_s": draw(st.sampled_from([0.0002, 0.005, 0.05, 0.2])),
+        },
+        "server": {"slowdown": draw(st.sampled_from([1.0, 300.0, 3000.0]))},
+        "detect": draw(st.sampled_from(["timeout", {"disconnect": 0.0}, {"disconnect": 0.3}])),
+        "deadlines": {name: draw(SECONDS) for name in ("advertise", "upload", "recovery")},
+        "dropout": draw(dropouts(N, rounds)),
+        "buffer": {
+            "K": K,
+            "staleness_bound": draw(st.integers(0, 3)),
+            "concurrency": draw(st.integers(1, N)),
+            "return_s": draw(SOON),
+        },
+        "privacy": {"T": draw(st.integers(0, U - 1)), "D": N - U, "U": U},
+        "quantization": {"levels": 65536, "clip": 4.0},
+        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": 9},
+        "protocols": [draw(st.sampled_from(["fedbuff", "lightsecagg_async"]))],
+    }  # fmt: skip
+
+
+def buffer_holds(scenario: dict[str, Any]) -> None:
+    result = simfl.run(scenario)
+    ((name, protocol),) = result.summary["protocols"].items()
+    buffer = scenario["buffer"]
+    assert list(of_updates(result.traces[name], buffer["K"], buffer["staleness_bound"])) == []
+    *before, last = protocol["rounds"]
+    for r in protocol["rounds"]:
+        assert not r["refused"]
+        assert r["aggregate_exact"] is True if r["status"] == "completed" else r["reason"]
+    assert not any("stopped" in (r["reason"] or "") for r in before)
+    if last["reason"] and last["reason"].startswith("stopped"):
+        assert last["reason"].partition(": ")[2].startswith(ENDS)
+    else:
+        assert len(protocol["rounds"]) == scenario["rounds"]
+
+
 def holds(scenario: dict[str, Any]) -> None:
     (protocol,) = simfl.run(scenario).summary["protocols"].values()
     assert len(protocol["rounds"]) == scenario["rounds"]
@@ -119,6 +181,19 @@ quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandom
 @given(scenarios())
 def test_300_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)
+
+
+@settings(max_examples=150, phases=(Phase.generate, Phase.shrink), **quick)
+@given(buffered())
+def test_150_random_buffers(scenario: dict[str, Any]) -> None:
+    buffer_holds(scenario)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, phases=(Phase.generate, Phase.shrink), **quick)
+@given(buffered())
+def test_3000_random_buffers(scenario: dict[str, Any]) -> None:
+    buffer_holds(scenario)
 
 
 @pytest.mark.slow
