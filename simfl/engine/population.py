@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import exp, log1p
+from statistics import NormalDist
 
 import numpy as np
 
 from simfl.engine.virtual import nanoseconds
 from simfl.scenario import schema
 from simfl.streams import Streams
+
+
+STANDARD_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,20 @@ def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int)
             return rng.lognormal(np.log(median), sigma, size)
         case schema.Exponential(mean=mean):
             return rng.exponential(mean, size)
+    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+
+
+def quantile(distribution: schema.Distribution, u: float) -> float:
+    """The draw of a scenario's distribution that a uniform one, 0 < u < 1, stands for."""
+    match distribution:
+        case schema.Fixed(value=value):
+            return value
+        case schema.Uniform(low=low, high=high):
+            return low + (high - low) * u
+        case schema.LogNormal(median=median, sigma=sigma):
+            return median * exp(sigma * STANDARD_NORMAL.inv_cdf(u))
+        case schema.Exponential(mean=mean):
+            return -mean * log1p(-u)
     raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
 
 

@@ -70,7 +70,10 @@ class Session(ABC):
         self.env = Environment()
         self.trace = rows.Trace()
         self.network = world.network(self.env)
-        self.presence = Presence(self.env, self.trace, self.network, self.went_offline, self.came_online)
+        self.presence = Presence(
+            self.env, self.trace, self.network, world.days,
+            self.went_offline, self.came_online, self.resting,
+        )  # fmt: skip
         self.post = Post(self)
         self.training = Training(self)
         self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
@@ -133,11 +136,15 @@ class Session(ABC):
     def on_lost(self, task: Task) -> None:
         """A user was lost."""
 
+    def resting(self, user: int) -> bool:
+        """Whether nothing depends on a user's coming and going."""
+        return False
+
     def follow_users(self) -> None:
-        """Let users come and go whose presence changes with time."""
-        if self.world.changes is not None:
+        """Let all users come and go."""
+        if self.world.days is not None:
             for user in range(self.world.users):
-                self.presence.follow(user, self.world.changes(user))
+                self.presence.follow(user)
 
     @property
     def first_phase(self) -> str:

@@ -17,6 +17,11 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * NS)
 
 
+def lasting(seconds: float) -> int:
+    """`nanoseconds` of a state that lasts, at least 1: time moves on however short the states are that repeat."""
+    return max(1, nanoseconds(seconds))
+
+
 class Environment(simpy.Environment):
     """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling.
 
