@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -74,17 +74,6 @@ class Availability:
             draws: np.ndarray = self.streams.rng("availability", "round", index).random(self.users)
             return draws < self._p
         return np.ones(self.users, bool)
-
-    def changes(self, user: int) -> Iterator[tuple[int, bool]]:
-        """A user's days from the start: (nanoseconds that a state lasts, whether online); the last one stays."""
-        now = 0
-        while True:
-            online, until = self.at(user, now)
-            if until >= FOR_EVER:
-                yield 0, online
-                return
-            yield until - now, online
-            now = until
 
     def _chosen(self) -> Callable[[int, int], State]:
         match self.spec:
