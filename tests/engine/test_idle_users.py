@@ -63,13 +63,14 @@ def test_whoever_leaves_in_flight_is_lost_then(kind: str) -> None:
 
 @by_kind
 def test_what_a_trace_tells_of_idle_users_is_true(kind: str) -> None:
-    """A row of presence is a change at that time, and ends a flight or a wait, or is the return after a loss."""
+    """A row of presence is a change at that time; who leaves was in flight."""
     everyone, trace = fedbuff(KINDS[kind], users=4, rounds=60)
     rows = of(trace, Presence)
     assert {row.online for row in rows} == {True, False}
     for row in rows:
         assert everyone.at(row.user, row.at)[0] == row.online
         assert row.at == 0 or everyone.at(row.user, row.at - 1)[0] != row.online
+        assert row.online or of(trace, Lost, user=row.user, at=row.at)
 
 
 def test_each_of_the_online_is_picked_alike() -> None:
