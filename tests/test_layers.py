@@ -53,6 +53,7 @@ MAY_IMPORT = {
         "simulation",
     ),
     "reports.parquet": ("result",),
+    "reports.perfetto": ("protocols.registry",),
     "reports.figures": ("result",),
     "reports.sweep": ("studies.sweeps",),
     "reports.figures_papers": ("studies.papers",),

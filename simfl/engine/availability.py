@@ -1,24 +1,29 @@
 """When users are online. The same for every protocol.
 
-A user's draws come from streams of its own, so its days do not depend on how many users there are, nor on
-what became of it before. A presence that never changes again costs no events, so that a run in which
-nothing is left to happen can be told from one that waits.
+A user's days are a function of the seed, its number and the time: they do not depend on how many users there
+are, on what became of it before, nor on who asks. So they are read when somebody looks at the user, and a
+million users at whom nobody looks cost nothing. A state that never changes again says so, so that a run in
+which nothing is left to happen can be told from one that waits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from simfl.engine.population import draw
+from simfl.engine.population import STANDARD_NORMAL, quantile
 from simfl.engine.virtual import lasting, nanoseconds
 from simfl.scenario import schema
 from simfl.streams import Streams
 
-Changes = Iterator[tuple[int, bool]]
-"""(nanoseconds that a state lasts, whether online), one after the other; the last one stays."""
+FOR_EVER = 2**80
+"""Later than any run lasts, in nanoseconds."""
+
+State = tuple[bool, int]
+"""Whether a user is online, and until when (nanoseconds) it surely stays so."""
 
 
 class Availability:
@@ -42,10 +47,12 @@ class Availability:
         if isinstance(spec, schema.Bernoulli):
             choices = spec.p if isinstance(spec.p, tuple) else (spec.p,)
             self._p = streams.rng("availability", "p").choice(choices, users)
+        self.at: Callable[[int, int], State] = self._chosen()
+        """The state of a user at a time."""
 
     @property
     def timed(self) -> bool:
-        """Whether presence changes with time, in `changes`; otherwise it is one of rounds, in `in_round`."""
+        """Whether presence changes with time, in `at`; otherwise it is one of rounds, in `in_round`."""
         by_round = isinstance(self.spec, schema.Bernoulli) and self.spec.slot_s is None
         return not by_round and not isinstance(self.spec, schema.Always)
 
@@ -68,67 +75,77 @@ class Availability:
             return draws < self._p
         return np.ones(self.users, bool)
 
-    def changes(self, user: int) -> Changes:
-        """How a user comes and goes; empty if it is always online."""
+    def _chosen(self) -> Callable[[int, int], State]:
         match self.spec:
             case schema.Sessions(on_s=on_s, off_s=off_s):
-                return self._sessions(user, on_s, off_s)
+                return self._alternating(on_s, off_s)
             case schema.Bernoulli(slot_s=slot_s) if slot_s is not None:
-                p = float(self._p[user])
-                return self._slots(user, slot_s, lambda at_s: p, never=p == 0, always=p == 1)
-            case schema.Diurnal(low=low, high=high, slot_s=slot_s) as day:
-                rng = self.streams.rng("availability", "time zone", user)
-                offset_s = float(rng.normal(0.0, day.spread_s))
+                return self._slots(slot_s, lambda user, at_s: float(self._p[user]), steady=True)
+            case schema.Diurnal(slot_s=slot_s) as day:
+                zones = self.streams.uniforms("availability", "time zone")
 
-                def p_at(at_s: float) -> float:
-                    return online_probability(day, at_s - offset_s)
+                def p_at(user: int, at_s: float) -> float:
+                    zone_s = day.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
+                    return online_probability(day, at_s - zone_s)
 
-                return self._slots(user, slot_s, p_at, never=high == 0, always=low == 1)
+                return self._slots(slot_s, p_at, steady=day.low == day.high)
             case schema.Trace():
-                return _listed(self.intervals.get(user, ()))
-        return iter(())
+                return self._listed
+        return lambda user, now: (True, FOR_EVER)
 
-    def _sessions(self, user: int, on_s: schema.Distribution, off_s: schema.Distribution) -> Changes:
-        rng = self._rng(user)
+    def _alternating(
+        self, on_s: schema.Distribution, off_s: schema.Distribution
+    ) -> Callable[[int, int], State]:
+        """Sessions one after the other. Of a user's draws the first says how it starts, the k-th after it how
+        long its k-th session lasts."""
+        draws = self.streams.uniforms("availability", "user")
         mean_on, mean_off = (_mean(d) for d in (on_s, off_s))
-        online = bool(rng.random() < mean_on / (mean_on + mean_off))
-        while True:
-            length = draw(on_s if online else off_s, rng, 1)[0]
-            yield lasting(length), online
-            online = not online
+        begins_online = mean_on / (mean_on + mean_off)
+        latest: dict[int, tuple[int, bool, int, int]] = {}  # the session in which a user was last looked at
+
+        def at(user: int, now: int) -> State:
+            number, online, begin, end = latest.get(user, (0, False, 0, 0))
+            if now < begin or not number:
+                number, online, begin, end = 0, draws(user, 0) >= begins_online, 0, 0
+            if now >= end:
+                for u in draws.since(user, number + 1):
+                    number, online, begin = number + 1, not online, end
+                    end += lasting(quantile(on_s if online else off_s, u))
+                    if now < end:
+                        break
+                latest[user] = number, online, begin, end
+            return online, end
+
+        return at
 
     def _slots(
-        self, user: int, slot_s: float, p_at: Callable[[float], float], never: bool, always: bool
-    ) -> Changes:
-        if never or always:
-            yield 0, always
-            return
-        rng, slot = self._rng(user), 0
-        while True:
-            yield lasting(slot_s), bool(rng.random() < p_at(slot * slot_s))
-            slot += 1
+        self, slot_s: float, p_at: Callable[[int, float], float], steady: bool
+    ) -> Callable[[int, int], State]:
+        """A coin in each slot, of which some are surely heads, or tails; steady: p does not change with time."""
+        draws, slot_ns = self.streams.uniforms("availability", "user"), lasting(slot_s)
 
-    def _rng(self, user: int) -> np.random.Generator:
-        return self.streams.rng("availability", "user", user)
+        def at(user: int, now: int) -> State:
+            slot = now // slot_ns
+            p = p_at(user, slot * slot_s)
+            if steady and p in (0, 1):
+                return p == 1, FOR_EVER
+            return draws(user, slot) < p, (slot + 1) * slot_ns
+
+        return at
+
+    def _listed(self, user: int, now: int) -> State:
+        """Online in the intervals; one that rounds to nothing is none."""
+        intervals = self.intervals.get(user, ())
+        after = bisect_right(intervals, now, key=lambda interval: nanoseconds(interval[0]))
+        if after and now < (end := nanoseconds(intervals[after - 1][1])):
+            return True, end
+        return False, nanoseconds(intervals[after][0]) if after < len(intervals) else FOR_EVER
 
 
 def online_probability(day: schema.Diurnal, at_s: float) -> float:
     """low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2, t being a user's own time of day."""
     turn = 2 * math.pi * (at_s - day.peak_s) / day.period_s
     return day.low + (day.high - day.low) * (1 + math.cos(turn)) / 2
-
-
-def _listed(intervals: Sequence[tuple[float, float]]) -> Changes:
-    """Online in the intervals; those that touch are one."""
-    now = 0
-    for interval in intervals:
-        begin, end = map(nanoseconds, interval)
-        if begin > now:
-            yield begin - now, False
-        if end > begin:  # one that rounds to nothing is none
-            yield end - begin, True
-        now = end
-    yield 0, False
 
 
 def _mean(distribution: schema.Distribution) -> float:

@@ -6,6 +6,10 @@
 The server picks at random among the idle users that its machine admits, up to the scenario's
 concurrency; nobody knows in advance when an update will come. A lost user is offline for a while; what
 is sent to an offline user waits in its mailbox (its paused link), first in first out.
+
+Where idle users are not connected, nobody follows their coming and going: they are picked from all who are
+not known to be away, and one that is found to be offline is out of the pool until its days may have changed.
+So each of those who are online is picked with the same probability, as if everybody were followed.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 import simpy
 
 from simfl import trace as rows
+from simfl.engine.availability import FOR_EVER
 from simfl.engine.party import Task
 from simfl.engine.presence import LOST
 from simfl.engine.session import Session
@@ -72,16 +78,20 @@ class Buffers(Session):
         self.late = 0
         self.cycles: Counter[int] = Counter()
         self.idle, self.parked = Pool(len(everyone)), dict[int, None]()
+        self.asleep: list[tuple[int, int]] = []
+        self.waking = FOR_EVER
         self.rng = self.streams.rng("pick")
         self.clients: dict[int, Any] = {}
         self.machine = machines.kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
-        self.follow_users()
+        if machines.kind.connected:
+            self.follow_users()
         yield self.env.timeout(0)  # who is offline from the start has left by now
         self.at_server(self.machine, "start", None, cause, self.first_phase)
         if self.presence.away:
-            for user in filter(self.presence.online, everyone):
-                self.idle.add(user)
+            for user in everyone:
+                if user not in self.presence.away:
+                    self.idle.add(user)
         else:
             self.idle = Pool(len(everyone), full=True)
         self._pick(cause)
@@ -100,22 +110,39 @@ class Buffers(Session):
         task = self.current.get(user)
         busy = task is not None and self.working(task)
         awaited = user in self.pending or user in self.machine.flights
-        if self.presence.online(user) and not busy and not awaited:
+        if user not in self.presence.away and not busy and not awaited:
             self.idle.add(user)
 
-    def _pick(self, cause: int) -> None:
-        limit = self.world.concurrency or self.world.users
-        while (
-            self.idle.users
-            and len(self.machine.flights) + len(self.pending) < limit
-            and self.machine.open
-            and not self.done
-        ):
+    def _pick(self, cause: int | None) -> None:
+        """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
+        limit, asleep, now = self.world.concurrency or self.world.users, self.asleep, self.env.now
+        while asleep and asleep[0][0] <= now:
+            self._rest(heappop(asleep)[1])
+        while len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done:
+            if not self.idle.users:
+                self._wait()
+                return
             user = self.idle.draw(self.rng)
-            if self.machine.admits(user):
-                self._begin(user, cause)
+            online, until = self.presence.look(user)
+            if not online:
+                if until < FOR_EVER:
+                    heappush(asleep, (until, user))
+            elif self.machine.admits(user):
+                here = self.trace.add(rows.Presence(user, True, now)) if cause is None else cause
+                self._begin(user, here)
             else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
                 self.parked[user] = None
+
+    def _wait(self) -> None:
+        """Nobody is left to pick: try again when one who is asleep may be online."""
+        if self.asleep and self.asleep[0][0] < self.waking:
+            self.waking = self.asleep[0][0]
+            self.env.at(self.waking, self._wake)
+
+    def _wake(self) -> None:
+        if self.env.now == self.waking:
+            self.waking = FOR_EVER
+            self._pick(None)
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
@@ -132,6 +159,7 @@ class Buffers(Session):
             phase=self.first_phase,
         )
         self.pending.add(user)
+        self.presence.follow(user)
 
         def run() -> Effects:
             self.pending.discard(user)
@@ -193,6 +221,9 @@ class Buffers(Session):
         self._pick(step)
 
     # -- coming and going
+    def resting(self, user: int) -> bool:
+        return not (self.machines.kind.connected or user in self.current or self.network.busy(user))
+
     def on_lost(self, task: Task) -> None:
         self.current.pop(task.user, None)
         if task.user in self.pending:  # lost before it began: the server will never speak of it

@@ -36,7 +36,7 @@ async def drive(
     while not session.done:
         if env.peek() == float("inf"):
             users = session.world.users
-            online = f"{users - session.presence.away} of {users} users online"
+            online = f"{sum(map(session.presence.online, range(users)))} of {users} users online"
             session.stall(f"nothing left that could happen, {online}")
         elif horizon is not None and env.peek() > horizon:
             if env.now < horizon:

@@ -186,6 +186,7 @@ class Network:
         }
         self._peers = {up: SharedLink(env, UNBOUNDED) if direct else self._shared[up] for up in (True, False)}
         self._links: dict[tuple[int, bool], UserLink] = {}
+        self._paused: set[int] = set()
 
     def link(self, user: int, up: bool) -> UserLink:
         """A user's link in one direction; made when it is first used."""
@@ -193,8 +194,29 @@ class Network:
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
             made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
+            made.paused = user in self._paused
             self._links[user, up] = made
         return made
+
+    def pause(self, user: int) -> None:
+        """A user went offline."""
+        self._paused.add(user)
+        for link in self._made(user):
+            link.pause()
+
+    def resume(self, user: int) -> None:
+        """A user is online again."""
+        self._paused.discard(user)
+        for link in self._made(user):
+            link.resume()
+
+    def busy(self, user: int) -> bool:
+        """Whether anything is on its way from or to a user, or waits to be."""
+        return any(link.active or link.queue or link.flying for link in self._made(user))
+
+    def _made(self, user: int) -> list[UserLink]:
+        links = (self._links.get((user, up)) for up in (True, False))
+        return [link for link in links if link is not None]
 
     def close(self) -> None:
         """The run is over."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import exp, log1p
+from statistics import NormalDist
 
 import numpy as np
 
 from simfl.engine.virtual import nanoseconds
 from simfl.scenario import schema
 from simfl.streams import Streams
+
+STANDARD_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,22 @@ def held(draws: np.ndarray) -> np.ndarray:
     """Draws within 1e-9 and 1e9: no time that was drawn is below a nanosecond, no product beyond a float."""
     within: np.ndarray = np.clip(draws, schema.LEAST, schema.GREATEST)
     return within
+
+
+def quantile(distribution: schema.Distribution, u: float) -> float:
+    """The draw of a scenario's distribution that a uniform one, 0 < u < 1, stands for."""
+    match distribution:
+        case schema.Fixed(value=value):
+            drawn = value
+        case schema.Uniform(low=low, high=high):
+            drawn = low + (high - low) * u
+        case schema.LogNormal(median=median, sigma=sigma):
+            drawn = median * exp(sigma * STANDARD_NORMAL.inv_cdf(u))
+        case schema.Exponential(mean=mean):
+            drawn = -mean * log1p(-u)
+        case _:
+            raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+    return min(max(drawn, schema.LEAST), schema.GREATEST)
 
 
 class Losses:

@@ -48,7 +48,6 @@ from simfl.protocols.base import (
 from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
 from simfl.streams import Streams
 
-
 RETURNS = 1000
 """Returns of each user, on average, before a run that got no further meanwhile is stopped."""
 BREAKS = 10
@@ -79,7 +78,10 @@ class Session(ABC):
         self.env = Environment()
         self.trace = rows.Trace()
         self.network = world.network(self.env)
-        self.presence = Presence(self.env, self.trace, self.network, self.went_offline, self.came_online)
+        self.presence = Presence(
+            self.env, self.trace, self.network, world.days,
+            self.went_offline, self.came_online, self.resting,
+        )  # fmt: skip
         self.post = Post(self)
         self.training = Training(self)
         self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
@@ -152,11 +154,15 @@ class Session(ABC):
     def on_lost(self, task: Task) -> None:
         """A user was lost."""
 
+    def resting(self, user: int) -> bool:
+        """Whether nothing depends on a user's coming and going."""
+        return False
+
     def follow_users(self) -> None:
-        """Let users come and go whose presence changes with time."""
-        if self.world.changes is not None:
+        """Let all users come and go."""
+        if self.world.days is not None:
             for user in range(self.world.users):
-                self.presence.follow(user, self.world.changes(user))
+                self.presence.follow(user)
 
     @property
     def first_phase(self) -> str:

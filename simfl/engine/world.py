@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.engine.availability import State
 from simfl.engine.durations import Key, Spans
 from simfl.engine.network import Network
 from simfl.engine.population import Losses
@@ -54,7 +55,7 @@ class World:
     quorum: dict[str, float]
     disconnect_ns: int | None
     in_round: Callable[[int], Any]
-    changes: Callable[[int], Iterable[tuple[int, bool]]] | None
+    days: Callable[[int, int], State] | None
     samples: Callable[[int], int]
     select: Callable[[Sequence[int], Participation, int], list[int] | None]
     clip: tuple[str, float] | None

@@ -21,7 +21,8 @@ class Kind:
 
     points: where in a round its users act, and so can be lost; timers: the deadlines its server sets;
     model_with: with which message the model goes to a user when the offline phase runs beside training,
-    and when it comes first; None where there is no offline phase.
+    and when it comes first; None where there is no offline phase; connected: whether users stay connected
+    while they are idle, so that the server may speak to them at any time and hears of their coming and going.
     """
 
     summary: str
@@ -33,6 +34,7 @@ class Kind:
     model_with: tuple[str, str] | None = ("invite", "inbox")
     asynchronous: bool = False
     weighted: bool = True
+    connected: bool = True
 
     @property
     def offline(self) -> bool:
@@ -96,6 +98,7 @@ PROTOCOLS = {
         model_with=None,
         asynchronous=True,
         weighted=False,
+        connected=False,
     ),
     "lightsecagg_async": Kind(
         "LightSecAgg over a buffer, staleness weights in the field",

@@ -54,6 +54,7 @@ class Study:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
+    availability: Availability
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -102,7 +103,7 @@ class Study:
             _entropy(s, self.streams, name),
             Losses(s.dropout, s.population.users, self.streams, kind.points),
         )
-        world = make_world(s, self.streams, trainer)
+        world = make_world(s, self.streams, trainer, self.availability)
         make = Buffers if kind.asynchronous else Rounds
         ops = ops or operations(s, name in self.memory and self.memory[name].streams)
         return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
@@ -121,8 +122,7 @@ def build(scenario: schema.Scenario) -> Study:
     trainers = make_trainers(s, streams, profile)
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
-    make_availability(s, streams)
-    study = Study(s, streams, trainers, profile)
+    study = Study(s, streams, trainers, profile, make_availability(s, streams))
     return replace(study, memory=dict(_memory(study)))
 
 
@@ -141,10 +141,9 @@ def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
             yield name, memory.plan(s, name, p, make, may_stream)
 
 
-def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
+def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability) -> World:
     """What all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
-    availability = make_availability(s, streams)
 
     def network(env: Environment) -> Network:
         assert links.uplink_mbps is not None
@@ -193,7 +192,7 @@ def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
         quorum={name: quorum.fraction for name, quorum in quorums.items()},
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
         in_round=availability.in_round,
-        changes=availability.changes if availability.timed else None,
+        days=availability.at if availability.timed else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),

@@ -203,7 +203,7 @@ def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
         env = Environment()
         scenario = load(SYNC, JITTER)
         study = build(scenario)
-        network = make_world(scenario, study.streams, study.trainer).network(env)
+        network = make_world(scenario, study.streams, study.trainer, study.availability).network(env)
         seen: dict[tuple[int, bool], list[int]] = {}
         for key in order:
             seen[key] = []
