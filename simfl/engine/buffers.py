@@ -33,9 +33,6 @@ from simfl.engine.world import Model
 from simfl.protocols.base import SERVER, Effects, Result, Send
 from simfl.protocols.buffered import about
 
-LATE = 10
-"""Updates given up in a row though their users stayed, for each user, before a run is stopped."""
-
 
 class Pool:
     """Some of so many users, to pick from: add, discard and a uniform draw, each O(1)."""
@@ -75,7 +72,6 @@ class Buffers(Session):
         self.tasks: dict[str, Task] = {}
         self.current: dict[int, Task] = {}
         self.pending: set[int] = set()
-        self.late = 0
         self.cycles: Counter[int] = Counter()
         self.idle, self.parked = Pool(len(everyone)), dict[int, None]()
         self.asleep: list[tuple[int, int]] = []
@@ -185,7 +181,7 @@ class Buffers(Session):
 
     def on_processed(self, task: Task, step: int) -> None:
         if task.about in self.tasks:  # the server took it
-            self.got_further()
+            self.progress.made()
         if self.current.get(task.user) is task:
             del self.current[task.user]
         self._rest(task.user)
@@ -201,14 +197,10 @@ class Buffers(Session):
             self._rest(user)
         if task is None or task.lost:  # whoever is lost comes back, which is counted
             return
-        self.late += 1
-        if self.late > LATE * self.world.users:
-            deadline_s = self.world.deadlines_ns["upload"] / NS
-            self.stall(f"the last {self.late} updates took longer than deadlines.upload={deadline_s:g} s")
-
-    def got_further(self) -> None:
-        super().got_further()
-        self.late = 0
+        self.progress.late += 1
+        if self.progress.all_late:
+            deadline = f"deadlines.upload={self.world.deadlines_ns['upload'] / NS:g} s"
+            self.stall(f"the last {self.progress.late} updates took longer than {deadline}")
 
     @property
     def awaited(self) -> str:

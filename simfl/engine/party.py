@@ -216,7 +216,7 @@ class Lane:
         step = self.record()
         device = self.device
         device.release()
-        # What the server's machine was told stands, whoever is lost meanwhile: it waits for that user, by a timer.
+        # What the server's machine was told stands, whoever is lost meanwhile: it sets a timer, and waits.
         if job.task is None or not job.task.lost or device.party == SERVER:
             device.session.finish(device, job, step)
 

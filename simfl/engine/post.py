@@ -121,7 +121,7 @@ class Letter:
 
     def broke(self, moved_bytes: int) -> int:
         """It broke off; returns the row."""
-        self.post.session.vain += 1
+        self.post.session.progress.broken += 1
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from simfl.engine.outcome import outcome
 from simfl.engine.party import Device, Job, Task
 from simfl.engine.post import Post
 from simfl.engine.presence import Presence
+from simfl.engine.progress import Progress
 from simfl.engine.training import Training
 from simfl.engine.virtual import NS, Environment
 from simfl.engine.world import Machines, Outcome, World
@@ -48,10 +49,6 @@ from simfl.protocols.base import (
 from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
 from simfl.streams import Streams
 
-RETURNS = 1000
-"""Returns of each user, on average, before a run that got no further meanwhile is stopped."""
-BREAKS = 10
-"""Messages that break off, and so are sent again, count as one more return."""
 
 
 class Session(ABC):
@@ -92,7 +89,7 @@ class Session(ABC):
         self.round = 0
         self.start = 0
         self.done = False
-        self.vain = self.since = 0
+        self.progress = Progress(world.users, self.trace)
         initial = seed_array(streams.bytes("initial weights"))
         self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
         self.version = 0
@@ -329,37 +326,11 @@ class Session(ABC):
     def awaited(self) -> str:
         """What did not happen while the run got no further."""
 
-    def got_further(self) -> None:
-        """An upload was taken, or a round is over: what came to nothing is counted from here on."""
-        self.vain, self.since = 0, len(self.trace)
-
     def count_return(self) -> None:
-        """A user came back online. Coming and going alone could go on for ever, in however little time."""
-        self.vain += BREAKS
-        if self.vain > RETURNS * BREAKS * self.world.users:
-            self.stall(self._what_happened())
-
-    def _what_happened(self) -> str:
-        """Since the run last got further: how users came and went, and why they were lost."""
-        came, stays, broken, losses = dict[int, int](), list[int](), 0, Counter[str]()
-        for row in self.trace[self.since :]:
-            match row:
-                case rows.Presence(user=user, online=True, at=at):
-                    came[user] = at
-                case rows.Presence(user=user, at=at) if user in came:
-                    stays.append(at - came.pop(user))
-                case rows.Sent(arrived=None):
-                    broken += 1
-                case rows.Lost(why=why):
-                    losses[why] += 1
-        online_s = sum(stays) / max(1, len(stays)) / NS
-        lost = ", ".join(f"{why}: {count}" for why, count in losses.most_common())
-        return (
-            f"users came online {len(stays) + len(came)} times, for {online_s:.3g} s on average, "
-            + (f"{broken} messages broke off, " if broken else "")
-            + f"and {self.awaited}"
-            + (f" (users lost: {lost})" if lost else "")
-        )
+        """A user came back online."""
+        self.progress.returns += 1
+        if self.progress.all_return:
+            self.stall(f"{self.progress.comings()}, and {self.awaited}")
 
     # -- the end of a round
     def close(self) -> None:
@@ -382,7 +353,7 @@ class Session(ABC):
 
     def _close_round(self, step: int, closed: Outcome) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
-        self.got_further()
+        self.progress.made()
         self.round += 1
         if self.checkpoints is not None:
             closed = replace(closed, standing=self.checkpoints.standing(self))

@@ -4,14 +4,14 @@ What a buffer meets needs time (staleness is who came in between), so there is n
 lost or late in their first cycle, are away while their masks are recovered, come back, and bring updates
 that are as stale as the bound allows, or staler. Beside the families of `patterns.py`:
 
-    busy       each message costs the server more than the gap to the next: uploads wait until their deadline passes
+    busy       a message costs the server more than the gap to the next: uploads wait, and deadlines pass
     flapping   all users come and go all the time, also while a slow server begins a cycle with them
 
-The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the bound,
-where staleness is counted anew from the trace; whatever begins has a deadline, and is given up, or taken once and
-then aggregated or thrown away once; a recovery is aborted only if fewer than U users were there to answer before
-its deadline; the server holds coded shares of a mask in one sum only, but for T; nobody refuses; and the run comes
-to its end.
+The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the
+bound, where staleness is counted anew from the trace; each update that begins has a deadline, and is given
+up, or taken once and then aggregated or thrown away once; a recovery is aborted only if fewer than U users
+were there to answer before its deadline; the server holds coded shares of a mask in one sum only, but for T;
+nobody refuses; and the run comes to its end.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A pattern gives each user a fate or none. How the server learns of a loss makes 
 Lost after sending at one point and lost before sending at the next are the same thing to a server that
 only has its deadlines. Lost amid sending is, to every machine, lost before it.
 
-Asynchronous runs have two families more, in `buffers.py`: a server that is `busy`, and users that are `flapping`.
+Asynchronous runs have two families more (`buffers.py`): a server that is `busy`, users that are `flapping`.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_random_runs_reach_the_edge_cases(machines):
     assert sum(len(run.results) for run in runs) > 200
     assert sum(len(run.given_up) for run in runs) > 40
     assert stale == {0, 1, 2}
-    assert any(e.reason == Discarded.STALE for run in runs for e in run.discarded)
+    assert any(e.reason is Discarded.STALE for run in runs for e in run.discarded)
     if machines is MASKED:
         assert why["answer: late, or a second one"] > 40
         assert why["shares: nobody waits for them"] > 5

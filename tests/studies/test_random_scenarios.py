@@ -104,10 +104,11 @@ ENDS = ("the horizon of", "users came online", "the last")
 
 @st.composite
 def buffered(draw: Any) -> dict[str, Any]:
-    """A random buffer: servers that are busy around deadlines, users that come and go faster than they work."""
+    """A random buffer: servers busy around deadlines, users that come and go faster than they work."""
     N, rounds = draw(st.integers(3, 8)), draw(st.integers(1, 4))
     K, U = draw(st.integers(2, min(4, N))), draw(st.integers(2, N))
     flapping = {"kind": "sessions", "on_s": {"exponential": draw(SOON)}, "off_s": {"exponential": draw(SOON)}}
+    slowdown = {"kind": "uniform", "low": 1.0, "high": draw(st.sampled_from([2.0, 40.0]))}
     slots = {"kind": "bernoulli", "p": draw(st.floats(0.3, 0.95)), "slot_s": draw(SOON)}
     return {
         "seed": draw(st.integers(0, 2**32)),
@@ -117,7 +118,7 @@ def buffered(draw: Any) -> dict[str, Any]:
         "overlap": draw(st.booleans()),
         "population": {
             "users": N,
-            "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": draw(st.sampled_from([2.0, 40.0]))}},
+            "devices": {"slowdown": slowdown},
             "availability": draw(st.sampled_from(["always", "always", flapping, slots])),
         },
         "network": {
@@ -127,7 +128,7 @@ def buffered(draw: Any) -> dict[str, Any]:
         },
         "server": {"slowdown": draw(st.sampled_from([1.0, 300.0, 3000.0]))},
         "detect": draw(st.sampled_from(["timeout", {"disconnect": 0.0}, {"disconnect": 0.3}])),
-        "deadlines": {name: draw(SECONDS) for name in ("advertise", "upload", "recovery")},
+        "deadlines": {"advertise": draw(SOON), "upload": draw(SECONDS), "recovery": draw(SECONDS)},
         "dropout": draw(dropouts(N, rounds)),
         "buffer": {
             "K": K,

@@ -1,0 +1,66 @@
+"""Whether a run gets anywhere: what came to nothing since it last got further, counted.
+
+A run gets further when its server takes an upload, and when a round or an aggregation is over. Coming and
+going alone could last for ever, in however little virtual time, so events are counted and not time: users may
+come for nanoseconds or stay away for nights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from simfl import trace as rows
+from simfl.engine.virtual import NS
+
+RETURNS = 1000
+"""Returns of each user, on average, before a run that got no further meanwhile is stopped."""
+BREAKS = 10
+"""Messages that break off, and so are sent again, count as one more return."""
+LATE = 10
+"""Updates given up though their users stayed, for each user, before a run is stopped."""
+
+
+class Progress:
+    """What came to nothing since a run of so many users last got further."""
+
+    __slots__ = ("broken", "late", "returns", "since", "trace", "users")
+
+    def __init__(self, users: int, trace: rows.Trace) -> None:
+        self.users = users
+        self.trace = trace
+        self.made()
+
+    def made(self) -> None:
+        """The run got further."""
+        self.returns = self.broken = self.late = 0
+        self.since = len(self.trace)
+
+    @property
+    def all_return(self) -> bool:
+        """Whether users have come back too often."""
+        return self.returns * BREAKS + self.broken > RETURNS * BREAKS * self.users
+
+    @property
+    def all_late(self) -> bool:
+        """Whether too many updates were given up though their users stayed."""
+        return self.late > LATE * self.users
+
+    def comings(self) -> str:
+        """How users came and went, and how they were lost."""
+        came, stays, losses = dict[int, int](), list[int](), Counter[str]()
+        for row in self.trace[self.since :]:
+            match row:
+                case rows.Presence(user=user, online=True, at=at):
+                    came[user] = at
+                case rows.Presence(user=user, at=at) if user in came:
+                    stays.append(at - came.pop(user))
+                case rows.Lost(why=why):
+                    losses[why] += 1
+        online_s = sum(stays) / max(1, len(stays)) / NS
+        broken = [f"{self.broken} messages broke off"] if self.broken else []
+        lost = [f"{why}: {count}" for why, count in losses.most_common()]
+        return ", ".join([
+            f"users came online {self.returns} times, for {online_s:.3g} s on average",
+            *broken,
+            *([f"users were lost ({', '.join(lost)})"] if lost else []),
+        ])  # fmt: skip
