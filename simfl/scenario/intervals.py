@@ -33,6 +33,8 @@ KEY = "population.availability.file"
 MOST = 20
 """So many problems of one file are reported."""
 
+Column = NDArray[Any]
+
 CHUNK = 20_000
 """Lines that are turned into columns at once."""
 
@@ -61,9 +63,7 @@ class Intervals(Mapping[int, list[tuple[float, float]]]):
     of users, then of time.
     """
 
-    def __init__(
-        self, whose: NDArray[np.int64], begins: NDArray[np.float64], ends: NDArray[np.float64]
-    ) -> None:
+    def __init__(self, whose: Column, begins: Column, ends: Column) -> None:
         self._users = np.unique(whose)
         after = int(self._users[-1]) + 1 if whose.size else 0
         self._first = array("q", np.searchsorted(whose, np.arange(after + 1)).tobytes())
@@ -114,7 +114,7 @@ def _by_columns(text: str, users: int) -> Intervals | None:
     return None if wrong.any() or overlap.any() else Intervals(user, begin, end)
 
 
-def _chunks(text: str) -> Iterator[tuple[NDArray[Any], ...]]:
+def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
     """The three columns, some lines at a time. ValueError: one is not there once, or not of plain numbers."""
     rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
     names = [name.strip() for name in next(rows, [])]

@@ -1,4 +1,4 @@
-"""Idle users of a protocol whose users stay connected in flight only: nobody follows them, and nothing differs."""
+"""Idle users who are not connected: nobody follows their coming and going, and nothing differs by that."""
 
 from __future__ import annotations
 
@@ -15,15 +15,8 @@ from tests.engine.harness import ASYNC, days, of, run, sessions
 
 NS = 10**9
 SLOTS = {"kind": "bernoulli", "p": [0.3, 0.6], "slot_s": 0.05}
-DAY = {
-    "kind": "diurnal",
-    "low": 0.0,
-    "high": 0.9,
-    "peak_s": 0.2,
-    "spread_s": 0.1,
-    "slot_s": 0.03,
-    "period_s": 1.0,
-}
+CURVE = {"kind": "diurnal", "low": 0.0, "high": 0.9, "peak_s": 0.2}
+DAY = {**CURVE, "spread_s": 0.1, "slot_s": 0.03, "period_s": 1.0}
 KINDS = {"bernoulli": SLOTS, "sessions": sessions(0.2, 0.3), "diurnal": DAY}
 by_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -84,7 +77,7 @@ def test_what_a_trace_tells_of_idle_users_is_true(kind: str) -> None:
 
 
 def test_each_of_the_online_is_picked_alike() -> None:
-    """One at a time, and never two waiting in the buffer: the place of who is picked among all that are online."""
+    """One at a time, and none waits in the buffer: the place of who is picked among all that are online."""
     one = {"buffer": {"K": 1, "staleness_bound": 0, "concurrency": 1, "return_s": 0.1}}
     everyone, trace = fedbuff(SLOTS, users=20, rounds=3000, **one)
     places = []
