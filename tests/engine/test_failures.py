@@ -11,7 +11,7 @@ from simfl.errors import DataPlaneError
 from simfl.trace import Aborted, Lost, Step
 from tests.engine.harness import ASYNC, SIX, run
 
-DIVERGES = {"learning.lr": 1e38, "learning.epochs": 5}
+DIVERGES = {"learning.lr": 1e9, "learning.weight_decay": 1e9, "learning.epochs": 5}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
