@@ -87,7 +87,8 @@ def test_a_run_that_diverges_ends_with_exit_code_1(
     with pytest.raises(SystemExit) as ended:
         main(["run", str(ROOT / "scenarios/tutorial.yaml"), "--protocols", "secagg", "--out", str(tmp_path)])
     assert ended.value.code == 1
-    assert re.search(f"secagg: training diverged: user [245], round 1: {REMEDY}; what was finished is in ", capsys.readouterr().err)
+    says = f"secagg: training diverged: user [245], round 1: {REMEDY}; what was finished is in "
+    assert re.search(says, capsys.readouterr().err)
 
 
 def test_a_model_without_a_finite_loss_has_none() -> None:

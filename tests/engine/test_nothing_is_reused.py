@@ -66,7 +66,7 @@ def test_no_round_and_no_protocol_uses_anothers_nonces_keys_or_masks(drawn: Draw
         (0, 2, "recovery", "before_send"),
         (1, 2, "upload", "delay"),
     )
-    protocols = {name: {"protocol": name.split("_")[0]} for name in ("secagg", "lightsecagg", "secagg_again")}
+    protocols = {name: {"protocol": name.split("-")[0]} for name in ("secagg", "lightsecagg", "secagg-again")}
     result = run({**SIX, "rounds": 4, "protocols": protocols, "dropout": lost})
     for summary in result.summary["protocols"].values():
         assert [r["status"] for r in summary["rounds"]] == ["completed", "aborted", "completed", "completed"]
