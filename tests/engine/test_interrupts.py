@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simfl import trace
+from simfl import trace_reader
 from simfl.crypto import keys
 from simfl.scenario import build
 from simfl.simulation import Progress, simulate
@@ -61,7 +61,7 @@ def test_a_cancelled_run_leaves_its_finished_rounds_within_a_second(
     assert [r["index"] for r in protocol["rounds"]] == list(range(told))
     assert all(r["aggregate_exact"] for r in protocol["rounds"])
     assert len((out / "metrics.jsonl").read_text().splitlines()) == told
-    assert trace.read(out / "trace.jsonl").keys() == summary["protocols"].keys()
+    assert trace_reader.read(out / "trace.jsonl").keys() == summary["protocols"].keys()
 
 
 def test_a_run_that_was_not_stopped_says_so() -> None:

@@ -176,5 +176,5 @@ def test_damage_ends_in_one_message(part: int, folders: list[Path], tmp_path: Pa
         reports.append(refused(partial(report, copy)))
         if (copy / TRACE).read_bytes() != (folders[base is ASYNC] / TRACE).read_bytes():
             replays.append(refused(partial(run, recorded, base)))
-    assert {*reports} == {True, False}
+    assert True in reports
     assert True in replays

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl import trace
+from simfl import trace_reader
 from simfl.errors import RunFailed
 from simfl.studies.sweeps import run as module
 from simfl.studies.sweeps.plan import make_plan
@@ -30,7 +30,7 @@ def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
         assert summary == json.loads(json.dumps(own))
         for name in ("breakdown.csv", "resolved.yaml", "trace.jsonl"):
             assert (folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
-        assert trace.read(folder / "trace.jsonl").keys() == {"fedavg", "lightsecagg"}
+        assert trace_reader.read(folder / "trace.jsonl").keys() == {"fedavg", "lightsecagg"}
         shutil.rmtree(tmp_path / "run")
 
 
