@@ -25,7 +25,7 @@ class RowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """Returns a field's value from JSON; raises ValueError, KeyError or TypeError where it does not fit."""
+    """`parse` returns a field's value from JSON; raises ValueError, KeyError or TypeError if it is unfit."""
 
     parse: Callable[[Any], Any]
     expected: str
@@ -37,8 +37,8 @@ def _integer(least: int, most: int = LARGEST) -> Parser:
             return value
         raise ValueError
 
-    bound = f"at least {least}" if most == LARGEST else f"from {least} to {most}"
-    return Parser(parse, f"an integer of {bound}" if most == LARGEST else f"an integer {bound}")
+    bound = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
+    return Parser(parse, f"an integer {bound}")
 
 
 def _one_of(names: tuple[str, ...]) -> Parser:
@@ -122,7 +122,10 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def row_reader(name: str, kind: type[Any], users: int | None) -> Callable[[dict[str, Any]], Row]:
-    """Returns rows of a kind from their values."""
+    """Make a function that turns the values of a line into a row of a kind, or raises RowError.
+
+    users: how many there are, if that is known.
+    """
     fields = {key: _parser(key, hint.__forward_arg__, users) for key, hint in kind.__annotations__.items()}
     parsers = [parser.parse for parser in fields.values()]
     pick = itemgetter(*fields)

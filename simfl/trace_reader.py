@@ -74,6 +74,9 @@ def _name(values: dict[str, Any]) -> str:
     return name
 
 
+_ENDINGS = Aggregated, Aborted, End
+
+
 @dataclass(slots=True)
 class _Order:
     """The rows of a protocol so far. begun, decided, ended: how many rounds have begun, have an aggregate or
@@ -98,7 +101,7 @@ class _Order:
                 raise RowError(
                     f"its cause is not an earlier row of {self.protocol}, which has {number} so far"
                 )
-            if isinstance(row, Aggregated | Aborted | End):
+            if isinstance(row, _ENDINGS):
                 self._end(row)
         self.rows.append(row)
 

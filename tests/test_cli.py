@@ -107,6 +107,16 @@ def test_what_is_wrong_ends_in_one_message_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
+def test_messages_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s\x1b[2J.yaml").write_text("see\x85d: 1\n")
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(tmp_path / "s\x1b[2J.yaml")])
+    _, errors = capsys.readouterr()
+    assert left.value.code == 2
+    assert r"s\x1b[2J.yaml" in errors
+    assert errors.replace("\n", "").isprintable()
+
+
 def test_a_missing_key_names_file_and_line(tmp_path: Path) -> None:
     text = Path(EDGES).read_text().replace("  overhead_s: 0.0002\n", "")
     (tmp_path / "s.yaml").write_text(text)

@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "scenario.memory": ("engine",),
     "reports": (
         "errors",
+        "strict_json",
         "text",
         "trace",
         "trace_reader",

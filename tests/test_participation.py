@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from simfl import metrics
 from simfl.privacy.theory import cardinality
+from simfl.result import taking_part
 from simfl.scenario.load import load
-from tests.engine.harness import ROOT, SIX, run, script
+from tests.engine.harness import ROOT, SIX, SYNC, run, script
 
 SCENARIO = ROOT / "scenarios" / "multi_round.yaml"
 
@@ -49,6 +51,15 @@ def test_batches_hide_their_users_and_a_lost_upload_gives_them_away() -> None:
     losses = {"rate": [0.3, 0.0, 0.0, 0.0, 0.0, 0.0]}  # one of the first round's four
     lost = shares(rounds=6, selection=selection, dropout=losses)["T_weak"][-1]
     assert lost == [1, 1]
+
+
+def test_a_family_that_json_could_not_hold_is_left_out(tmp_path: Path) -> None:
+    """14,000 of 28,000 users are one of more than 10^8000 sets: Python's JSON reads 4,300 digits."""
+    begin = metrics.Round(0, 0, 1, None, 1, ((0, "", 0),), {}, {})
+    many = {"population.users": 28_000, "selection": {"kind": "random", "users": 14_000}}
+    s = load(SYNC, {**many, "learning.dataset": {"kind": "synthetic", "train": 28_000, "test": 9}})
+    assert taking_part([begin], s)["family"] is None
+    assert taking_part([begin], load(s, {"selection.users": 2}))["family"] == 28_000 * 27_999 // 2
 
 
 def test_an_aborted_round_has_a_row_of_zeros() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from simfl import strict_json
 from simfl.errors import BadInput
 from simfl.reports.figures_style import (
     COLUMN,
@@ -55,8 +56,8 @@ def read(path: Path) -> list[Total]:
             Total(
                 {key: _value(text) for key, text in row.items() if key not in FIXED},
                 row["protocol"],
-                float(row["mean"]),
-                float(row["half_95"] or 0),
+                _finite(row["mean"]),
+                _finite(row["half_95"] or "0"),
             )
             for row in rows
         ]
@@ -64,10 +65,17 @@ def read(path: Path) -> list[Total]:
         raise BadInput(f"{path}: not the means of a sweep ({type(error).__name__}: {error})") from None
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
 def _value(text: str) -> Any:
     """A value as `means.csv` has it: JSON, or text as it is."""
     try:
-        return json.loads(text)
+        return strict_json.parse(text)
     except ValueError:
         return text
 

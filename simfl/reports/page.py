@@ -7,6 +7,7 @@ is left as it is.
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -36,12 +37,6 @@ SHARES = 8
 
 def page(run: Run, asked: tuple[int, int] | None = None) -> str:
     """The page of a run; its timelines show the rounds that are asked for (from, to), or well chosen ones."""
-    environment = Environment(
-        loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
-    environment.filters |= {"embed": embed, "seconds": units.seconds, "percent": units.percent}
     names = list(run.summary["protocols"])
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in names}
     budget = max(LEAST, SPANS // max(1, len(names)))
@@ -51,30 +46,45 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
         for t in timelines
     ]
     rows = tables.breakdown(run)
-    return environment.get_template("report.html").render(
-        run=run,
-        summary=run.summary,
-        scenario=run.scenario,
-        unit=run.unit,
-        a_unit="an aggregation" if run.buffered else "a round",
-        phases=PHASES,
-        kinds=KINDS,
-        colours=palette.PHASE,
-        clock=CLOCKS[run.summary["clock"]].format(profile=run.scenario.profile),
-        headline=tables.headline(run),
-        advices=advices,
-        widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
-        most_shares=SHARES,
-        breakdown=rows,
-        stacks=stacks(rows),
-        losses=tables.losses(run),
-        accuracy=_accuracy(run),
-        training=_alike({name: p["training"] for name, p in run.summary["protocols"].items()}),
-        facts=world.facts(run.scenario),
-        timelines=timelines,
-        meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
-        paths={name: parts(advice) for name, advice in advices.items()},
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            run=run,
+            summary=run.summary,
+            scenario=run.scenario,
+            unit=run.unit,
+            a_unit="an aggregation" if run.buffered else "a round",
+            phases=PHASES,
+            kinds=KINDS,
+            colours=palette.PHASE,
+            clock=CLOCKS[run.summary["clock"]].format(profile=run.scenario.profile),
+            headline=tables.headline(run),
+            advices=advices,
+            widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
+            most_shares=SHARES,
+            breakdown=rows,
+            stacks=stacks(rows),
+            losses=tables.losses(run),
+            accuracy=_accuracy(run),
+            training=_alike({name: p["training"] for name, p in run.summary["protocols"].items()}),
+            facts=world.facts(run.scenario),
+            timelines=timelines,
+            meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
+            paths={name: parts(advice) for name, advice in advices.items()},
+        )
     )
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
+    made.filters |= {"embed": embed, "seconds": units.seconds, "percent": units.percent}
+    return made
 
 
 def _alike(values: dict[str, str | None]) -> dict[str, list[str]]:

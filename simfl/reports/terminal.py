@@ -187,7 +187,7 @@ def _interval(low: list[int], high: list[int]) -> str:
 
 def _say(console: Console, text: str, style: str) -> None:
     """A paragraph; its further lines are indented, so that the next one is told from them."""
-    lines = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    lines = textwrap.fill(printable(text), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     console.print(Text(lines, style=style))
 
 

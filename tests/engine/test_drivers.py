@@ -165,10 +165,9 @@ def test_a_recording_without_a_step_is_refused_with_its_place(
     which, folder = recording
     text = (folder / "trace.jsonl").read_text().splitlines(keepends=True)
     steps = [k for k, line in enumerate(text) if json.loads(line)["row"] == "step"]
-    k = steps[int(part * len(steps))]
-    gone = json.loads(text[k])
-    instead = {"row": "presence", "user": 0, "online": True, "at": gone["end"]}  # so that causes stay rows
-    text[k] = json.dumps(instead) + "\n"
+    place = steps[int(part * len(steps))]
+    gone = json.loads(text[place])
+    text[place] = '{"row":"presence","user":0,"online":true,"at":0}\n'  # causes are numbers of rows
     (tmp_path / "trace.jsonl").write_text("".join(text))
     with pytest.raises(ReplayError, match=f"round {gone['round']}, party {gone['party']}:"):
         replay(tmp_path, which)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from io import StringIO
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from simfl.reports.terminal import participation, progress, show
+from simfl.reports.terminal import console, participation, progress, show
 from simfl.simulation import Progress
 from simfl.trace import PHASES
 
@@ -195,6 +197,25 @@ def test_progress_tells_round_time_and_accuracy() -> None:
         assert part in shown
 
 
+def test_what_a_terminal_would_obey_is_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """In names, reasons and the scenario."""
+    content = summary(**{"a\x1b[31m": [round_(0), round_(1, reason="\x1b]0;x\x07 too few")]})
+    show(console(), {**content, "scenario": "s\x9b2J"}, "\u202eprofile")
+    out = capsys.readouterr().out
+    for part in (r"a\x1b[31m", r"\x1b]0;x\x07 too few", r"s\x9b2J", r"\u202eprofile"):
+        assert part in out
+    assert out.replace("\n", "").isprintable()
+
+
+def test_names_are_no_markup_in_the_progress() -> None:
+    made = Console(file=StringIO(), width=100, force_terminal=True)
+    with progress(made, 4, "rounds") as watch:
+        watch(Progress("[/red]\x07", 1, 4, 1.0, None))
+    assert isinstance(made.file, StringIO)
+    assert r"[/red]\x07" in made.file.getvalue()
+    assert "\x07" not in made.file.getvalue()
+
+
 # --- who takes part -----------------------------------------------------------------------------
 def choosing(name: str = "random", **more: Any) -> dict[str, Any]:
     """An entry's part of a summary, after two rounds."""
@@ -226,6 +247,20 @@ def test_who_took_part_is_shown_where_users_are_selected() -> None:
     assert "everyone" not in after
     assert "Sets to choose from (eq. 8): random 91390" in after
     assert max(map(len, page.splitlines())) <= 80
+
+
+def test_a_family_beyond_floats_is_shown() -> None:
+    """As of 600 of 1,200 users drawn at random."""
+    content = summary(random=[round_(0)])
+    content["protocols"]["random"] = choosing(family=math.comb(1200, 600))
+    assert "Sets to choose from (eq. 8): random 4.0e+359" in text(content)
+
+
+def test_an_entry_without_rounds_took_no_part() -> None:
+    """Of a run that was interrupted before the first round of its last entry."""
+    content = summary(random=[])
+    content["protocols"]["random"] |= {"selection": {"kind": "random"}, "participation": None}
+    assert "Who took part" not in text(content)
 
 
 def test_seeds_are_shown_with_their_spread() -> None:

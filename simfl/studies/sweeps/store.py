@@ -22,6 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from simfl import strict_json
 from simfl.errors import BadInput
 
 HALF = ".writing-"
@@ -46,10 +47,15 @@ class Store:
         """Nobody else writes here meanwhile; what a killed writer left half-written is removed.
 
         Raises:
-            BadInput: another sweep is at work in this folder.
+            BadInput: another sweep is at work in this folder, or something else is in the place of its own.
         """
+        place = self.folder / ".lock"
+        if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
+            raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
+        if place.is_symlink() or place.is_dir():  # opened, its target would be emptied
+            raise BadInput(f"{place} is not a sweep's lock, an empty file: remove it")
         self.cells.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / ".lock", timeout=0)
+        lock = FileLock(place, timeout=0)
         try:
             lock.acquire()
         except Timeout:
@@ -58,25 +64,30 @@ class Store:
             ) from None
         with lock:
             for left in self.cells.glob(f"{HALF}*"):
-                shutil.rmtree(left)
+                _remove(left)
             yield
 
     def has(self, key: str) -> bool:
         """Whether there is such a cell, in whatever state."""
-        return (self.cells / key).is_dir()
+        folder = self.cells / key
+        return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
         """Whether there is such a cell with the files that are needed.
 
         Raises:
-            Damaged: there is one, but a file is not as it was written.
+            Damaged: there is one, but a file is not as it was written, or the cell is no folder of its own.
         """
         folder = self.cells / key
-        if not folder.is_dir():
+        if not self.has(key):
+            if folder.is_symlink() or folder.exists():
+                raise Damaged("a link or a file is in its place")
             return False
         try:
-            digests = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
+            digests = strict_json.parse((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
             for name, digest in digests.items():
+                if Path(name).name != name:
+                    raise ValueError(f"{name} is not a name of a file")
                 if sha256((folder / name).read_bytes()).hexdigest() != digest:
                     raise Damaged(f"{name} is not as it was written")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -97,17 +108,25 @@ class Store:
                 os.fsync(file.fileno())
         half.chmod(0o755)
         _sync(half)
-        if self.has(key):  # damaged, or without a file that is asked for now
-            os.rename(self.cells / key, half.with_name(f"{half.name}-old"))
-        os.rename(half, self.cells / key)
+        place, old = self.cells / key, half.with_name(f"{half.name}-old")
+        if place.is_symlink() or place.exists():  # damaged, or without a file that is asked for now
+            os.rename(place, old)
+        os.rename(half, place)
         _sync(self.cells)
-        for old in self.cells.glob(f"{half.name}-old"):
-            shutil.rmtree(old)
+        _remove(old)
 
     def summary(self, key: str) -> dict[str, Any]:
         """A cell's `summary.json`."""
         content: dict[str, Any] = json.loads((self.cells / key / "summary.json").read_text(encoding="utf-8"))
         return content
+
+
+def _remove(path: Path) -> None:
+    """Remove what is there, if anything: a folder with all in it; of a link the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

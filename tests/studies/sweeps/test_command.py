@@ -47,6 +47,31 @@ def test_a_sweep_prints_a_table_and_leaves_its_folder(
     assert files(tmp_path) == before
 
 
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    file, out = study(tmp_path), tmp_path / "out"
+    sweep(capsys, file, "--out", out)
+    before = files(out)
+    cell, *_ = sorted((out / "cells").iterdir())
+    cell.rename(tmp_path / "moved")
+    if kind == "link":
+        cell.symlink_to(tmp_path / "moved")
+    else:
+        cell.write_text("x")
+    code, printed, errors = sweep(capsys, file, "--out", out)
+    assert code == 0
+    assert "is run again: a link or a file is in its place" in errors
+    assert "4 cells: 3 were stored, 1 run" in printed
+    assert files(out) == before
+    assert (tmp_path / "moved" / "summary.json").is_file()
+    assert sweep(capsys, file, "--out", out)[1:] == (
+        printed.replace("3 were stored, 1", "4 were stored, 0"),
+        "",
+    )
+
+
 def test_who_took_part_is_told_where_not_everyone_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

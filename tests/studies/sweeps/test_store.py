@@ -101,6 +101,79 @@ def test_a_writer_that_stops_anywhere_leaves_nothing_half_written(
     assert store.verify("new", NEEDED)
 
 
+# --- what is not a sweep's ----------------------------------------------------------------------
+def elsewhere(folder: Path) -> Path:
+    """A folder of somebody's with a file in it."""
+    (folder / "theirs").mkdir(parents=True)
+    (folder / "theirs" / "kept.txt").write_text("kept")
+    return folder / "theirs"
+
+
+STRANGERS: dict[str, Any] = {
+    "a link to a folder": lambda place, theirs: place.symlink_to(theirs),
+    "a link to a file": lambda place, theirs: place.symlink_to(theirs / "kept.txt"),
+    "a link to a cell": lambda place, theirs: place.symlink_to(place.with_name("k")),
+    "a broken link": lambda place, theirs: place.symlink_to(theirs / "nowhere"),
+    "a file": lambda place, theirs: place.write_text("x"),
+    "an empty folder": lambda place, theirs: place.mkdir(),
+}
+
+
+@pytest.mark.parametrize("what", STRANGERS)
+def test_what_is_in_a_cells_place_is_replaced(tmp_path: Path, what: str) -> None:
+    """A link's target is not touched."""
+    store, theirs = written(tmp_path), elsewhere(tmp_path)
+    STRANGERS[what](store.cells / "new", theirs)
+    with pytest.raises(Damaged, match=r"a link or a file is in its place|about\.json is missing"):
+        store.verify("new", NEEDED)
+    assert store.has("new") == (what == "an empty folder")
+    with store.locked():
+        store.write("new", CELL, {})
+    assert store.verify("new", NEEDED)
+    assert store.verify("k", NEEDED)
+    assert not (store.cells / "new").is_symlink()
+    assert sorted(path.name for path in store.cells.iterdir()) == ["k", "new"]
+    assert (theirs / "kept.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("what", STRANGERS)
+def test_what_a_killed_writer_put_aside_is_removed(tmp_path: Path, what: str) -> None:
+    store, theirs = written(tmp_path), elsewhere(tmp_path)
+    STRANGERS[what](store.cells / f"{HALF}abc-old", theirs)
+    with store.locked():
+        assert [path.name for path in store.cells.iterdir()] == ["k"]
+    assert (theirs / "kept.txt").read_text() == "kept"
+
+
+def test_a_link_in_a_folder_that_is_replaced_is_not_followed(tmp_path: Path) -> None:
+    store, theirs = written(tmp_path), elsewhere(tmp_path)
+    (store.cells / "k" / "more").symlink_to(theirs)
+    with store.locked():
+        store.write("k", CELL, {})
+    assert (theirs / "kept.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["cells", ".lock"])
+def test_what_is_in_the_stores_own_place_is_named(tmp_path: Path, name: str) -> None:
+    kept = elsewhere(tmp_path) / "kept.txt"
+    if name == "cells":
+        (tmp_path / name).write_text("x")
+    else:
+        (tmp_path / name).symlink_to(kept)
+    with pytest.raises(BadInput, match=f"{name} is .*: remove it"), Store(tmp_path).locked():
+        pass
+    assert kept.read_text() == "kept"
+
+
+def test_a_cells_files_are_looked_for_in_it_only(tmp_path: Path) -> None:
+    """Reading one such as /dev/zero would not end."""
+    store = written(tmp_path)
+    about = store.cells / "k" / ABOUT
+    about.write_text(json.dumps({"sha256": {"../../x": "0", **dict.fromkeys(NEEDED, "0")}}))
+    with pytest.raises(Damaged, match=r"about\.json cannot be read"):
+        store.verify("k", NEEDED)
+
+
 # --- one at a time ------------------------------------------------------------------------------
 def test_a_second_sweep_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     """A lock is of a file as opened, so that a second one in this process is as good as another's."""
