@@ -80,7 +80,7 @@ def check(result: Result, folder: Path) -> None:
 
 def _problems(result: Result, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
     yield "files", files(result, folder)
-    rounds, summary = result.rounds, result.summary["protocols"]
+    rounds, summary = result.rounds, json.loads((folder / "summary.json").read_text())["protocols"]
     for name, rows in result.traces.items():
         run = Run(result.scenario, name, rows, rounds[name], summary[name])
         for rule in RULES:
