@@ -14,8 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simfl import metrics, trace
+from simfl import metrics
+from simfl.errors import BadInput
+from simfl.reports.folder import open_run
 from simfl.result import Result
+from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.trace import (
     SERVER,
@@ -77,7 +80,7 @@ def check(result: Result, folder: Path) -> None:
 
 def _problems(result: Result, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
     yield "files", files(result, folder)
-    rounds, summary = result.rounds, result.summary["protocols"]
+    rounds, summary = result.rounds, json.loads((folder / "summary.json").read_text())["protocols"]
     for name, rows in result.traces.items():
         run = Run(result.scenario, name, rows, rounds[name], summary[name])
         for rule in RULES:
@@ -86,7 +89,7 @@ def _problems(result: Result, folder: Path) -> Iterator[tuple[str, Iterable[str]
 
 # --- files ----------------------------------------------------------------------------------------
 def files(result: Result, folder: Path) -> Iterator[str]:
-    """Strict JSON without NaN, and a trace that is read back as it was."""
+    """Strict JSON without NaN, and a folder that is read back as it was."""
     for name in ("summary.json", "metrics.jsonl", "trace.jsonl"):
         text = (folder / name).read_text(encoding="utf-8")
         for part in [text] if name == "summary.json" else text.splitlines():
@@ -94,9 +97,14 @@ def files(result: Result, folder: Path) -> Iterator[str]:
                 json.loads(part, parse_constant=_refuse)
             except ValueError as error:
                 yield f"{name}: {error}: {part[:200]}"
-    back = trace.read(folder / "trace.jsonl")
-    if back != result.traces:
-        yield "trace.jsonl is not read back as it was"
+    text = (folder / "resolved.yaml").read_text(encoding="utf-8")
+    try:
+        back = open_run(folder, load(folder / "resolved.yaml"), text)
+    except BadInput as error:
+        yield f"what the run wrote is refused: {error}"
+        return
+    if back.scenario != result.scenario or back.traces != result.traces:
+        yield "the folder is not read back as it was"
 
 
 def _refuse(constant: str) -> None:

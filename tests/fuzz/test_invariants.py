@@ -97,7 +97,13 @@ def test_files_are_strict_json(constant: str, tmp_path: Path) -> None:
     assert any("summary.json" in problem for problem in invariants.files(good, tmp_path))
 
 
-def test_traces_are_read_back(tmp_path: Path) -> None:
+def test_folders_are_read_back(tmp_path: Path) -> None:
     run("tiny").write(tmp_path)
     bad = changed("tiny", Step, 0, lambda row: row._replace(what="else"))
-    assert list(invariants.files(bad, tmp_path)) == ["trace.jsonl is not read back as it was"]
+    assert list(invariants.files(bad, tmp_path)) == ["the folder is not read back as it was"]
+
+
+def test_a_folder_that_is_refused_is_found(tmp_path: Path) -> None:
+    run("tiny").write(tmp_path)
+    (tmp_path / "trace.jsonl").write_text("{}\n")
+    assert any("is refused" in problem for problem in invariants.files(run("tiny"), tmp_path))
