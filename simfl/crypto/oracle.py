@@ -116,7 +116,7 @@ def _sample(count: int, cost: int, result: Any) -> list[int]:
     most = max(2, LIMIT // cost)
     if count <= most:
         return list(range(count))
-    rng = np.random.default_rng(crc32(result[0].tobytes()))
+    rng = np.random.Generator(np.random.Philox(crc32(result[0].tobytes())))
     inner = rng.choice(count - 2, most - 2, replace=False) + 1
     return [0, *sorted(inner.tolist()), count - 1]
 
