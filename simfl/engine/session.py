@@ -50,7 +50,6 @@ from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
 from simfl.streams import Streams
 
 
-
 class Session(ABC):
     """One protocol's run on a world."""
 
