@@ -132,15 +132,15 @@ def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
     """What each entry holds that may be too much."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
-        spec, d = s.protocols[name], study.trainers[name].d
-        kind, p = PROTOCOLS[spec.protocol], params(s, spec, d)
-        if not memory.surely_fits(s, p, kind.offline and spec.protocol.startswith("lightsecagg")):
+        spec, trainer = s.protocols[name], study.trainers[name]
+        p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
+        if not memory.surely_fits(s, name, p, read_bytes):
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
             make = partial(first.session, name, clock)
             may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
-            yield name, memory.plan(s, name, p, make, may_stream)
+            yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
 def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer) -> World:
@@ -268,7 +268,7 @@ def operations(s: schema.Scenario, streams: bool = False) -> Ops:
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     if s.workers or streams:
-        return PooledOps(s.field.q, max(1, s.workers), round(PENDING * memory.limit_bytes(s)), streams)
+        return PooledOps(s.field.q, max(1, s.workers), round(PENDING * memory.room_bytes(s)), streams)
     return EagerOps(s.field.q, batching=not isinstance(s.clock, schema.Measured))
 
 
