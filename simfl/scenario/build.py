@@ -130,15 +130,15 @@ def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
     """What each entry holds that may be too much."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
-        spec, d = s.protocols[name], study.trainers[name].d
-        kind, p = PROTOCOLS[spec.protocol], params(s, spec, d)
-        if not memory.surely_fits(s, p, kind.offline and spec.protocol.startswith("lightsecagg")):
+        spec, trainer = s.protocols[name], study.trainers[name]
+        p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
+        if not memory.surely_fits(s, name, p, read_bytes):
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
             make = partial(first.session, name, clock)
             may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
-            yield name, memory.plan(s, name, p, make, may_stream)
+            yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
 def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability) -> World:
@@ -266,7 +266,7 @@ def operations(s: schema.Scenario, streams: bool = False) -> Ops:
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
     if s.workers or streams:
-        budget = round(PENDING * memory.limit_bytes(s))
+        budget = round(PENDING * memory.room_bytes(s))
         return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
     return EagerOps(s.field.q, not isinstance(s.clock, schema.Measured), judge)
 

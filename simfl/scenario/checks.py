@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.protocols.registry import PROTOCOLS, Kind
-from simfl.scenario import schema
+from simfl.scenario import footprint, schema
 from simfl.scenario.schema import Scenario
 from simfl.selection.multi_round import check_batches
 
@@ -36,7 +36,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         found += _selections(scenario, asynchronous)
     found += _script(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
-    found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
+    found += [*_needed(scenario, masked), *_privacy(scenario, masked), *footprint.check(scenario)]
     return list(dict.fromkeys(found))
 
 

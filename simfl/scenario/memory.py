@@ -1,9 +1,14 @@
-"""Whether a run fits its memory: predicted before it starts, from a shadow run of its first rounds."""
+"""Whether a run fits its memory: predicted before it starts.
+
+What users and data take is `footprint`'s. The content that is held besides is known, to the byte, from a
+shadow run of the first rounds. There is no such run where a bound in closed form fits already, and none that
+would be long itself (FORECAST): then the bound is what is predicted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simfl.crypto import mds
 from simfl.engine.session import Session
@@ -11,23 +16,34 @@ from simfl.engine.streams import WIDTH
 from simfl.engine.weighing import Weighing, weigh
 from simfl.protocols.base import Params
 from simfl.protocols.ops import U32
+from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
+from simfl.scenario.footprint import gb, limit_bytes, present_bytes
 from simfl.scenario.placed import error
 
 ROUNDS = 2
 """What a round holds is known when the next has begun."""
 
-
 COHORT = 8
 """Updates that one worker makes together, about."""
+
+FORECAST = {True: 1_000, False: 10_000}
+"""Users at once up to whom a run is forecast, with an offline phase and without: it takes some seconds."""
+
+TAG, KEY = 16, 32
+"""Bytes of a sealed share's tag, and of the key that two users agree on."""
+SECRETS = 256
+"""Bytes of the shares of a user's two secrets for one other: sealed, opened, and the key."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What an entry of the protocols would hold at once, in bytes, and what it takes where shares stream."""
+    """What an entry of the protocols would hold at once, users and data included, and what it takes where
+    shares stream, in bytes. most: these are upper bounds."""
 
     held: int
     streamed: int | None = None
+    most: bool = False
 
     @property
     def streams(self) -> bool:
@@ -35,23 +51,41 @@ class Memory:
         return self.streamed is not None
 
     def __str__(self) -> str:
-        held = f"{self.held / 1e9:.3g} GB"
+        held = self.told(self.held)
         if self.streamed is None:
             return f"holds {held} at once"
-        return f"its coded shares stream: {self.streamed / 1e9:.3g} GB at once (held: {held})"
+        return f"its coded shares stream: {self.told(self.streamed)} at once (held: {held})"
+
+    def told(self, nbytes: int) -> str:
+        """A figure in words."""
+        return f"{'at most ' if self.most else ''}{gb(nbytes)} GB"
 
 
-def surely_fits(s: schema.Scenario, p: Params, offline: bool) -> bool:
-    """Whether there is no need to look: nothing is executed, or even four of each vector of each user, and
-    each coded share sealed, opened and once more, are within the limit."""
-    users = s.population.users if s.buffer else s.cohort
-    vectors = 4 * 8 * (p.d + 1) * (users + 2)
-    shares = 3 * users**2 * U32 * mds.share_length(p.d + 1, p.U, p.T) if offline else 0
-    return s.payload == "shadow" or vectors + shares <= limit_bytes(s)
+def surely_fits(s: schema.Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:
+    """Whether there is no need to look: nothing is executed, or a bound on all that is held fits. read_bytes:
+    the size of the data set that was read."""
+    return s.payload == "shadow" or at_most(s, name, p) <= room_bytes(s, read_bytes)
+
+
+def at_most(s: schema.Scenario, name: str, p: Params) -> int:
+    """A bound on the content that an entry holds: four of each vector of each user, and each share sealed,
+    opened and once more."""
+    users, shares = _circle(s), 0
+    if _codes(s, name):
+        share = U32 * mds.share_length(p.d + 1, p.U, p.T)
+        shares = users**2 * (3 * (share + TAG) + 2 * KEY)
+    elif PROTOCOLS[s.protocols[name].protocol].offline:
+        shares = round(users * SECRETS * (p.k + 1 if p.k else p.p * users))
+    return _vectors(s, p) + shares
 
 
 def plan(
-    s: schema.Scenario, name: str, p: Params, make: Callable[[Weighing], Session], may_stream: bool
+    s: schema.Scenario,
+    name: str,
+    p: Params,
+    make: Callable[[Weighing], Session],
+    may_stream: bool,
+    read_bytes: int = 0,
 ) -> Memory:
     """Hold the coded shares of an entry, or sum them as they stream, whichever fits.
 
@@ -60,18 +94,31 @@ def plan(
     Raises:
         ScenarioError: neither does.
     """
-    weighed = weigh(make(Weighing(p.q)))
-    held, streamed = weighed.peak, weighed.rest + passing_bytes(s, p)
-    if held <= limit_bytes(s):
-        return Memory(held)
-    place = f"memory_limit_gb={s.memory_limit_gb:g} is below"
+    present, exact = present_bytes(s, read_bytes), forecasts(s, name)
+    if exact:
+        weighed = weigh(make(Weighing(p.q)))
+        held, rest = weighed.peak, weighed.rest
+    else:
+        held, rest = at_most(s, name, p), _vectors(s, p)
+    found = Memory(present + held, None, not exact)
+    if found.held <= limit_bytes(s):
+        return found
+    message = f"memory_limit_gb={s.memory_limit_gb:g} is below the "
     if not may_stream:
-        message = f"{place} the {held / 1e9:.3g} GB that {name} holds at once{_why(s)}"
+        message += f"{found.told(found.held)} that {name} holds at once{_why(s)}"
         raise error(s, "memory_limit_gb", message)
+    streamed = present + rest + passing_bytes(s, p)
     if streamed > limit_bytes(s):
-        message = f"{place} the {streamed / 1e9:.3g} GB that {name} takes while its coded shares stream"
-        raise error(s, "memory_limit_gb", f"{message} (held: {held / 1e9:.3g} GB)")
-    return Memory(held, streamed)
+        message += f"{found.told(streamed)} that {name} takes while its coded shares stream"
+        raise error(s, "memory_limit_gb", f"{message} (held: {found.told(found.held)})")
+    return replace(found, streamed=streamed)
+
+
+def forecasts(s: schema.Scenario, name: str) -> bool:
+    """Whether the first rounds of an entry are run in shadow to find out what it holds."""
+    offline = PROTOCOLS[s.protocols[name].protocol].offline
+    flying = s.buffer.concurrency if s.buffer and not offline else None
+    return min(_circle(s), flying or _circle(s)) <= FORECAST[offline]
 
 
 def passing_bytes(s: schema.Scenario, p: Params) -> int:
@@ -82,9 +129,22 @@ def passing_bytes(s: schema.Scenario, p: Params) -> int:
     return U32 * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
 
 
-def limit_bytes(s: schema.Scenario) -> float:
-    """The scenario's limit."""
-    return s.memory_limit_gb * 1e9
+def _circle(s: schema.Scenario) -> int:
+    """The users who have anything to do with each other."""
+    return s.population.users if s.buffer else s.cohort
+
+
+def _codes(s: schema.Scenario, name: str) -> bool:
+    return isinstance(s.protocols[name], schema.LightSecAgg | schema.LightSecAggAsync)
+
+
+def _vectors(s: schema.Scenario, p: Params) -> int:
+    return 4 * 8 * (p.d + 1) * (_circle(s) + 2)
+
+
+def room_bytes(s: schema.Scenario, read_bytes: int = 0) -> float:
+    """What users and data leave of the limit. read_bytes: the size of the data set that was read."""
+    return limit_bytes(s) - present_bytes(s, read_bytes)
 
 
 def _why(s: schema.Scenario) -> str:

@@ -159,7 +159,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(self, *arguments)
 
     monkeypatch.setattr(streams.Freight, "__call__", counting)
-    monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline: not offline)
+    monkeypatch.setattr(memory, "surely_fits", lambda s, name, p, read: not name.startswith("light"))
     monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
     return coded
 

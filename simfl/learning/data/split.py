@@ -64,6 +64,11 @@ class Split:
         return tuple(self.x_train.shape[1:])
 
     @property
+    def nbytes(self) -> int:
+        """What its samples take in memory; those that are read lazily take none."""
+        return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
+
+    @property
     def writers(self) -> int:
         """The number of natural users, 0 for data without."""
         return 0 if self.owner is None else int(self.owner.max()) + 1

@@ -1,0 +1,129 @@
+"""What users and data take in memory, in closed form: known before anything is made.
+
+The figures per user are what runs in shadow really took (growth of the resident memory to its peak, in a
+round of thousands of users; CPython 3.11, 64 bits), rounded up; a test measures them again. `memory` predicts
+the content that a run holds besides. Not counted: the trace, which grows with the rounds, libraries, and what
+training needs while it works.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from simfl.scenario import schema
+from simfl.scenario.sparsity import q_total, sparsity
+
+USER = 350
+"""Bytes of a user whom nothing happens to."""
+COMES_AND_GOES = 3_500
+"""More where presence changes with time: a process, and a random generator of its own."""
+JITTER = 2_500
+"""More for a member whose links have jitter: two random generators."""
+MEMBER = {
+    "fedavg": 6_500,
+    "secagg": 15_000,
+    "secagg_plus": 15_000,
+    "ccesa": 15_000,
+    "lightsecagg": 13_000,
+    "fedbuff": 7_000,
+    "lightsecagg_async": 15_000,
+}
+"""Of a user in a round, or in flight: its device, links, machine, messages, and their rows of one round."""
+PAIR = {"secagg": 65, "ccesa": 140, "lightsecagg_async": 80}
+"""Of each user, or mask, that a user knows of."""
+
+CUT = ("iid", "natural")
+"""Partitions in which a user's samples are one piece of an array."""
+SAMPLE, DEALT = 16, 80
+"""Of a sample while it is dealt out, in one piece or not."""
+HAND = 900
+"""More of a user whose samples are not one piece."""
+
+PUBLISHED = {
+    "digits": 4 * 1_797 * 64,
+    "mnist": 70_000 * 784,
+    "fashion_mnist": 70_000 * 784,
+    "cifar10": 60_000 * 3_072,
+    "cifar100": 60_000 * 3_072,
+    "att_faces": 400 * 10_304,
+}
+"""Bytes of data sets that are the same everywhere. FEMNIST may be a part of itself: that and one's own are
+known when they are read."""
+CLASSES = {"cifar100": 100, "femnist": 62, "att_faces": 40, "gld23k": 203}
+EVALUATED = 512
+"""Test samples that are evaluated at once."""
+
+
+def users_bytes(s: schema.Scenario, name: str) -> int:
+    """What the users take, and what they know of each other, under an entry of the protocols."""
+    s, entry = s.of(name), s.protocols[name]
+    users, kind = s.population.users, entry.protocol
+    members = min(s.cohort, s.buffer.concurrency or users) if s.buffer else s.cohort
+    if isinstance(s.selection, schema.SelectBernoulli):
+        members = math.ceil(members * s.selection.probability)
+    available = s.population.availability
+    by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
+    each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES
+    member = MEMBER[kind] + (JITTER if s.network.users.jitter_s else 0)
+    known = round(PAIR.get(kind, 0) * _pairs(s, entry, members))
+    return users * (each + _hand_bytes(s)) + members * member + known
+
+
+def _pairs(s: schema.Scenario, entry: schema.Protocol, members: int) -> float:
+    if s.buffer:  # everyone knows everyone, and a mask of each who is in flight
+        return s.population.users * (s.population.users + members)
+    if isinstance(entry, schema.Ccesa) and s.cohort > 2 and 0 <= q_total(s, entry) <= 1:
+        return sparsity(s, entry).p * s.cohort**2
+    return s.cohort**2
+
+
+def _hand_bytes(s: schema.Scenario) -> int:
+    """What a user's numbers of samples take, and the counts of its labels that `simfl check` shows."""
+    data, dealt = s.learning.dataset, s.learning.partition
+    classes = data.classes if isinstance(data, schema.Synthetic) else CLASSES.get(data.kind, 10)
+    each = (0 if dealt.kind in CUT else HAND) + 16 * classes
+    if isinstance(dealt, schema.Dirichlet):
+        each += 140 * classes
+    elif isinstance(dealt, schema.Shared):
+        each += 16 * dealt.samples
+    return each
+
+
+def data_bytes(s: schema.Scenario) -> int:
+    """What the data set takes while it is made and dealt out, and a pass of evaluation."""
+    data, real = s.learning.dataset, s.payload == "real"
+    if isinstance(data, schema.Landmarks):  # images stay on disk
+        return 5 * EVALUATED * 3 * data.size**2 if real else 0
+    if isinstance(data, schema.Synthetic):
+        values = math.prod(data.shape) * (data.classes + 2 * data.train + data.test)
+        scores = 12 * min(EVALUATED, data.test) * data.classes if real else 0
+        cut = all(s.of(name).learning.partition.kind in CUT for name in s.protocols)
+        labels = 24 * (data.train + data.test) + (SAMPLE if cut else DEALT) * data.train
+        return 4 * values + labels + scores
+    return PUBLISHED.get(data.kind, 0)
+
+
+def present_bytes(s: schema.Scenario, read_bytes: int = 0) -> int:
+    """What is there whatever a round holds. read_bytes: of the data set, once it is read."""
+    return max(users_bytes(s, name) for name in s.protocols) + max(data_bytes(s), read_bytes)
+
+
+def limit_bytes(s: schema.Scenario) -> float:
+    """The scenario's limit."""
+    return s.memory_limit_gb * 1e9
+
+
+def check(s: schema.Scenario) -> Iterator[tuple[str, str]]:
+    """Users and data that do not fit, as (dotted path, message)."""
+    name = max(s.protocols, key=lambda name: users_bytes(s, name))
+    users, data = users_bytes(s, name), data_bytes(s)
+    if users + data > limit_bytes(s):
+        who = f"{s.population.users} users take {gb(users)} GB (protocol {name})"
+        path = "population.users" if users >= data else "learning.dataset"
+        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}"
+
+
+def gb(nbytes: float) -> str:
+    """Bytes in GB, as messages have it."""
+    return f"{nbytes / 1e9:.3g}" if nbytes < 1e12 else f"{nbytes / 1e9:,.0f}"

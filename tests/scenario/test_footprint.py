@@ -1,0 +1,109 @@
+"""What users and data are said to take, against what they take."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario import footprint
+from simfl.scenario.build import build
+from simfl.scenario.load import load
+from simfl.simulation import run
+from tests.engine.harness import ASYNC as ASYNC_WORLD
+from tests.engine.harness import SYNC as SYNC_WORLD
+from tests.scenario.worlds import ASYNC, SYNC, problems
+
+
+def peak(scenario: Any, what: Any) -> int:
+    tracemalloc.start()
+    try:
+        what(scenario)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+DEADLINES = dict.fromkeys(("advertise", "shares", "upload", "recovery"), 1e6)
+IDLE = {"selection": {"random": 20}}
+TINY = {"kind": "synthetic", "shape": [4], "classes": 2, "train": 100, "test": 10}
+COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "users", "more"),
+    [
+        ("fedavg", (4000, 12000), IDLE),
+        ("fedavg", (500, 1500), IDLE | {"population.availability": COMING}),
+        ("fedavg", (200, 500), {}),
+        ("secagg", (100, 250), {}),
+        ("secagg_plus", (100, 250), {}),
+        ("ccesa", (100, 250), {}),
+        ("lightsecagg", (100, 250), {}),
+        ("fedbuff", (200, 500), {}),
+        ("lightsecagg_async", (60, 150), {}),
+    ],
+)
+def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: dict[str, Any]) -> None:
+    asynchronous = PROTOCOLS[protocol].asynchronous
+    measured, told = [], []
+    for number in (20, *users):
+        privacy = {"T": 1, "D": 0} if not asynchronous else {"T": 1, "D": number // 2}
+        buffer = {"buffer": {"K": 10, "staleness_bound": 10, "return_s": 60.0}} if asynchronous else {}
+        overrides = {
+            "population.users": number, "payload": "shadow", "rounds": 1, "protocols": [protocol],
+            "privacy": privacy, "deadlines": DEADLINES, "learning.dataset": TINY, **buffer,
+            **more,
+        }  # fmt: skip
+        scenario = load(ASYNC_WORLD if asynchronous else SYNC_WORLD, overrides)
+        if number == 20:  # what is imported and cached is not to be measured
+            run(scenario)
+            continue
+        measured.append(peak(scenario, run))
+        told.append(footprint.users_bytes(scenario, protocol))
+    assert 0.35 < (measured[1] - measured[0]) / (told[1] - told[0]) < 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"shape": [100], "train": 20_000, "test": 2_000},
+        {"shape": [1], "train": 300_000, "test": 100},
+        {"shape": [100], "classes": 20_000, "train": 1_000, "test": 100},
+    ],
+)
+def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
+    scenario = load(SYNC_WORLD, {"learning.dataset": {"kind": "synthetic", **data}, "payload": "shadow"})
+    build(scenario)
+    assert 0.4 < peak(scenario, build) / footprint.data_bytes(scenario) < 1.05
+
+
+def test_every_protocol_has_its_figure() -> None:
+    assert footprint.MEMBER.keys() == PROTOCOLS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value", "says"),
+    [
+        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users take 299,759,"),
+        (ASYNC, "population.users", 100_000, "population.users: 100000 users take 1,6"),
+        (SYNC, "learning.dataset", {"kind": "synthetic", "shape": [100_000, 100_000]},
+         "learning.dataset: 100 users take 0.0022 GB (protocol secagg), the data set 180,400 GB, above "
+         "memory_limit_gb=2"),
+        (SYNC, "learning.dataset", {"kind": "synthetic", "train": 2**31 - 1},
+         "learning.dataset: 100 users take 0.0022 GB (protocol secagg), the data set 1,185 GB, above "
+         "memory_limit_gb=2"),
+        (SYNC, "memory_limit_gb", 0.001,
+         "population.users: 100 users take 0.0022 GB (protocol secagg), the data set 0.00046 GB, above "
+         "memory_limit_gb=0.001"),
+    ],
+)  # fmt: skip
+def test_what_is_too_large_is_refused_at_once(
+    tmp_path: Path, text: str, key: str, value: Any, says: str
+) -> None:
+    (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users take" in line]
+    assert says in line
+    assert line.startswith(("--set: ", "world.yaml:4: "))
