@@ -16,8 +16,8 @@ from simfl.scenario.sparsity import q_total, sparsity
 
 USER = 350
 """Bytes of a user whom nothing happens to."""
-COMES_AND_GOES = 3_500
-"""More where presence changes with time: a process, and a random generator of its own."""
+COMES_AND_GOES = 1_500
+"""More where presence changes with time: the next change, and the session last looked at."""
 JITTER = 2_500
 """More for a member whose links have jitter: two random generators."""
 MEMBER = {

@@ -60,11 +60,11 @@ def test_every_upload_is_aggregated_once_or_thrown_away_by_name(machines, seed):
     assert set(fates.values()) <= {1}
     recovering = [name for name in run.uploads if name not in fates]
     assert len(recovering) == machines["K"] * bool(run.server.aggregating)
-    why = Counter(e.why for _, e in run.ignored if e.message == "update")
-    assert why["its recovery was aborted"] == machines["K"] * len(run.aborts)
-    assert set(why) <= {"its recovery was aborted", "stale: beyond 2"}
-    for _, e in run.ignored:
-        if e.why == "stale: beyond 2":
+    why = Counter(e.reason for e in run.discarded)
+    assert why[Discarded.ABORTED] == machines["K"] * len(run.aborts)
+    assert set(why) <= set(Discarded)
+    for e in run.discarded:
+        if e.reason is Discarded.STALE:
             assert run.version - run.versions[e.about] > machines["staleness_bound"]
 
 
