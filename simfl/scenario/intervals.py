@@ -109,7 +109,8 @@ def _by_columns(text: str, users: int) -> Intervals | None:
     user, begin, end = map(np.concatenate, zip(*chunks, strict=True))
     order = np.lexsort((end, begin, user))
     user, begin, end = user[order], begin[order], end[order]
-    short = np.round(begin * 1e9) >= np.round(end * 1e9)  # also where it ends before it begins
+    most = 2 * GREATEST  # beyond which no product may overflow
+    short = np.round(np.minimum(begin, most) * 1e9) >= np.round(np.minimum(end, most) * 1e9)
     wrong = (user >= users) | (begin < 0) | short | (end > GREATEST)
     overlap = (user[1:] == user[:-1]) & (begin[1:] < end[:-1])
     return None if wrong.any() or overlap.any() else Intervals(user, begin, end)
