@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl import trace as rows
-from simfl.trace import ROWS, Trace, TraceError, read
+from simfl.trace import ROWS, Discarded, Trace, TraceError, read
 from tests.engine.harness import ASYNC, SESSIONS, edges, lines, run
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -104,3 +104,19 @@ def test_a_file_that_cannot_be_read_is_named(content: bytes | None, tmp_path: Pa
         path.write_bytes(content)
     with pytest.raises(TraceError, match=r"trace\.jsonl: cannot be read"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("party", "message", "why", "expected"),
+    [
+        (rows.SERVER, "update", "stale: beyond 2", Discarded.STALE),
+        (rows.SERVER, "update", "its recovery was aborted", Discarded.ABORTED),
+        (rows.SERVER, "timer", "stale", None),
+        (rows.SERVER, "update", "stale mate", None),
+        (3, "update", "stale: beyond 2", None),
+    ],
+)
+def test_only_a_buffers_server_discards(
+    party: int, message: str, why: str, expected: Discarded | None
+) -> None:
+    assert rows.Ignored(0, party, 1, message, "1.0", why, 0, 0).discarded is expected
