@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from simfl.trace import ROWS
+from simfl import trace as rows
+from simfl.trace import ROWS, Discarded
 from tests.engine.harness import edges, lines
 
 
@@ -36,3 +37,19 @@ def test_rows_cannot_be_changed() -> None:
         for name in (*kind._fields, "more"):
             with pytest.raises(AttributeError):
                 setattr(row, name, 1)
+
+
+@pytest.mark.parametrize(
+    ("party", "message", "why", "expected"),
+    [
+        (rows.SERVER, "update", "stale: beyond 2", Discarded.STALE),
+        (rows.SERVER, "update", "its recovery was aborted", Discarded.ABORTED),
+        (rows.SERVER, "timer", "stale", None),
+        (rows.SERVER, "update", "stale mate", None),
+        (3, "update", "stale: beyond 2", None),
+    ],
+)
+def test_only_a_buffers_server_discards(
+    party: int, message: str, why: str, expected: Discarded | None
+) -> None:
+    assert rows.Ignored(0, party, 1, message, "1.0", why, 0, 0).discarded is expected
