@@ -44,8 +44,8 @@ _quoted = lru_cache(maxsize=1024)(json.dumps)  # purposes recur; put together by
 class Uniforms:
     """Uniform draws of (0, 1): each user has a row of its own, whose places are drawn in any order.
 
-    Eight places are one keyed BLAKE2b of user and block, so nothing is kept: a user that nobody asks for costs
-    nothing, and one that is asked for 2 us, where a generator costs 27 us and a kilobyte.
+    Eight places are one keyed BLAKE2b of user and block, so nothing is kept: a user that nobody asks for
+    costs nothing, and one that is asked for 2 us, where a generator costs 27 us and a kilobyte.
     """
 
     _name, _words = Struct("<QQ"), Struct("<8Q")
@@ -85,7 +85,7 @@ class Streams:
         return np.random.Generator(np.random.Philox(seed))
 
     def uniforms(self, *names: Name) -> Uniforms:
-        """A row of uniform draws for each user: for the world's draws where most users are never asked for."""
+        """Uniform draws for each user: for what the world draws where most users are never asked for."""
         return Uniforms(self.bytes(*names))
 
 

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "scenario.memory": ("engine",),
     "reports": ("errors", "trace", "metrics", "privacy", "scenario.schema", "simulation"),
     "reports.parquet": ("result",),
+    "reports.perfetto": ("protocols.registry",),
     "reports.figures": ("result",),
     "reports.sweep": ("studies.sweeps",),
     "reports.figures_papers": ("studies.papers",),

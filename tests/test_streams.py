@@ -100,3 +100,26 @@ def test_os_entropy() -> None:
     assert drawn != other("mask")
     with pytest.raises(ValueError, match="'mask' was drawn before"):
         entropy("mask")
+
+
+# --- uniform draws ------------------------------------------------------------------------------
+def test_uniform_draws_are_golden_and_do_not_depend_on_the_order() -> None:
+    draws = Streams(7).uniforms("availability", "user")
+    forward = {(user, place): draws(user, place) for user in range(3) for place in range(20)}
+    fresh = Streams(7).uniforms("availability", "user")
+    assert {key: fresh(*key) for key in reversed(forward)} == {key: forward[key] for key in reversed(forward)}
+    assert [next(fresh.since(1, place)) for place in range(20)] == [forward[1, place] for place in range(20)]
+    assert len(set(forward.values())) == 60
+    assert draws(1, 9) == 0.019963081089113044
+
+
+def test_uniform_draws_are_uniform_and_neither_0_nor_1() -> None:
+    draws = Streams(1).uniforms("x")
+    for seen in ([draws(0, place) for place in range(8000)], [draws(user, 3) for user in range(8000)]):
+        counts = np.histogram(seen, bins=16, range=(0, 1))[0]
+        assert abs(counts - 500).max() < 5 * np.sqrt(500)
+        assert abs(np.corrcoef(seen[1:], seen[:-1])[0, 1]) < 5 / np.sqrt(8000)
+    draws._block = (0,) * 7 + (2**64 - 1,)
+    draws._last = (0, 0)
+    assert 0 < draws(0, 0) < 1e-15
+    assert 1 - 1e-15 < draws(0, 7) < 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,9 @@ FOR_EVER = 2**80
 
 State = tuple[bool, int]
 """Whether a user is online, and until when (nanoseconds) it surely stays so."""
+
+Days = Callable[[int, int], State]
+"""The state of a user at a time."""
 
 
 class Availability:
@@ -47,8 +50,7 @@ class Availability:
         if isinstance(spec, schema.Bernoulli):
             choices = spec.p if isinstance(spec.p, tuple) else (spec.p,)
             self._p = streams.rng("availability", "p").choice(choices, users)
-        self.at: Callable[[int, int], State] = self._chosen()
-        """The state of a user at a time."""
+        self.at: Days = self._chosen()
 
     @property
     def timed(self) -> bool:
@@ -75,18 +77,7 @@ class Availability:
             return draws < self._p
         return np.ones(self.users, bool)
 
-    def changes(self, user: int) -> Iterator[tuple[int, bool]]:
-        """A user's days from the start: (nanoseconds that a state lasts, whether online); the last one stays."""
-        now = 0
-        while True:
-            online, until = self.at(user, now)
-            if until >= FOR_EVER:
-                yield 0, online
-                return
-            yield until - now, online
-            now = until
-
-    def _chosen(self) -> Callable[[int, int], State]:
+    def _chosen(self) -> Days:
         match self.spec:
             case schema.Sessions(on_s=on_s, off_s=off_s):
                 return self._alternating(on_s, off_s)
@@ -104,7 +95,7 @@ class Availability:
                 return self._listed
         return lambda user, now: (True, FOR_EVER)
 
-    def _alternating(self, on_s: schema.Distribution, off_s: schema.Distribution) -> Callable[[int, int], State]:
+    def _alternating(self, on_s: schema.Distribution, off_s: schema.Distribution) -> Days:
         """Sessions one after the other. Of a user's draws the first says how it starts, the k-th after it how
         long its k-th session lasts."""
         draws = self.streams.uniforms("availability", "user")
@@ -127,10 +118,8 @@ class Availability:
 
         return at
 
-    def _slots(
-        self, slot_s: float, p_at: Callable[[int, float], float], steady: bool
-    ) -> Callable[[int, int], State]:
-        """A coin in each slot, of which some are surely heads, or tails; steady: p does not change with time."""
+    def _slots(self, slot_s: float, p_at: Callable[[int, float], float], steady: bool) -> Days:
+        """A coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
         draws, slot_ns = self.streams.uniforms("availability", "user"), lasting(slot_s)
 
         def at(user: int, now: int) -> State:

@@ -117,9 +117,7 @@ class Buffers(Session):
         limit, asleep, now = self.world.concurrency or self.world.users, self.asleep, self.env.now
         while asleep and asleep[0][0] <= now:
             self._rest(heappop(asleep)[1])
-        while (
-            len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done
-        ):
+        while len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done:
             if not self.idle.users:
                 self._wait()
                 return

@@ -17,7 +17,6 @@ from simfl.engine.virtual import nanoseconds
 from simfl.scenario import schema
 from simfl.streams import Streams
 
-
 STANDARD_NORMAL = NormalDist()
 
 

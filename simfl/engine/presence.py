@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from simfl import trace as rows
-from simfl.engine.availability import FOR_EVER, State
+from simfl.engine.availability import FOR_EVER, Days, State
 from simfl.engine.network import Network
 from simfl.engine.virtual import Environment
 
@@ -31,7 +31,7 @@ class Presence:
         env: Environment,
         trace: rows.Trace,
         network: Network,
-        days: Callable[[int, int], State] | None,
+        days: Days | None,
         left: Callable[[int, str, int], None],
         returned: Callable[[int, int], None],
         resting: Callable[[int], bool],

@@ -18,7 +18,7 @@ def nanoseconds(seconds: float) -> int:
 
 
 def lasting(seconds: float) -> int:
-    """`nanoseconds` of a state that lasts, at least 1: time moves on however short the states are that repeat."""
+    """`nanoseconds` of a state that lasts, at least 1: time moves on however short recurring states are."""
     return max(1, nanoseconds(seconds))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.engine.availability import State
+from simfl.engine.availability import Days
 from simfl.engine.network import Network
 from simfl.engine.population import Losses
 from simfl.engine.virtual import Environment
@@ -54,7 +54,7 @@ class World:
     quorum: dict[str, float]
     disconnect_ns: int | None
     in_round: Callable[[int], Any]
-    days: Callable[[int, int], State] | None
+    days: Days | None
     samples: Callable[[int], int]
     select: Callable[[Sequence[int], Participation, int], list[int] | None]
     clip: tuple[str, float] | None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import BadInput
+from simfl.protocols.registry import PROTOCOLS
 from simfl.reports import rows as read_off
 from simfl.reports.folder import Run
 from simfl.trace import (
@@ -271,7 +272,7 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
     down = read_off.link_load(trace, choice.numbers, up=False)
     yield from counter(TO_USERS, load, "messages", down)
     yield from counter(FROM_USERS, load, "messages", read_off.link_load(trace, choice.numbers, up=True))
-    if drawn_over_time(run):
+    if tells_who_is_online(run, name):
         users = read_off.online(trace, run.scenario.population.users)
         yield from counter(SERVER_PID, "users online", "users", users)
     if run.buffered:
@@ -279,10 +280,13 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
     yield from counter(SERVER_PID, "global model version", "version", read_off.version(trace))
 
 
-def drawn_over_time(run: Run) -> bool:
-    """Whether being online is a matter of time; drawn by round, it leaves no rows and so no counter."""
+def tells_who_is_online(run: Run, name: str) -> bool:
+    """Whether all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
+    while a user is idle whom nobody follows."""
     availability = run.scenario.population.availability
-    return availability.kind != "bernoulli" or availability.slot_s is not None
+    if availability.kind == "bernoulli" and availability.slot_s is None:
+        return False
+    return availability.kind == "always" or PROTOCOLS[run.scenario.protocols[name].protocol].connected
 
 
 def _times(row: Row) -> tuple[int, ...]:

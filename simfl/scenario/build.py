@@ -143,9 +143,7 @@ def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
             yield name, memory.plan(s, name, p, make, may_stream)
 
 
-def make_world(
-    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability
-) -> World:
+def make_world(s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability) -> World:
     """What all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
 

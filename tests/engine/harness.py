@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import simfl
 from simfl import trace as rows
+from simfl.engine.availability import FOR_EVER, Availability
 from simfl.result import Result
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +97,15 @@ class Carried:
     broke: Callable[[int], object]
     latency_ns: int = 0
     relayed: bool = False
+
+
+def days(everyone: Availability, user: int) -> Iterator[tuple[int, bool]]:
+    """(nanoseconds that a state lasts, whether a user is online), one after the other; the last one stays."""
+    now = until = 0
+    while until < FOR_EVER:
+        online, until = everyone.at(user, now)
+        yield (until - now) * (until < FOR_EVER), online
+        now = until
 
 
 def run(overrides: Mapping[str, Any] | None = None, base: Mapping[str, Any] = SYNC, **more: Any) -> Result:

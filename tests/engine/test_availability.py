@@ -18,7 +18,7 @@ from simfl.engine.availability import Availability, online_probability
 from simfl.scenario import schema
 from simfl.streams import Streams
 from simfl.trace import Begin, Presence
-from tests.engine.harness import SIX, of, run
+from tests.engine.harness import SIX, days, of, run
 
 HOUR, DAY = 3600.0, 86400.0
 NS = 10**9
@@ -37,7 +37,7 @@ def day(**values: float) -> schema.Diurnal:
 def slots(spec: Any, users: int, count: int, seed: int = 1) -> np.ndarray:
     """Boolean [users, slots]: who is online in the first slots."""
     everyone = Availability(spec, users, Streams(seed))
-    states = [list(islice(everyone.changes(user), count)) for user in range(users)]
+    states = [list(islice(days(everyone, user), count)) for user in range(users)]
     assert {length for changes in states for length, _ in changes} == {round(spec.slot_s * NS)}
     return np.array([[online for _, online in changes] for changes in states])
 
@@ -51,7 +51,7 @@ def surely(counts: np.ndarray, n: int, p: np.ndarray | float) -> bool:
 def test_sessions_alternate_and_start_in_the_stationary_state() -> None:
     spec = schema.Sessions(on_s=schema.Exponential(mean=3.0), off_s=schema.Fixed(value=1.0))
     everyone = Availability(spec, 2000, Streams(2))
-    starts = [list(islice(everyone.changes(user), 4)) for user in range(2000)]
+    starts = [list(islice(days(everyone, user), 4)) for user in range(2000)]
     assert all(a[1] != b[1] for changes in starts for a, b in pairwise(changes))
     assert np.mean([changes[0][1] for changes in starts]) == pytest.approx(0.75, abs=0.03)
 
@@ -153,8 +153,8 @@ def test_a_users_time_zone_stays() -> None:
 )  # fmt: skip
 def test_a_trace_is_followed(intervals: list[tuple[float, float]], expected: list[tuple[int, bool]]) -> None:
     everyone = Availability(schema.Trace(file="x"), 2, Streams(0), {1: intervals} if intervals else {})
-    assert list(everyone.changes(1)) == [(length * NS, online) for length, online in expected]
-    assert list(everyone.changes(0)) == [(0, False)]
+    assert list(days(everyone, 1)) == [(length * NS, online) for length, online in expected]
+    assert list(days(everyone, 0)) == [(0, False)]
 
 
 # --- what they have in common -------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_what_a_kind_is(spec: Any, timed: bool, ever_online: int) -> None:
 
 def test_of_a_list_of_probabilities_those_who_drew_zero_never_come() -> None:
     everyone = Availability(schema.Bernoulli(p=(0.0, 0.5), slot_s=1.0), 100, Streams(0))
-    never = [user for user in range(100) if list(islice(everyone.changes(user), 2)) == [(0, False)]]
+    never = [user for user in range(100) if list(islice(days(everyone, user), 2)) == [(0, False)]]
     assert everyone.ever_online == 100 - len(never)
     assert 20 < len(never) < 80
 
@@ -196,15 +196,31 @@ def test_of_a_list_of_probabilities_those_who_drew_zero_never_come() -> None:
     ],
 )
 def test_a_presence_that_never_changes_costs_no_events(spec: Any, state: bool) -> None:
-    assert list(Availability(spec, 1, Streams(0)).changes(0)) == [(0, state)]
+    assert list(days(Availability(spec, 1, Streams(0)), 0)) == [(0, state)]
 
 
-@pytest.mark.parametrize(
+DRAWN = pytest.mark.parametrize(
     "spec",
     [SESSIONS, schema.Bernoulli(p=(0.1, 0.5, 0.9), slot_s=1.0), day(spread_s=HOUR)],
     ids=lambda spec: spec.kind,
 )
+
+
+@DRAWN
+@given(times_ns=st.lists(st.integers(0, 100 * NS), max_size=20))
+def test_a_users_days_are_the_same_whenever_one_looks(spec: Any, times_ns: list[int]) -> None:
+    everyone = Availability(spec, 2, Streams(1))
+    for at in times_ns:
+        until, online = 0, False
+        listed = days(Availability(spec, 2, Streams(1)), 1)
+        while until <= at:
+            length, online = next(listed)
+            until += length
+        assert everyone.at(1, at) == (online, until)
+
+
+@DRAWN
 def test_a_users_presence_does_not_depend_on_how_many_there_are(spec: Any) -> None:
     few, many = (Availability(spec, users, Streams(1)) for users in (3, 30))
     for user in range(3):
-        assert list(islice(few.changes(user), 9)) == list(islice(many.changes(user), 9))
+        assert list(islice(days(few, user), 9)) == list(islice(days(many, user), 9))

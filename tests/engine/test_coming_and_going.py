@@ -283,6 +283,14 @@ def test_a_buffer_survives_a_link_that_breaks_in_any_message(name: str, up: bool
     assert kinds >= expected[name, up]
 
 
+def test_in_a_buffer_what_is_sent_to_who_is_away_from_the_start_waits(tmp_path: Path) -> None:
+    """It never had a link before it left."""
+    world = {"protocols": ["lightsecagg_async"], "rounds": 1, **online(tmp_path, {7: [(0.05, 1e6)]}, 8)}
+    trace = run(world, ASYNC).traces["lightsecagg_async"]
+    (invite,) = of(trace, Sent, kind="invite", to=7)
+    assert invite.sent < 50 * MS < 50 * MS + LATENCY < invite.arrived
+
+
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_in_a_buffer_an_upload_after_its_deadline_is_ignored_and_the_user_begins_again(name: str) -> None:
     changes = {"protocols": [name], "rounds": 40, "deadlines.upload": 0.3}

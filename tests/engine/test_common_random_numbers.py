@@ -24,7 +24,7 @@ from simfl.result import Result
 from simfl.scenario import schema
 from simfl.streams import Streams
 from simfl.trace import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
-from tests.engine.harness import ASYNC, SYNC, of, online, run, script, sessions
+from tests.engine.harness import ASYNC, SYNC, days, of, online, run, script, sessions
 
 IN_ROUNDS = [name for name, kind in PROTOCOLS.items() if not kind.asynchronous]
 BUFFERED = [name for name, kind in PROTOCOLS.items() if kind.asynchronous]
@@ -164,9 +164,11 @@ def test_in_rounds_what_is_planned_does_not_depend_on_who_is_there(availability:
 
 @pytest.mark.parametrize("availability", BY_TIME)
 def test_in_buffers_users_come_and_go_at_the_same_times(availability: str) -> None:
-    seen = presence(run({**ASYNC_WORLD, "population.availability": BY_TIME[availability]}, ASYNC))
-    assert len(seen["fedbuff"]) > 5
-    assert all(rows == seen["fedbuff"] for rows in seen.values())
+    """Nobody follows idle users of fedbuff, so it has rows of some of the changes only."""
+    world = {**ASYNC_WORLD, "rounds": 40, "population.availability": BY_TIME[availability]}
+    seen = presence(run(world, ASYNC))
+    assert 2 < len(seen["fedbuff"]) < len(seen["lightsecagg_async"])
+    assert set(seen["fedbuff"]) < set(seen["lightsecagg_async"])
 
 
 def test_a_trace_is_the_same_for_all(tmp_path: Path) -> None:
@@ -181,7 +183,9 @@ def test_a_trace_is_the_same_for_all(tmp_path: Path) -> None:
             if 0 < at < 0.08
         )
         listed += [(0, user, False) for user in (1, 2)]
-        assert all([row for row in rows if row[0] < 0.08e9] == sorted(listed) for rows in seen.values())
+        for name, rows in seen.items():
+            known = [row for row in rows if row[0] < 0.08e9]
+            assert known == sorted(listed) if name != "fedbuff" else set(known) < set(listed)
 
 
 # --- buffers ------------------------------------------------------------------------------------
@@ -254,10 +258,10 @@ def test_presence_depends_on_no_earlier_draw_and_no_order(availability: str) -> 
         {"users": 5, "devices": {"slowdown": 1.0}, "availability": BY_TIME[availability]}
     ).availability
     one, other = (Availability(spec, 5, Streams(4)) for _ in range(2))
-    forward = {user: list(islice(one.changes(user), 20)) for user in range(5)}
-    side_by_side = {user: other.changes(user) for user in reversed(range(5))}
+    forward = {user: list(islice(days(one, user), 60)) for user in range(5)}
+    side_by_side = {user: days(other, user) for user in reversed(range(5))}
     backward = {user: [next(changes)] for user, changes in side_by_side.items()}
-    for _ in range(19):
+    for _ in range(59):
         for user, changes in side_by_side.items():
             backward[user].append(next(changes))
     assert forward == backward

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.engine.population import Losses, Plan, draw
+from simfl.engine.population import Losses, Plan, draw, quantile
 from simfl.protocols.registry import KEYED, PLAIN
 from simfl.scenario import schema
 from simfl.streams import Streams
@@ -30,6 +30,19 @@ def test_draws_have_the_distributions_mean(distribution: schema.Distribution, me
     values = draw(distribution, np.random.default_rng(0), 40_000)
     assert values.mean() == pytest.approx(mean, rel=0.03)
     assert (values > 0).all()
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [schema.Uniform(low=2, high=6), schema.LogNormal(median=2, sigma=0.5), schema.Exponential(mean=5)],
+    ids=lambda distribution: distribution.kind,
+)
+def test_quantiles_are_those_of_the_draws(distribution: schema.Distribution) -> None:
+    values = draw(distribution, np.random.default_rng(0), 40_000)
+    for u in (0.01, 0.25, 0.5, 0.9, 0.99):
+        below = (values < quantile(distribution, u)).mean()
+        assert abs(below - u) < 5 * np.sqrt(u * (1 - u) / 40_000)
+    assert quantile(schema.Fixed(value=3.0), 0.7) == 3.0
 
 
 @given(st.floats(0, 1), st.integers(0, 5), st.sets(st.integers(0, 19), min_size=1))

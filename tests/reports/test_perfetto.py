@@ -155,6 +155,13 @@ def test_users_drawn_by_round_are_not_counted_as_online(losing: Run) -> None:
     assert not any(e["name"] == "users online" for e in document(run)["traceEvents"])
 
 
+def test_idle_users_whom_nobody_follows_are_not_counted(buffered: Run) -> None:
+    events = document(buffered)["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in of(events, "M") if e["name"] == "process_name"}
+    counted = {names[e["pid"]] for e in events if e["name"] == "users online"}
+    assert counted == {"lightsecagg_async: server"}
+
+
 def test_losses_refusals_and_aborts_are_there(losing: Run) -> None:
     names = Counter(e["name"] for e in of(document(losing)["traceEvents"], "i"))
     assert any(name.startswith("lost: ") for name in names)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.cli import main
-from simfl.scenario import schema
-from simfl.scenario.intervals import MOST, read_intervals
+from simfl.scenario import intervals, schema
+from simfl.scenario.intervals import MOST, Intervals, read_intervals
 from simfl.scenario.load import ScenarioError, load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
 
@@ -66,6 +67,24 @@ def test_lines_may_come_in_any_order(
     order.shuffle(lines)
     path = csv(tmp_path_factory.mktemp("order"), HEADER + "".join(lines))
     assert read_intervals(path, 7) == expected
+
+
+@given(st.dictionaries(st.integers(0, 6), RUNS.filter(lambda at: len(at) % 2 == 0), max_size=4))
+def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> None:
+    listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
+    flat = [(user, *interval) for user, intervals in listed.items() for interval in intervals]
+    columns = np.array(flat).reshape(-1, 3).T
+    found = Intervals(columns[0].astype(np.int64), columns[1], columns[2])
+    assert found == listed
+    assert list(found) == list(listed)
+    assert [found.get(user) for user in range(-1, 9)] == [listed.get(user) for user in range(-1, 9)]
+
+
+def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "CHUNK", 2)
+    monkeypatch.setattr(intervals, "_by_lines", None)
+    text = "why,to_s,user,from_s\n,9, 3,7.5e0\n\n,10.,2,.5\n,+4,3,1\n"
+    assert read_intervals(csv(tmp_path, text), 5) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
 
 
 # --- what is wrong ------------------------------------------------------------------------------
