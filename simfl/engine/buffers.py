@@ -124,7 +124,10 @@ class Buffers(Session):
                 if until < FOR_EVER:
                     heappush(asleep, (until, user))
             elif self.machine.admits(user):
-                here = self.trace.add(rows.Presence(user, True, now)) if cause is None else cause
+                here = cause
+                if here is None:
+                    here = self.trace.add(rows.Presence(user, True, now))
+                    self.count_return()
                 self._begin(user, here)
             else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
                 self.parked[user] = None
