@@ -23,6 +23,7 @@ from simfl.cli.common import (
     load_scenario,
     say,
 )
+from simfl.cli.doing import doing
 
 if TYPE_CHECKING:
     from simfl.result import Result
@@ -96,9 +97,15 @@ def check(
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.sparsity import promises
 
-    study = build(loaded)
-    clocks(study)
-    many = len(study.partitions) > 1
+    with doing() as tell:
+        study = build(loaded, tell)
+        tell("reading the recording")
+        clocks(study)
+        tell("finding out how often each protocol fails")
+        promised = list(promises(loaded))
+        tell(f"counting the labels of {loaded.population.users} users")
+        partitions = study.partitions
+    many = len(partitions) > 1
     print(resolved_yaml(loaded), end="")
     kind = "aggregations" if loaded.buffer else "rounds"
     say(
@@ -107,9 +114,9 @@ def check(
         further="#   ",
     )
     memory = (f"{name}: {entry}" for name, entry in study.memory.items())
-    for line in (*promises(loaded), *study.training_times(), *memory):
+    for line in (*promised, *study.training_times(), *memory):
         say(f"# {line}", further="#   ")
-    for name, counts in study.partitions.items():
+    for name, counts in partitions.items():
         dealt = loaded.of(name).learning.partition
         print(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):

@@ -109,8 +109,12 @@ class Study:
         return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
 
 
-def build(scenario: schema.Scenario) -> Study:
-    """Load the data, deal it out, check what needs them.
+Tell = Callable[[str], None]
+"""Is told in words what begins."""
+
+
+def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Study:
+    """Load the data, deal it out, check what needs them. tell: told each stage that may take long.
 
     Raises:
         ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
@@ -120,21 +124,22 @@ def build(scenario: schema.Scenario) -> Study:
     streams = Streams(s.seed)
     profile = or_error(s, "profile", partial(profiles.load, s.profile))
     or_error(s, "field.backend", partial(product.use, s.field.backend))
-    trainers = make_trainers(s, streams, profile)
+    trainers = make_trainers(s, streams, profile, tell)
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
     make_availability(s, streams)
     study = Study(s, streams, trainers, profile)
-    return replace(study, memory=dict(_memory(study)))
+    return replace(study, memory=dict(_memory(study, tell)))
 
 
-def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
+def _memory(study: Study, tell: Tell) -> Iterator[tuple[str, Memory]]:
     """What each entry holds that may be too much."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
         spec, trainer = s.protocols[name], study.trainers[name]
         p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
         if not memory.surely_fits(s, name, p, read_bytes):
+            tell(f"forecasting the memory that {name} takes for {s.population.users} users")
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
