@@ -24,6 +24,7 @@ from simfl.cli.common import (
     say,
 )
 from simfl.cli.doing import doing
+from simfl.errors import counted
 
 if TYPE_CHECKING:
     from simfl.result import Result
@@ -103,14 +104,14 @@ def check(
         clocks(study)
         tell("finding out how often each protocol fails")
         promised = list(promises(loaded))
-        tell(f"counting the labels of {loaded.population.users} users")
+        tell(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1
     print(resolved_yaml(loaded), end="")
-    kind = "aggregations" if loaded.buffer else "rounds"
+    rounds = counted(loaded.rounds, "aggregation" if loaded.buffer else "round")
     say(
-        f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
-        f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters",
+        f"# {scenario.name}: good; {counted(loaded.population.users, 'user')}, {rounds} of "
+        f"{', '.join(loaded.protocols)}; the model has d = {counted(study.trainer.d, 'parameter')}",
         further="#   ",
     )
     memory = (f"{name}: {entry}" for name, entry in study.memory.items())

@@ -30,6 +30,7 @@ from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, nanoseconds
 from simfl.engine.weighing import Even
 from simfl.engine.world import Machines, World
+from simfl.errors import counted
 from simfl.learning import partition, server_opt
 from simfl.learning.trainer import Trainer
 from simfl.protocols.base import SERVER, Params
@@ -139,7 +140,7 @@ def _memory(study: Study, tell: Tell) -> Iterator[tuple[str, Memory]]:
         spec, trainer = s.protocols[name], study.trainers[name]
         p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
         if not memory.surely_fits(s, name, p, read_bytes):
-            tell(f"forecasting the memory that {name} takes for {s.population.users} users")
+            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
@@ -239,7 +240,7 @@ def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
             needed["privacy.U"] = params(s, protocol, 0).U
         for bound, least in needed.items():
             if availability.ever_online < least:
-                there = f"{availability.ever_online} of {users} users are ever online"
+                there = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
                 message = f"{there}, but protocol {name} needs {bound}={least}"
                 raise error(s, "population.availability", message)
     return availability
@@ -336,7 +337,8 @@ def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
         raise error(
             s,
             "quantization",
-            f"a sum of {s.cohort} users x {heaviest} samples x {to.clip:g} clip x {to.levels} levels can "
-            f"reach {largest}, at or above {why}: use at most {max(1, to.levels * bound // largest)} levels, "
+            f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
+            f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
+            f"{counted(max(1, to.levels * bound // largest), 'level')}, "
             + ("or a smaller clip" if wrap else "a smaller clip, or on_overflow: wrap"),
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.errors import counted
 from simfl.learning import data, models, partition, server_opt
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
@@ -41,7 +42,7 @@ def make_trainers(
     way = None if spec.way == "auto" else spec.way
     if isinstance(s.clock, schema.Measured):
         way = "loop"  # each client is trained alone, as on its own device
-    tell(f"dealing the samples to {s.population.users} users")
+    tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     made: dict[str, Trainer] = {}
     for name in s.protocols:
         dealt = s.of(name).learning.partition
