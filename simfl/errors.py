@@ -14,6 +14,11 @@ def cut(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 user, 2 users."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def shown(value: object) -> str:
     """A number or a text of a user's as a message has it."""
     if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits

@@ -26,7 +26,8 @@ from simfl.cli.common import (
     say,
     tell,
 )
-from simfl.errors import BadInput, RunFailed
+from simfl.cli.doing import doing
+from simfl.errors import BadInput, RunFailed, counted
 
 if TYPE_CHECKING:
     from simfl.result import Result
@@ -120,20 +121,26 @@ def check(
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.sparsity import promises
 
-    study = build(loaded)
-    clocks(study)
-    many = len(study.partitions) > 1
+    with doing() as tell:
+        study = build(loaded, tell)
+        tell("reading the recording")
+        clocks(study)
+        tell("finding out how often each protocol fails")
+        promised = list(promises(loaded))
+        tell(f"counting the labels of {counted(loaded.population.users, 'user')}")
+        partitions = study.partitions
+    many = len(partitions) > 1
     print(resolved_yaml(loaded), end="")
-    kind = "aggregations" if loaded.buffer else "rounds"
+    rounds = counted(loaded.rounds, "aggregation" if loaded.buffer else "round")
     say(
-        f"# {scenario.name}: good; {loaded.population.users} users, {loaded.rounds} {kind} of "
-        f"{', '.join(loaded.protocols)}; the model has d = {study.trainer.d} parameters",
+        f"# {scenario.name}: good; {counted(loaded.population.users, 'user')}, {rounds} of "
+        f"{', '.join(loaded.protocols)}; the model has d = {counted(study.trainer.d, 'parameter')}",
         further="#   ",
     )
     memory = (f"{name}: {entry}" for name, entry in study.memory.items())
-    for line in (*promises(loaded), *study.training_times(), *memory):
+    for line in (*promised, *study.training_times(), *memory):
         say(f"# {line}", further="#   ")
-    for name, counts in study.partitions.items():
+    for name, counts in partitions.items():
         dealt = loaded.of(name).learning.partition
         tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):

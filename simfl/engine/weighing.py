@@ -16,6 +16,7 @@ from simfl.engine.durations import Clock
 from simfl.engine.session import Session
 from simfl.engine.world import Outcome
 from simfl.protocols.ops import Handle, Ops, Pile, Segment
+from simfl.trace import seldom_collecting
 
 
 class Token:
@@ -79,11 +80,12 @@ def weigh(session: Session) -> Weighing:
         scale.rest = max(scale.rest, scale.kept)
 
     running = drive(session, publish, lambda: None)
-    try:
-        while True:
-            running.send(None)  # it waits for nothing: there is no content
-    except StopIteration:
-        return scale
+    with seldom_collecting():  # there may be millions of tokens
+        try:
+            while True:
+                running.send(None)  # it waits for nothing: there is no content
+        except StopIteration:
+            return scale
 
 
 def _content(argument: Any) -> Any:

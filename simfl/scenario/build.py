@@ -29,6 +29,7 @@ from simfl.engine.session import Session
 from simfl.engine.virtual import Environment, lasting, nanoseconds
 from simfl.engine.weighing import Even
 from simfl.engine.world import Machines, World
+from simfl.errors import counted
 from simfl.learning import partition, server_opt
 from simfl.learning.trainer import Trainer
 from simfl.protocols.base import SERVER, Params
@@ -109,8 +110,12 @@ class Study:
         return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
 
 
-def build(scenario: schema.Scenario) -> Study:
-    """Load the data, deal it out, check what needs them.
+Tell = Callable[[str], None]
+"""Is told in words what begins."""
+
+
+def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Study:
+    """Load the data, deal it out, check what needs them. tell: told each stage that may take long.
 
     Raises:
         ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
@@ -119,20 +124,21 @@ def build(scenario: schema.Scenario) -> Study:
     s = scenario
     streams = Streams(s.seed)
     profile = or_error(s, "profile", partial(profiles.load, s.profile))
-    trainers = make_trainers(s, streams, profile)
+    trainers = make_trainers(s, streams, profile, tell)
     for name in s.protocols:
         _check_overflow(s.of(name), name, trainers[name])
     study = Study(s, streams, trainers, profile, make_availability(s, streams))
-    return replace(study, memory=dict(_memory(study)))
+    return replace(study, memory=dict(_memory(study, tell)))
 
 
-def _memory(study: Study) -> Iterator[tuple[str, Memory]]:
+def _memory(study: Study, tell: Tell) -> Iterator[tuple[str, Memory]]:
     """What each entry holds that may be too much."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
         spec, trainer = s.protocols[name], study.trainers[name]
         p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
         if not memory.surely_fits(s, name, p, read_bytes):
+            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else Even()
@@ -231,7 +237,7 @@ def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
             needed["privacy.U"] = params(s, protocol, 0).U
         for bound, least in needed.items():
             if availability.ever_online < least:
-                there = f"{availability.ever_online} of {users} users are ever online"
+                there = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
                 message = f"{there}, but protocol {name} needs {bound}={least}"
                 raise error(s, "population.availability", message)
     return availability
@@ -330,7 +336,8 @@ def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
         raise error(
             s,
             "quantization",
-            f"a sum of {s.cohort} users x {heaviest} samples x {to.clip:g} clip x {to.levels} levels can "
-            f"reach {largest}, at or above {why}: use at most {max(1, to.levels * bound // largest)} levels, "
+            f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
+            f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
+            f"{counted(max(1, to.levels * bound // largest), 'level')}, "
             + ("or a smaller clip" if wrap else "a smaller clip, or on_overflow: wrap"),
         )

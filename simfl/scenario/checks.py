@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
+from simfl.errors import counted
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import footprint, schema
+from simfl.scenario.intervals import numbered
 from simfl.scenario.schema import Scenario
 from simfl.selection.multi_round import check_batches
 
@@ -203,8 +205,7 @@ def _script(s: Scenario) -> Found:
     for i, loss in enumerate(s.dropout.losses):
         path = f"dropout.losses.{i}"
         if loss.user >= s.population.users:
-            last = s.population.users - 1
-            yield f"{path}.user", f"user={loss.user} is not there: users are 0 to {last}"
+            yield f"{path}.user", f"user={loss.user} is not there: {numbered(s.population.users)}"
         first = seen.setdefault((loss.user, loss.round), i)
         if first != i:
             yield path, f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
@@ -285,7 +286,9 @@ def _secagg_plus(s: Scenario, name: str, spec: schema.SecAggPlus) -> Found:
     if spec.t is not None and not 2 <= spec.t <= most:
         yield f"protocols.{name}.t", f"t={spec.t} must be at least 2 and at most k + 1 = {most}"
     if spec.t is None and max(2, T + 1) > N - D:
-        yield "privacy.D", f"D={D} leaves N - D = {N - D} users, fewer than T + 1 = {T + 1} (protocol {name})"
+        least = f"T + 1 = {T + 1}" if T else "2: a sum over one user is that user's update"
+        left = f"D={D} leaves N - D = {counted(N - D, 'user')}"
+        yield "privacy.D", f"{left}, fewer than {least} (protocol {name})"
 
 
 def _ccesa(s: Scenario, name: str, spec: schema.Ccesa) -> Found:

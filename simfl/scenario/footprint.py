@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from simfl.errors import counted
 from simfl.scenario import schema
 from simfl.scenario.sparsity import q_total, sparsity
 
@@ -119,7 +120,7 @@ def check(s: schema.Scenario) -> Iterator[tuple[str, str]]:
     name = max(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):
-        who = f"{s.population.users} users take {gb(users)} GB (protocol {name})"
+        who = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
         path = "population.users" if users >= data else "learning.dataset"
         yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}"
 

@@ -162,6 +162,11 @@ def _by_lines(text: str, file: str, users: int) -> dict[int, list[tuple[float, f
     return {user: [(each.from_s, each.to_s) for each in listed] for user, listed in found.items()}
 
 
+def numbered(users: int) -> str:
+    """Which users there are, in words."""
+    return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"
+
+
 def _rows(text: str, file: str) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not empty, with their numbers, counted from 1."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -178,7 +183,7 @@ def _interval(row: dict[str, str], line: int, users: int) -> tuple[int, _Interva
     if not re.fullmatch("[0-9]{1,18}", user):
         raise _Wrong("user", f"must be a whole number, not {show(user)}")
     if int(user) >= users:
-        raise _Wrong("user", f"user={user} is not there: users are 0 to {users - 1}")
+        raise _Wrong("user", f"user={user} is not there: {numbered(users)}")
     from_s, to_s = _seconds(row, "from_s"), _seconds(row, "to_s")
     if to_s <= from_s:
         raise _Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.errors import counted
 from simfl.learning import data, models, partition, server_opt
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
@@ -18,10 +20,17 @@ from simfl.scenario.placed import error, or_error
 from simfl.streams import Streams
 
 
-def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dict[str, Trainer]:
-    """Entry -> the data dealt out, and the model on its device. Entries of one partition share a trainer."""
+def make_trainers(
+    s: schema.Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+) -> dict[str, Trainer]:
+    """Entry -> the data dealt out, and the model on its device. Entries of one partition share a trainer.
+
+    tell: told what begins.
+    """
     spec = s.learning
+    tell(f"reading the data set {spec.dataset.kind}")
     split = or_error(s, "learning.dataset", partial(_split, spec, streams))
+    tell("finding out about the model")
     model = or_error(s, "learning.model", partial(_model, spec.model))
     known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
     or_error(s, "learning.device", partial(_see_to, spec.device))
@@ -33,6 +42,7 @@ def make_trainers(s: schema.Scenario, streams: Streams, profile: Profile) -> dic
     way = None if spec.way == "auto" else spec.way
     if isinstance(s.clock, schema.Measured):
         way = "loop"  # each client is trained alone, as on its own device
+    tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     made: dict[str, Trainer] = {}
     for name in s.protocols:
         dealt = s.of(name).learning.partition

@@ -27,8 +27,8 @@ ROUNDS = 2
 COHORT = 8
 """Updates that one worker makes together, about."""
 
-FORECAST = {True: 1_000, False: 10_000}
-"""Users at once up to whom a run is forecast, with an offline phase and without: it takes some seconds."""
+FORECAST = {True: 2_000, False: 30_000}
+"""Users at once up to whom a run is forecast, with an offline phase and without: half a minute at most."""
 
 TAG, KEY = 16, 32
 """Bytes of a sealed share's tag, and of the key that two users agree on."""
@@ -58,7 +58,7 @@ class Memory:
 
     def told(self, nbytes: int) -> str:
         """A figure in words."""
-        return f"{'at most ' if self.most else ''}{gb(nbytes)} GB"
+        return f"{gb(nbytes)} GB" + (" (an upper bound)" if self.most else "")
 
 
 def surely_fits(s: schema.Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:

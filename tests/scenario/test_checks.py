@@ -52,6 +52,14 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "protocols.secagg.t: t=31 must not be above N - D = 60 - 30 = 30"]),
     ({"privacy.T": 70, "protocols": ["secagg"]}, [
         "protocols.secagg.t: t=71 (T + 1) must not be above N - D = 100 - 30 = 70"]),
+    ({"privacy": {"T": 20, "D": 85}, "protocols": ["secagg_plus"]}, [
+        "privacy.D: D=85 leaves N - D = 15 users, fewer than T + 1 = 21 (protocol secagg_plus)"]),
+    ({"population.users": 1, "privacy": {"T": 0, "D": 0}, "protocols": ["secagg_plus"]}, [
+        "privacy.D: D=0 leaves N - D = 1 user, fewer than 2: a sum over one user is that user's update "
+        "(protocol secagg_plus)"]),
+    ({"population.users": 1, "protocols": ["fedavg"], "dropout.losses": [
+        {"user": 1, "at": "upload", "when": "mid_send"}]}, [
+        "dropout.losses.0.user: user=1 is not there: the only user is 0"]),
     ({"privacy": None}, ["privacy: missing; protocol secagg needs it"]),
     ({"quantization": None}, ["quantization: missing; protocol secagg needs it"]),
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),

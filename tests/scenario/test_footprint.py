@@ -88,22 +88,22 @@ def test_every_protocol_has_its_figure() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "value", "says"),
     [
-        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users take 299,759,"),
-        (ASYNC, "population.users", 100_000, "population.users: 100000 users take 1,6"),
+        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 299,759,"),
+        (ASYNC, "population.users", 100_000, "population.users: 100000 users would take 1,6"),
         (SYNC, "learning.dataset", {"kind": "synthetic", "shape": [100_000, 100_000]},
-         "learning.dataset: 100 users take 0.0022 GB (protocol secagg), the data set 180,400 GB, above "
+         "learning.dataset: 100 users would take 0.0022 GB (protocol secagg), the data set 180,400 GB, above "
          "memory_limit_gb=2"),
         (SYNC, "learning.dataset", {"kind": "synthetic", "train": 2**31 - 1},
-         "learning.dataset: 100 users take 0.0022 GB (protocol secagg), the data set 1,185 GB, above "
+         "learning.dataset: 100 users would take 0.0022 GB (protocol secagg), the data set 1,185 GB, above "
          "memory_limit_gb=2"),
         (SYNC, "memory_limit_gb", 0.001,
-         "population.users: 100 users take 0.0022 GB (protocol secagg), the data set 0.00046 GB, above "
+         "population.users: 100 users would take 0.0022 GB (protocol secagg), the data set 0.00046 GB, above "
          "memory_limit_gb=0.001"),
     ],
 )  # fmt: skip
 def test_what_is_too_large_is_refused_at_once(
     tmp_path: Path, text: str, key: str, value: Any, says: str
 ) -> None:
-    (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users take" in line]
+    (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users would take" in line]
     assert says in line
     assert line.startswith(("--set: ", "world.yaml:4: "))
