@@ -8,8 +8,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from unittest.mock import patch
 
 from tests.fuzz.attempt import Report, attempt, bounded_memory
 from tests.fuzz.mutants import Mutant
@@ -121,8 +122,11 @@ def _serve(connection: Connection) -> None:
             connection.send(attempt(*connection.recv()))
 
 
-def own_cache() -> tempfile.TemporaryDirectory[str]:
-    """A folder for what simfl remembers of this machine: mutants' models are no business of the user's."""
-    folder = tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-")
-    os.environ["SIMFL_CACHE"] = folder.name
-    return folder
+@contextmanager
+def own_cache() -> Iterator[None]:
+    """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's."""
+    with (
+        tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-") as folder,
+        patch.dict(os.environ, {"SIMFL_CACHE": folder}),
+    ):
+        yield
