@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def _written(given: argparse.Namespace, tally: Tally) -> dict[str, Path]:
     return files
 
 
-def _does_the_same(worker: Worker, key: str):  # type: ignore[no-untyped-def]
+def _does_the_same(worker: Worker, key: str) -> Callable[[Mutant], bool]:
     cpu_s = SHORT_S if "TimeUp" in key else CPU_S
     runs = key.startswith("run")
 

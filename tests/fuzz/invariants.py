@@ -162,6 +162,21 @@ def members_were_selected(run: Run) -> Iterator[str]:
             yield f"round {index} begins with {users}"
 
 
+def members_have_trained(run: Run) -> Iterator[str]:
+    """Each member has trained to the end, and its upload was there before the aggregate."""
+    trained: set[tuple[int, int | str]] = set()
+    uploaded: set[tuple[int, int | str]] = set()
+    for row in run.rows:
+        if isinstance(row, Step) and row.call == "train" and not row.left:
+            trained.add((row.party, row.about or row.round))
+        elif isinstance(row, Sent) and row.kind == "upload" and row.arrived is not None:
+            uploaded.add((row.sender, row.about or row.round))
+        elif isinstance(row, Aggregated):
+            members = {(user, about or row.round) for user, about, _ in row.members}
+            if not members <= trained & uploaded:
+                yield f"round {row.round}: {members - trained} not trained, {members - uploaded} not sent"
+
+
 # --- what is reported -------------------------------------------------------------------------------
 def critical_path_adds_up(run: Run) -> Iterator[str]:
     """To the nanosecond, for each round and for the whole run."""
@@ -314,8 +329,8 @@ def deadlines_are_as_set(run: Run) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
-    rounds_adjoin, number_of_rounds, within_horizon, members_were_selected, critical_path_adds_up, spans_fit,
-    bytes_add_up, causes_come_first, steps_are_whole, lanes_are_exclusive, messages_are_possible,
-    messages_keep_their_order, presence_alternates, deadlines_are_as_set,
+    rounds_adjoin, number_of_rounds, within_horizon, members_were_selected, members_have_trained,
+    critical_path_adds_up, spans_fit, bytes_add_up, causes_come_first, steps_are_whole, lanes_are_exclusive,
+    messages_are_possible, messages_keep_their_order, presence_alternates, deadlines_are_as_set,
 )  # fmt: skip
 """All but `files`, each of one protocol's run."""

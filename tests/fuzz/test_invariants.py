@@ -45,6 +45,8 @@ def test_laws_hold_of_good_runs(name: str, tmp_path: Path) -> None:
         ("number_of_rounds", "tiny", Aggregated, 0, lambda row: row._replace(round=1)),
         ("members_were_selected", "tiny", Aggregated, 0, lambda row: row._replace(members=((9, "", 0),))),
         ("members_were_selected", "buffer", Aggregated, 1, lambda row: row._replace(members=row.members[:2])),
+        ("members_have_trained", "buffer", Sent, 6, lambda row: row._replace(kind="model")),
+        ("members_have_trained", "tiny", Step, 7, lambda row: row._replace(left=1)),
         ("causes_come_first", "tiny", Step, 3, lambda row: row._replace(ready=row.ready - 1)),
         ("causes_come_first", "tiny", Sent, 3, lambda row: row._replace(cause=10**6)),
         ("steps_are_whole", "tiny", Step, 3, lambda row: row._replace(segments=(("upload", 1),))),

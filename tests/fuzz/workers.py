@@ -8,8 +8,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from unittest.mock import patch
 
 from tests.fuzz.attempt import Report, attempt, bounded_memory
 from tests.fuzz.mutants import Mutant
@@ -25,7 +26,6 @@ class Worker:
     """A process that makes one attempt at a time; another one takes its place when it dies."""
 
     def __init__(self) -> None:
-        self.since = 0.0
         self._start()
 
     def _start(self) -> None:
@@ -37,27 +37,39 @@ class Worker:
 
     def give(self, job: Job) -> None:
         """Begin an attempt."""
+        self.job, self.again = job, True
+        self._send()
+
+    def _send(self) -> None:
         self.since = time.monotonic()
-        self.connection.send(job)
+        try:
+            self.connection.send(self.job)
+        except OSError:  # it was ended from outside, between two attempts
+            self._restart()
+            self.connection.send(self.job)
 
     def report(self) -> Report | None:
-        """What came of it, or None if it is still at it."""
+        """What came of it, or None if it is still at it. Whose process is lost twice is to blame for it."""
         try:
             if self.connection.poll():
                 report: Report = self.connection.recv()
                 return report
         except (EOFError, OSError):
             self.process.join()
-            return self._dead(f"died: exit code {self.process.exitcode}")
+            code = self.process.exitcode
+            self._restart()
+            if not self.again:
+                return Report("load", key=f"died: exit code {code}", seconds=time.monotonic() - self.since)
+            self.again = False
+            self._send()
         if time.monotonic() > self.since + KILL_S:
-            self.process.kill()
-            return self._dead(f"killed after {KILL_S:g} s")
+            self._restart()
+            return Report("load", key=f"killed after {KILL_S:g} s", seconds=KILL_S)
         return None
 
-    def _dead(self, key: str) -> Report:
+    def _restart(self) -> None:
         self.stop()
         self._start()
-        return Report("load", key=key, seconds=time.monotonic() - self.since)
 
     def attempt(self, job: Job) -> Report:
         """One attempt, waited for."""
@@ -110,8 +122,11 @@ def _serve(connection: Connection) -> None:
             connection.send(attempt(*connection.recv()))
 
 
-def own_cache() -> tempfile.TemporaryDirectory[str]:
-    """A folder for what simfl remembers of this machine: mutants' models are no business of the user's."""
-    folder = tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-")
-    os.environ["SIMFL_CACHE"] = folder.name
-    return folder
+@contextmanager
+def own_cache() -> Iterator[None]:
+    """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's."""
+    with (
+        tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-") as folder,
+        patch.dict(os.environ, {"SIMFL_CACHE": folder}),
+    ):
+        yield
