@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from simfl import trace_reader
+from simfl import result, trace_reader
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.results import unfinished
@@ -124,6 +124,28 @@ def test_ten_sigterms_keep_what_was_finished(tmp_path: Path) -> None:
         code, errors = ended_by(signal.SIGTERM, tmp_path / str(k), [])
         assert code == 143, errors
         assert rounds_of(tmp_path / str(k)) > 0
+
+
+def test_a_second_interrupt_while_writing_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one came amid the run; the second comes when half of the files are written."""
+    original, out = result.breakdown, tmp_path / "r"
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(result, "breakdown", interrupt)
+    over = {**SIX, "rounds": 20, "protocols": ["fedavg"]}
+    assert interrupted(SYNC, over, out, resume=False, more=3)
+    monkeypatch.setattr(result, "breakdown", original)
+    assert not (out / "summary.json").exists()
+    assert (out / NAME / JOURNAL).stat().st_size
+    recover(out)
+    assert rounds_of(out) >= 3
+    run(over, out=out, resume=True)
+    assert {path.name for path in out.iterdir()} == FILES
+    assert rounds_of(out) == 20
 
 
 def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
