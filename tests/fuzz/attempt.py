@@ -122,12 +122,9 @@ def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Pat
             raise invariants.Broken("resolved", "what it resolves to is read back as another scenario")
     at.good = True
     if run:
-        at.stage = "small"
+        at.stage = "run"
         with timer(cpu_s):
-            tree = small(scenario)
-            tree = small(load(tree))
-            at.stage = "run"
-            result = simfl.run(tree)
+            result = simfl.run(small(scenario))
             at.ran = True
             result.write(folder / "out")
         invariants.check(result, folder / "out")

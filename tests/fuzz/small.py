@@ -13,7 +13,7 @@ from simfl.scenario.schema import Scenario
 
 USERS, ROUNDS, AGGREGATIONS = 12, 4, 8
 
-CHANGES = 20_000
+CHANGES = 5_000
 """So many times users may come and go, about, before a run ends at a horizon."""
 
 
