@@ -121,13 +121,13 @@ def check(
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.sparsity import promises
 
-    with doing() as tell:
-        study = build(loaded, tell)
-        tell("reading the recording")
+    with doing() as stage:
+        study = build(loaded, stage)
+        stage("reading the recording")
         clocks(study)
-        tell("finding out how often each protocol fails")
+        stage("finding out how often each protocol fails")
         promised = list(promises(loaded))
-        tell(f"counting the labels of {counted(loaded.population.users, 'user')}")
+        stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1
     print(resolved_yaml(loaded), end="")

@@ -66,7 +66,7 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
     available = s.population.availability
     by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
     each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES
-    member = MEMBER[kind] + (JITTER if s.network.users.jitter_s else 0)
+    member = MEMBER.get(kind, max(MEMBER.values())) + (JITTER if s.network.users.jitter_s else 0)
     known = round(PAIR.get(kind, 0) * _pairs(s, entry, members))
     return users * (each + _hand_bytes(s)) + members * member + known
 

@@ -62,8 +62,8 @@ def test_a_wrong_kernel_ends_the_run(what: str, workers: int, monkeypatch: pytes
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streamed_shares_are_held_to_it_too(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline: not offline)
-    monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
+    monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline, *_: not offline)
+    monkeypatch.setattr(memory, "plan", lambda *_, **__: memory.Memory(2, 1))
     overrides = {**SIX, **HELD, "protocols": ["lightsecagg"], "workers": workers}
     run(overrides)
     monkeypatch.setattr(mds, "matmul", off_by_one(mds.matmul))

@@ -27,10 +27,13 @@ from tests.engine.harness import (
 )
 
 NOTHING_NS: dict[str, schema.Availability] = {
-    "sessions": schema.Sessions(on_s=schema.Fixed(value=4e-10), off_s=schema.Exponential(mean=1e-12)),
-    "bernoulli": schema.Bernoulli(p=0.5, slot_s=4e-10),
-    "diurnal": schema.Diurnal(low=0.2, high=0.8, peak_s=0.0, spread_s=0.0, slot_s=4e-10),
+    "sessions": schema.Sessions.model_construct(
+        on_s=schema.Fixed.model_construct(value=4e-10), off_s=schema.Exponential.model_construct(mean=1e-12)
+    ),
+    "bernoulli": schema.Bernoulli.model_construct(p=0.5, slot_s=4e-10),
+    "diurnal": schema.Diurnal.model_construct(low=0.2, high=0.8, peak_s=0.0, spread_s=0.0, slot_s=4e-10),
 }
+"""Below what a scenario may say, which is a nanosecond."""
 
 
 REFERENCE = {key: value for key, value in ASYNC.items() if key != "profile"}
@@ -64,7 +67,7 @@ def test_an_interval_that_rounds_to_nothing_is_none() -> None:
 @pytest.mark.parametrize("horizon_s", [None, 1.0])
 def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -> None:
     base = ASYNC if name in ASYNC_PROTOCOLS else {**ASYNC, "buffer": None, "deadlines": DEADLINES}
-    reason = last(name, {**flapping(4e-10, 4e-10), "horizon_s": horizon_s}, base)
+    reason = last(name, {**flapping(1e-9, 1e-9), "horizon_s": horizon_s}, base)
     assert reason.startswith("stopped at 0.000 s: users came online ")
     assert "times, for 1e-09 s on average" in reason
 
@@ -74,7 +77,7 @@ DEADLINES = {"advertise": 2.0, "shares": 2.0, "upload": 5.0, "recovery": 2.0}
 
 def test_a_horizon_is_reached_by_users_who_flap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "RETURNS", 10**9)
-    reason = last("fedbuff", {**flapping(4e-10, 4e-10), "horizon_s": 2e-7})
+    reason = last("fedbuff", {**flapping(1e-9, 1e-9), "horizon_s": 2e-7})
     assert reason == "stopped at 0.000 s: the horizon of 2e-07 s is reached"
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from simfl import metrics
 from simfl.errors import BadInput
+from simfl.protocols.registry import PROTOCOLS
 from simfl.reports.folder import open_run
 from simfl.result import Result
 from simfl.scenario.load import load
@@ -302,11 +303,15 @@ def messages_keep_their_order(run: Run) -> Iterator[str]:
 
 
 def presence_alternates(run: Run) -> Iterator[str]:
-    """Users start online, come and go in turn; nothing arrives at a user who is offline."""
+    """Users start online, come and go in turn; nothing arrives at a user who is offline.
+
+    Where users are connected in flight only, those at rest come and go without a row.
+    """
+    everyone = PROTOCOLS[run.scenario.protocols[run.name].protocol].connected
     away: dict[int, int] = {}
     absences: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in run.of(Presence):
-        if row.online == (row.user not in away):
+        if row.online == (row.user not in away) and (everyone or not row.online):
             yield f"user {row.user} twice in a row: {row}"
         if row.online:
             absences[row.user].append((away.pop(row.user, row.at), row.at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,19 @@ def opened(folder: Path) -> Run:
     """What `simfl report` reads."""
     path = folder / "resolved.yaml"
     return open_run(folder, load(path), path.read_text(encoding="utf-8"))
+
+
+def renamed(some: Run, entry: str, name: str) -> Run:
+    """A run of one entry with names that no scenario may have: what is shown is escaped all the same."""
+    (old,) = some.traces
+    protocols = {entry: some.scenario.protocols[old]}
+    return replace(
+        some,
+        scenario=some.scenario.model_copy(update={"name": name, "protocols": protocols}),
+        summary={**some.summary, "scenario": name, "protocols": {entry: some.summary["protocols"][old]}},
+        traces={entry: some.traces[old]},
+        rounds={entry: some.rounds[old]},
+    )
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from simfl.reports.folder import Run
 from simfl.reports.latex import escape, table
 from simfl.trace import PHASES
 from tests.engine.harness import SIX, run
-from tests.reports.conftest import opened
+from tests.reports.conftest import opened, renamed
 
 SHADOW = {"payload": "shadow", "learning.dataset": {"kind": "synthetic", "train": 60, "test": 20}}
 
@@ -117,8 +116,7 @@ def test_a_table_goes_with_nothing_else(more: str, rates: Run, capsys: pytest.Ca
 
 
 def test_names_are_escaped_in_the_table(tmp_path: Path) -> None:
-    names: dict[str, Any] = {"a_b & 50%": {"protocol": "fedavg"}}
-    run({**SHADOW, "protocols": names, "name": "x\n\\input{y}"}, out=tmp_path)
-    text = table(opened(tmp_path))
+    run({**SHADOW, "protocols": ["fedavg"]}, out=tmp_path)
+    text = table(renamed(opened(tmp_path), "a_b & 50%", "x\n\\input{y}"))
     assert cells(text)[0][0] == r"a\_b \& 50\%"
     assert text.splitlines()[0].startswith(r"% x \textbackslash{}input\{y\}: ")
