@@ -19,6 +19,7 @@ from tests.engine.harness import (
     ASYNC_PROTOCOLS,
     ROOT,
     SYNC_PROTOCOLS,
+    days,
     of,
     online,
     run,
@@ -53,13 +54,13 @@ def last(name: str, changes: dict[str, Any], base: Any = ASYNC) -> str:
 # --- time moves on ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", NOTHING_NS)
 def test_no_state_lasts_less_than_a_nanosecond(kind: str) -> None:
-    changes = Availability(NOTHING_NS[kind], 1, Streams(1)).changes(0)
+    changes = days(Availability(NOTHING_NS[kind], 1, Streams(1)), 0)
     assert {next(changes)[0] for _ in range(50)} == {1}
 
 
 def test_an_interval_that_rounds_to_nothing_is_none() -> None:
     spec, times_s = schema.Trace(file=""), {0: [(1e-10, 2e-10), (1.0, 2.0)]}
-    changes = list(Availability(spec, 1, Streams(1), times_s).changes(0))
+    changes = list(days(Availability(spec, 1, Streams(1), times_s), 0))
     assert changes == [(10**9, False), (10**9, True), (0, False)]
 
 
