@@ -10,7 +10,7 @@ run: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-fuzz: .venv/ready  # about 15 minutes on two cores, by the time of 800 mutants; what is found goes to runs/fuzz
+fuzz: .venv/ready  # one to two hours on two cores, by the rate of the first 300 mutants; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
