@@ -6,12 +6,12 @@ MAX_SHOWN = 200
 """Characters of a user's own text that a message has."""
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = MAX_SHOWN) -> str:
     """A user's own text as a message has it: its beginning where it is long, no character that acts on a
     terminal."""
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:MAX_SHOWN])
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:most])
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,6 +12,9 @@ import pytest
 
 from simfl import profiles
 from simfl.cli import main
+from simfl.cli.doing import doing
+from simfl.scenario.build import build
+from simfl.scenario.load import load
 from tests.engine.harness import FILES
 
 ROOT = Path(__file__).parent.parent
@@ -29,7 +32,8 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     with pytest.raises(SystemExit) as left:
         main(list(arguments))
     out, errors = capsys.readouterr()
-    assert (left.value.code, errors) == (0, "")
+    stages = [line for line in errors.splitlines() if line.endswith(" ...")]  # told on a busy machine
+    assert (left.value.code, errors.splitlines()) == (0, stages)
     return out
 
 
@@ -77,6 +81,13 @@ def test_without_out_a_new_folder_is_made_and_none_is_overwritten(
             [EDGES, "--set", "quantization={levels: 2000000000000000, clip: 4, on_overflow: wrap}"],
             "what the audit's 64-bit sums hold",
         ),
+        ([EDGES, "--set", "deadlines.upload=1e300"], "must be at most 1e+09, not 1e+300"),
+        ([EDGES, "--set", "network.server.uplink_mbps=4e-7"], "must be at least 1e-06, not 4e-07"),
+        ([EDGES, "--set", "population.users=2147483647"], "above memory_limit_gb=2"),
+        ([EDGES, "--set", "learning.dataset={kind: synthetic, train: 2000000000}"], "memory_limit_gb=2"),
+        ([EDGES, "--set", 'name="\\ud800"'], "as it names files"),
+        ([EDGES, "--set", "name=../escaped"], "as it names files: not '../escaped'"),
+        ([EDGES, "--set", f"name=0x{'f' * 5000}"], "a whole number of 20000 bits"),
         ([EDGES, "--set", "profile=nosuch"], "nosuch"),
         ([EDGES, "--set", "learning.device=tpu"], "tpu"),
         ([EDGES, "--set", "nonsense"], "nonsense"),
@@ -115,6 +126,23 @@ def test_messages_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.Capture
     assert left.value.code == 2
     assert r"s\x1b[2J.yaml" in errors
     assert errors.replace("\n", "").isprintable()
+
+
+def test_a_stage_that_lasts_is_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with doing(patience_s=0.2) as tell:
+        tell("what is over at once")
+        tell("forecasting the memory that secagg takes for 12 users")
+        time.sleep(0.6)
+    assert capsys.readouterr().err == "simfl: forecasting the memory that secagg takes for 12 users ...\n"
+
+
+def test_the_stages_of_a_build_are_told_in_words() -> None:
+    stages: list[str] = []
+    data = {"kind": "synthetic", "shape": [30_000], "classes": 2, "train": 10, "test": 2}
+    more = {"payload": "real", "learning.dataset": data, "protocols": ["fedavg"], "memory_limit_gb": 0.02}
+    build(load(EDGES, more), stages.append)
+    assert stages[0] == "reading the data set synthetic"
+    assert any(stage.startswith("forecasting the memory that") for stage in stages)
 
 
 def test_a_missing_key_names_file_and_line(tmp_path: Path) -> None:

@@ -21,16 +21,9 @@ COMES_AND_GOES = 1_500
 """More where presence changes with time: the next change, and the session last looked at."""
 JITTER = 2_500
 """More for a member whose links have jitter: two random generators."""
-MEMBER = {
-    "fedavg": 6_500,
-    "secagg": 15_000,
-    "secagg_plus": 15_000,
-    "ccesa": 15_000,
-    "lightsecagg": 13_000,
-    "fedbuff": 7_000,
-    "lightsecagg_async": 15_000,
-}
-"""Of a user in a round, or in flight: its device, links, machine, messages, and their rows of one round."""
+MEMBER, KEYED = {"fedavg": 6_500, "fedbuff": 7_000, "lightsecagg": 13_000}, 15_000
+"""Of a user in a round, or in flight: its device, links, machine, messages, and their rows of one round.
+KEYED: under any other protocol."""
 PAIR = {"secagg": 65, "ccesa": 140, "lightsecagg_async": 80}
 """Of each user, or mask, that a user knows of."""
 
@@ -66,7 +59,7 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
     available = s.population.availability
     by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
     each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES
-    member = MEMBER.get(kind, max(MEMBER.values())) + (JITTER if s.network.users.jitter_s else 0)
+    member = MEMBER.get(kind, KEYED) + (JITTER if s.network.users.jitter_s else 0)
     known = round(PAIR.get(kind, 0) * _pairs(s, entry, members))
     return users * (each + _hand_bytes(s)) + members * member + known
 

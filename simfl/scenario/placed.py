@@ -9,6 +9,9 @@ from simfl.errors import cut
 from simfl.scenario.schema import Scenario
 from simfl.scenario.tree import Problem, ScenarioError
 
+MAX_LINE = 600
+"""Characters of a line of what `make` says."""
+
 
 def error(s: Scenario, path: str, message: str) -> ScenarioError:
     """A problem at a place of a scenario."""
@@ -21,7 +24,8 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except ValueError as problem:
-        raise error(s, path, str(problem)) from None
+        lines = str(problem).splitlines()  # some name a file, and that by a user's own text
+        raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
     except OSError as problem:
         file = f"{cut(str(problem.filename))}: " if problem.filename else ""
         raise error(s, path, f"{file}{problem.strerror or problem}") from None

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from simfl.profiles import Profile
 from simfl.scenario.blocks import GREATEST, LEAST, as_name
-from simfl.scenario.load import load
+from simfl.scenario.build import build, clocks
+from simfl.scenario.load import ScenarioError, load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import StudyFile
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, write
@@ -128,6 +129,19 @@ def test_a_message_cuts_what_a_user_wrote(tmp_path: Path) -> None:
         f"{long}: 1\n" * 2,
     ):
         assert max(map(len, problems(tmp_path, SYNC + more))) < 700
+
+
+def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
+    long = "\x1b[31m" + "x" * 4000
+    for key, value in {
+        "profile": long, "learning.dataset": {"kind": "npz", "file": long}, "clock": {"recorded": long},
+        "learning.model": f"module:{long}.py:f",
+    }.items():  # fmt: skip
+        scenario = load(write(tmp_path, SYNC), {key: value})
+        with pytest.raises(ScenarioError) as refused:
+            clocks(build(scenario))
+        assert len(str(refused.value)) < 700
+        assert "\x1b" not in str(refused.value)
 
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:

@@ -81,10 +81,6 @@ def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
     assert 0.4 < peak(scenario, build) / footprint.data_bytes(scenario) < 1.05
 
 
-def test_every_protocol_has_its_figure() -> None:
-    assert footprint.MEMBER.keys() == PROTOCOLS.keys()
-
-
 @pytest.mark.parametrize(
     ("text", "key", "value", "says"),
     [
