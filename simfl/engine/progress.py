@@ -14,8 +14,8 @@ from simfl.engine.virtual import NS
 
 RETURNS = 1000
 """Returns of each user, on average, before a run that got no further meanwhile is stopped."""
-BREAKS = 10
-"""Messages that break off, and so are sent again, count as one more return."""
+BREAKS = 50
+"""So many messages that break off, and are sent again, count as one more return."""
 LATE = 10
 """Updates given up though their users stayed, for each user, before a run is stopped."""
 
