@@ -12,7 +12,7 @@ import pytest
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from tests.engine.harness import ASYNC, run
-from tests.reports.conftest import opened
+from tests.reports.conftest import opened, renamed
 from tests.reports.test_chart import luminance
 from tests.reports.test_page import EVIL
 
@@ -24,8 +24,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (
 @pytest.fixture(scope="module")
 def files(losing: Run, buffered: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    run({"name": EVIL, "protocols": {EVIL: {"protocol": "fedbuff"}}}, ASYNC, out=folder / "evil")
-    runs = {"losing": losing, "buffered": buffered, "evil": opened(folder / "evil")}
+    run({"protocols": ["fedbuff"]}, ASYNC, out=folder / "evil")
+    evil = renamed(opened(folder / "evil"), EVIL, EVIL)
+    runs = {"losing": losing, "buffered": buffered, "evil": evil}
     for name, found in runs.items():
         (folder / f"{name}.html").write_text(page(found), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in runs}
