@@ -19,3 +19,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a stage of a check lasts: no test is to read of that unasked."""
+    monkeypatch.setattr("simfl.cli.doing.PATIENCE_S", 60.0)

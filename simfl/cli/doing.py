@@ -12,7 +12,7 @@ PATIENCE_S = 2.0
 
 
 @contextmanager
-def doing(patience_s: float = PATIENCE_S) -> Iterator[Callable[[str], None]]:
+def doing(patience_s: float | None = None) -> Iterator[Callable[[str], None]]:
     """A function to call with each stage as it begins. On a terminal one line shows it, and goes at the end;
     elsewhere a stage that lasts has a line of its own."""
     if sys.stderr.isatty():
@@ -26,7 +26,12 @@ def doing(patience_s: float = PATIENCE_S) -> Iterator[Callable[[str], None]]:
     def tell(stage: str) -> None:
         stop()
         line = f"simfl: {stage} ..."
-        waiting.append(Timer(patience_s, lambda: print(line, file=sys.stderr, flush=True)))
+        waiting.append(
+            Timer(
+                PATIENCE_S if patience_s is None else patience_s,
+                lambda: print(line, file=sys.stderr, flush=True),
+            )
+        )
         waiting[0].daemon = True
         waiting[0].start()
 
