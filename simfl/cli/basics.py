@@ -175,7 +175,7 @@ def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
 
 
 def _left(folder: Path) -> str:
-    """What a run that did not come to its end leaves."""
+    """The end of a message that says where the finished rounds are."""
     if (folder / "unfinished").is_dir():
         return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

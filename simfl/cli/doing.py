@@ -1,4 +1,4 @@
-"""What a command is doing, on stderr, where that takes long: nobody waits without knowing for what."""
+"""Stages of a command on stderr, where they take long: nobody waits without knowing for what."""
 
 from __future__ import annotations
 

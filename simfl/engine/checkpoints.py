@@ -55,7 +55,7 @@ class Checkpoints:
                 ops.replace(session.moments, past.moments if version == max(past.models) else None)
 
     def standing(self, session: Session) -> Standing:
-        """Where the session stands, its round having just ended."""
+        """Note the state of the session at the end of a round."""
         if session.ops.executes:
             used = {id(task.weights) for task in session.at_work()} | {id(session.weights)}
             self.models = {version: model for version, model in self.models.items() if id(model) in used}

@@ -134,7 +134,7 @@ def _now(key: Key) -> str:
 
 
 class Recorded(Clock):
-    """What the trace of an earlier run says."""
+    """Durations of the steps of an earlier run's trace."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
