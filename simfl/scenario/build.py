@@ -36,7 +36,7 @@ from simfl.protocols.base import SERVER, Params
 from simfl.protocols.ops import EagerOps, Ops, ShadowOps
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
-from simfl.scenario import memory, schema
+from simfl.scenario import footprint, memory, schema
 from simfl.scenario.intervals import read_intervals
 from simfl.scenario.learners import make_trainers, server_rule
 from simfl.scenario.memory import Memory
@@ -122,6 +122,8 @@ def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Study:
             data cannot be dealt out as asked.
     """
     s = scenario
+    for path, message in footprint.check(s):
+        raise error(s, path, message)
     streams = Streams(s.seed)
     profile = or_error(s, "profile", partial(profiles.load, s.profile))
     trainers = make_trainers(s, streams, profile, tell)

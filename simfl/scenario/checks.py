@@ -38,7 +38,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         found += _selections(scenario, asynchronous)
     found += _script(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
-    found += [*_needed(scenario, masked), *_privacy(scenario, masked), *footprint.check(scenario)]
+    found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
+    found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
 
 

@@ -108,9 +108,10 @@ def limit_bytes(s: schema.Scenario) -> float:
     return s.memory_limit_gb * 1e9
 
 
-def check(s: schema.Scenario) -> Iterator[tuple[str, str]]:
-    """Users and data that do not fit, as (dotted path, message)."""
-    name = max(s.protocols, key=lambda name: users_bytes(s, name))
+def check(s: schema.Scenario, every: bool = False) -> Iterator[tuple[str, str]]:
+    """Users and data that do not fit, as (dotted path, message): under any entry of the protocols, or, with
+    `every`, only where they do not under each of them."""
+    name = (min if every else max)(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):
         who = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"

@@ -55,7 +55,8 @@ def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
     if isinstance(source, Scenario):
         return nodes(source.model_dump(mode="json"), Node(None, source.name))
     if isinstance(source, Mapping):
-        return nodes(source, Node(None, str(source.get("name", "scenario"))))
+        name = source.get("name")
+        return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
     tree = read(Path(source), str(source))
     if base := tree.child("base"):
         raise refusal(

@@ -82,6 +82,8 @@ def test_a_number_that_python_cannot_write_is_told_by_its_bits(tmp_path: Path) -
     }.items():
         (line,) = problems(tmp_path, SYNC, {key: huge})
         assert line.startswith(f"--set: {says} a whole number of 20000 bits")
+    with pytest.raises(ScenarioError, match="scenario: name: must be text, not a whole number"):
+        load({"name": huge})
 
 
 RULE = (

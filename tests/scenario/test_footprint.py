@@ -11,11 +11,11 @@ import pytest
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import footprint
 from simfl.scenario.build import build
-from simfl.scenario.load import load
+from simfl.scenario.load import ScenarioError, load, select_protocols
 from simfl.simulation import run
 from tests.engine.harness import ASYNC as ASYNC_WORLD
 from tests.engine.harness import SYNC as SYNC_WORLD
-from tests.scenario.worlds import ASYNC, SYNC, problems
+from tests.scenario.worlds import ASYNC, SYNC, problems, write
 
 
 def peak(scenario: Any, what: Any) -> int:
@@ -84,17 +84,15 @@ def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "value", "says"),
     [
-        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 299,759,"),
-        (ASYNC, "population.users", 100_000, "population.users: 100000 users would take 1,6"),
+        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 15,05"),
+        (ASYNC, "population.users", 10_000_000, "population.users: 10000000 users would take "),
         (SYNC, "learning.dataset", {"kind": "synthetic", "shape": [100_000, 100_000]},
-         "learning.dataset: 100 users would take 0.0022 GB (protocol secagg), the data set 180,400 GB, above "
-         "memory_limit_gb=2"),
+         "take 0.000701 GB (protocol fedavg), the data set 180,400 GB, above memory_limit_gb=2"),
         (SYNC, "learning.dataset", {"kind": "synthetic", "train": 2**31 - 1},
-         "learning.dataset: 100 users would take 0.0022 GB (protocol secagg), the data set 1,185 GB, above "
-         "memory_limit_gb=2"),
+         "take 0.000701 GB (protocol fedavg), the data set 1,185 GB, above memory_limit_gb=2"),
         (SYNC, "memory_limit_gb", 0.001,
-         "population.users: 100 users would take 0.0022 GB (protocol secagg), the data set 0.00046 GB, above "
-         "memory_limit_gb=0.001"),
+         "world.yaml:4: population.users: 100 users would take 0.000701 GB (protocol fedavg), the data set "
+         "0.00046 GB, above memory_limit_gb=0.001"),
     ],
 )  # fmt: skip
 def test_what_is_too_large_is_refused_at_once(
@@ -103,3 +101,10 @@ def test_what_is_too_large_is_refused_at_once(
     (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users would take" in line]
     assert says in line
     assert line.startswith(("--set: ", "world.yaml:4: "))
+
+
+def test_what_only_some_protocols_do_not_fit_is_refused_when_built(tmp_path: Path) -> None:
+    scenario = load(write(tmp_path, ASYNC), {"population.users": 100_000, "memory_limit_gb": 20})
+    with pytest.raises(ScenarioError, match=r"users would take 1,6\d\d GB \(protocol lightsecagg_async\)"):
+        build(scenario)
+    assert not list(footprint.check(select_protocols(scenario, ["fedbuff"])))
