@@ -1,4 +1,4 @@
-"""Whole runs: the shipped scenarios, the golden traces, and the files of a run."""
+"""Whole runs: the shipped scenarios, and the files of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from simfl.scenario.load import load
 from simfl.trace import PHASES
 from simfl.trace_reader import read
 from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, run, script
-from tests.golden.update import GOLDEN, HERE
 
 SMALLER: dict[str, dict[str, Any]] = {
     "dropout_edges": {},
@@ -120,17 +119,6 @@ def test_the_edges_end_as_the_scenario_says() -> None:
             assert rounds[9]["reason"] == "upload: 5 users answered, 6 needed"
         elif aborted:
             assert rounds[9]["reason"] == "upload: 3 users left with shares of user 2, 4 needed"
-
-
-# --- golden -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", GOLDEN)
-def test_a_trace_is_what_it_was(name: str) -> None:
-    """If a change is meant: python -m tests.golden.update."""
-    assert GOLDEN[name]() == (HERE / name).read_text(encoding="utf-8")
-
-
-def test_the_readable_golden_file_is_readable() -> None:
-    assert len((HERE / "small_round.jsonl").read_text().splitlines()) < 60
 
 
 # --- a run's folder -----------------------------------------------------------------------------

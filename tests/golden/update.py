@@ -2,17 +2,18 @@
 
     python -m tests.golden.update
 
-`small_round.jsonl` is one round of three users, whole; `dropout_edges.sha256` is a digest of each
-protocol's lines of the shipped scenario.
+`small_round.jsonl` is one round of three users, whole; `digests.txt` has digests of each case's traces and
+summaries (`tests.golden.cases`), which are the same for a real run and a shadow.
 """
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 
-from simfl import trace as rows
-from tests.engine.harness import edges, lines, run, script
+import simfl
+from tests.engine.harness import lines, run, script
+from tests.golden.cases import SMALL, STUDIES, WHOLE, scenario
+from tests.golden.digests import digests
 
 HERE = Path(__file__).parent
 
@@ -22,16 +23,18 @@ def small_round() -> str:
     return "".join(lines(run({"dropout": script((1, 0, "upload", "mid_send"))})))
 
 
-def dropout_edges() -> str:
-    """One line a protocol, as `sha256sum` writes it."""
-    digests = {
-        name: sha256("".join(rows.lines({name: trace})).encode()).hexdigest()
-        for name, trace in edges().traces.items()
-    }
-    return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+def all_digests() -> str:
+    """Return a line for each case and entry: its trace's digest, its summary's, and its name."""
+    return "".join(f"{line}\n" for name in (*SMALL, *WHOLE, *STUDIES) for line in of_case(name, "shadow"))
 
 
-GOLDEN = {"small_round.jsonl": small_round, "dropout_edges.sha256": dropout_edges}
+def of_case(name: str, payload: str) -> list[str]:
+    """Return the lines of one case."""
+    result = simfl.run(scenario(name, {"payload": payload}))
+    return [f"{digest} {name}:{entry}" for entry, digest in digests(result).items()]
+
+
+GOLDEN = {"small_round.jsonl": small_round, "digests.txt": all_digests}
 
 if __name__ == "__main__":
     for name, make in GOLDEN.items():

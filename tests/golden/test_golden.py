@@ -1,0 +1,48 @@
+"""Traces and summaries are what they were. If a change is meant: python -m tests.golden.update."""
+
+from __future__ import annotations
+
+import pytest
+
+import simfl
+from tests.golden.cases import SMALL, STUDIES, WHOLE, scenario
+from tests.golden.update import HERE, of_case, small_round
+
+KEPT = (HERE / "digests.txt").read_text(encoding="utf-8").splitlines()
+LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction"}
+"""Real runs that take more than a second or two."""
+REAL = [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in WHOLE)]
+
+
+def kept(name: str) -> list[str]:
+    """Return the lines of a case."""
+    return [line for line in KEPT if line.split(" ")[2].startswith(f"{name}:")]
+
+
+def test_small_round_is_what_it_was() -> None:
+    assert small_round() == (HERE / "small_round.jsonl").read_text(encoding="utf-8")
+
+
+def test_small_round_can_be_read() -> None:
+    assert len((HERE / "small_round.jsonl").read_text().splitlines()) < 60
+
+
+def test_every_kept_digest_has_a_case() -> None:
+    names = {line.split(" ")[2].partition(":")[0] for line in KEPT}
+    assert names == {*SMALL, *WHOLE, *STUDIES}
+
+
+@pytest.mark.parametrize("name", [*SMALL, *WHOLE, *STUDIES])
+def test_shadow_digests(name: str) -> None:
+    assert of_case(name, "shadow") == kept(name)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_digests(name: str) -> None:
+    """The small ones and the shipped; studies of paper size have no real run within a test's time."""
+    assert of_case(name, "real") == kept(name)
+
+
+def test_the_aborted_case_aborts_every_aggregation() -> None:
+    summary = simfl.run(scenario("buffers/all_aborted", {"payload": "shadow"})).summary
+    assert {r["status"] for r in summary["protocols"]["lightsecagg_async"]["rounds"]} == {"aborted"}
