@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import simfl
-from simfl.metrics import Round
+from simfl.results.metrics import Round
 from simfl.studies.calibrate import passes
 
 ROOT = Path(__file__).parents[1]

@@ -19,9 +19,9 @@ from typing import Any
 import simpy
 from asynchronous import WORLD, scenario
 
-from simfl.scenario.build import build, clocks
+from simfl.experiment.build import build, make_clocks
+from simfl.results.trace import seldom_collecting
 from simfl.scenario.load import load
-from simfl.trace import seldom_collecting
 
 REPEATS = 3
 PROCESSES, TIMEOUTS = 5_000, 10
@@ -59,7 +59,7 @@ def engine(world: dict[str, Any]) -> tuple[float, int]:
     """Microseconds a row, and the rows."""
     study = build(load(world))
     (name,) = study.scenario.protocols
-    session = study.session(name, clocks(study)(name))
+    session = study.session(name, make_clocks(study)(name))
     with seldom_collecting():
         start = time.process_time()
         while not session.done:

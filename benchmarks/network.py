@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import simpy
 
-from simfl.engine.network import Network
-from simfl.engine.sharing import SharedLink
-from simfl.engine.virtual import Environment
+from simfl.engine.environment import Environment
+from simfl.engine.fair_link import FairLink
+from simfl.engine.links import Network
 
 CONCURRENT = (10, 100, 1_000, 10_000)
 REPEATS = 3
@@ -77,7 +77,7 @@ def until(env: simpy.Environment, enough: Callable[[], bool]) -> Callable[[], ob
 def shared(n: int, count: int, caps: int) -> Callable[[], object]:
     """`count` starts and ends, with so many different caps."""
     env, size, ended = Environment(), sizes(n), 0
-    link = SharedLink(env, n * CAP_BPS // 2)
+    link = FairLink(env, n * CAP_BPS // 2)
     rates = [CAP_BPS * (2 * k + 1) // caps for k in range(caps)]  # the level lies among them
 
     def start(k: int) -> None:
@@ -96,7 +96,7 @@ def shared(n: int, count: int, caps: int) -> Callable[[], object]:
 def stopped(n: int, count: int) -> Callable[[], object]:
     """`count` stops and starts among n transfers of one cap, every microsecond; its timeout included."""
     env, size, rng, stops = Environment(), sizes(n), random.Random(n), 0
-    link = SharedLink(env, n * CAP_BPS // 2)
+    link = FairLink(env, n * CAP_BPS // 2)
     flows = [link.start(1000 * size(), CAP_BPS, lambda: None) for _ in range(n)]
 
     def exchange() -> None:

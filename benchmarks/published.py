@@ -8,7 +8,7 @@ nodes a_i, and N points x_j where a mask is coded, U - T where sums are decoded;
 takes by default, and modulo 2^31 - 1, about as large as the paper's q, of which more steps of Euclid follow.
 Beside it are a mask's element and a multiply-add of the code in the same numpy: what was fitted to Table 4 of
 them, as a multiple, is how much slower the testbed's machine is. A coefficient times the smaller one is
-`COEFFICIENT_S` of simfl/studies/papers/lightsecagg_testbed.py. All in CPU seconds, the least of a few.
+`COEFFICIENT_S` of papers/lightsecagg_testbed.py. All in CPU seconds, the least of a few.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from simfl.learning.data import Split
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.threads import one_thread
-from simfl.learning.trainer import Trainer, Way
+from simfl.learning.trainer import SealedPipe, Trainer
 
 ROUNDS = 5
 SGD = LocalSgd(epochs=1, batch_size=10, lr=0.1)
@@ -68,7 +68,7 @@ def measure(name: str, shape: tuple[int, ...], classes: int, clients: int, sampl
     users, seeds = range(clients), [bytes([k]) * 32 for k in range(clients)]
     weights = Trainer(split, parts, MODELS[name], SGD, device, "loop").initial(bytes(32))
 
-    def in_way(way: Way, threads: int = 1) -> Callable[[], object]:
+    def in_way(way: SealedPipe, threads: int = 1) -> Callable[[], object]:
         trainer = Trainer(split, parts, MODELS[name], SGD, device, way)
 
         def half(mine: range) -> None:
@@ -81,7 +81,7 @@ def measure(name: str, shape: tuple[int, ...], classes: int, clients: int, sampl
         halves = [range(k, clients, threads) for k in range(threads)]
         return lambda: list(pool.map(half, halves))
 
-    other: Way = "closed_form" if name == "logistic" else "vectorised"
+    other: SealedPipe = "closed_form" if name == "logistic" else "vectorised"
     runs: dict[str, Callable[[], object]] = {"plain": plain(name, split, parts, device)}
     runs |= {"loop": in_way("loop"), other: in_way(other)}
     if device == "cpu":

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simfl.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from simfl.result import Result as Result
+    from simfl.folder.result import Result as Result
     from simfl.scenario.load import ScenarioError as ScenarioError
     from simfl.simulation import run as run
     from simfl.simulation import simulate as simulate
 
-__version__ = "0.1.0"
 __all__ = ["Result", "ScenarioError", "run", "simulate"]
 
 _HOMES = {
-    "Result": "simfl.result",
+    "Result": "simfl.folder.result",
     "ScenarioError": "simfl.scenario.load",
     "run": "simfl.simulation",
     "simulate": "simfl.simulation",

@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from simfl.dataplane.ops import Ops
 from simfl.engine.checkpoints import Checkpoints, Past
-from simfl.engine.clock import drive
+from simfl.engine.driver import drive
 from simfl.engine.session import Session
-from simfl.engine.virtual import NS
-from simfl.engine.warm import warm
-from simfl.engine.world import Outcome
+from simfl.engine.setup import ClosedRound
+from simfl.engine.warm_up import warm
 from simfl.errors import BadInput, RunFailed
+from simfl.experiment.build import Experiment, build, make_clocks
+from simfl.folder import unfinished
+from simfl.folder.result import Kept, Measurement, Result
+from simfl.folder.saving import EVERY_S, Point, Saver
+from simfl.folder.unfinished import Unfinished
 from simfl.learning.threads import one_thread
-from simfl.protocols.ops import Ops
-from simfl.result import Kept, Measurement, Result
-from simfl.results import unfinished
-from simfl.results.saving import EVERY_S, Point, Saver
-from simfl.results.unfinished import Unfinished
-from simfl.scenario.build import Study, build, clocks
+from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
-from simfl.trace import Trace, seldom_collecting
+from simfl.virtual_time import NS
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def run(
 
 
 async def _all(
-    study: Study, saver: Saver | None, resume: bool, watch: Callable[[Progress], None] | None
+    study: Experiment, saver: Saver | None, resume: bool, watch: Callable[[Progress], None] | None
 ) -> Result:
-    loaded, clock_of = study.scenario, clocks(study)
+    loaded, clock_of = study.scenario, make_clocks(study)
     result = Result(loaded)
     if saver is not None:
         result = saver.resume(loaded) if resume else saver.begin(loaded)
@@ -107,8 +107,6 @@ async def _all(
                 continue
             past = Past() if saver is None else saver.past(name)
             trainer = study.trainers[name]
-            if loaded.payload == "real" and saver is not None and (choice := saver.choice(name)):
-                trainer.choice = choice
             clock = clock_of(name)
             if saver is not None and clock.timing and past.rounds:
                 clock = saver.clock(name, result.traces[name])
@@ -116,11 +114,10 @@ async def _all(
             if isinstance(loaded.clock, Measured):
                 warm(session.machines.kind, session.machines.params, loaded.of(name).cohort, trainer)
             elif loaded.payload == "real":
-                result.training[name] = str(trainer.choice)
+                result.training[name] = str(trainer.way)
             if saver is not None:
                 session.checkpoints = Checkpoints(session, past)
-                kept_way = trainer.choice if name in result.training else None
-                saver.start(name, session.trace, result.training.get(name), kept_way)
+                saver.start(name, session.trace, result.training.get(name))
             await _one(study, name, session, result, saver, past, watch)
     except BaseException as error:
         result.interrupted = True
@@ -137,7 +134,7 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-async def _kept(ops: Ops, outcome: Outcome) -> Kept:
+async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
     """What a round's record holds, as arrays."""
     record = outcome.record
     assert record is not None
@@ -146,7 +143,7 @@ async def _kept(ops: Ops, outcome: Outcome) -> Kept:
     return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
 
 
-async def _point(ops: Ops, outcome: Outcome) -> Point:
+async def _point(ops: Ops, outcome: ClosedRound) -> Point:
     """What a session that is resumed after this round needs, as arrays."""
     standing = outcome.standing
     assert standing is not None
@@ -156,7 +153,7 @@ async def _point(ops: Ops, outcome: Outcome) -> Point:
 
 
 async def _one(
-    study: Study,
+    study: Experiment,
     name: str,
     session: Session,
     result: Result,
@@ -176,7 +173,7 @@ async def _one(
             rounds = study.scenario.rounds
             watch(Progress(name, len(measured), rounds, session.env.now / NS, latest))
 
-    async def publish(outcome: Outcome) -> None:
+    async def publish(outcome: ClosedRound) -> None:
         nonlocal latest
         if outcome.round < past.rounds:
             if outcome.round == past.rounds - 1:

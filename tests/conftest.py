@@ -24,4 +24,4 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a stage of a check lasts: no test is to read of that unasked."""
-    monkeypatch.setattr("simfl.cli.doing.PATIENCE_S", 60.0)
+    monkeypatch.setattr("simfl.cli.stages.PATIENCE_S", 60.0)

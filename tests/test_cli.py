@@ -12,8 +12,8 @@ import pytest
 
 from simfl import profiles
 from simfl.cli import main
-from simfl.cli.doing import doing
-from simfl.scenario.build import build
+from simfl.cli.stages import doing
+from simfl.experiment.build import build
 from simfl.scenario.load import load
 from tests.engine.harness import FILES
 

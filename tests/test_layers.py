@@ -9,95 +9,58 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "simfl").rglob("*.py"))
+FILES = sorted(path for part in ("simfl", "papers") for path in (ROOT / part).rglob("*.py"))
 
 MAY_IMPORT = {
     "errors": (),
-    "streams": (),
+    "virtual_time": (),
+    "random_streams": (),
+    "unpacking": (),
+    "version": (),
     "crypto": (),
-    "trace": (),
-    "text": (),
-    "strict_json": ("text",),
-    "trace_fields": ("text", "trace"),
-    "trace_reader": ("errors", "strict_json", "text", "trace", "trace_fields"),
-    "summary": ("errors", "strict_json", "text"),
-    "metrics": ("trace",),
+    "results": ("errors",),
     "selection": (),
     "privacy": ("errors", "selection", "unpacking"),
-    "protocols": ("errors", "crypto", "trace", "streams"),
-    "profiles": ("errors", "protocols"),
-    "unpacking": (),
     "learning": ("errors", "unpacking"),
+    "dataplane": ("errors", "crypto"),
+    "profiles": ("errors", "dataplane"),
+    "protocols": ("results", "crypto", "dataplane"),
+    "scenario": ("errors", "crypto", "protocols", "selection"),
+    "population": ("virtual_time", "random_streams", "scenario"),
     "engine": (
-        "errors",
-        "streams",
-        "crypto",
-        "trace",
-        "protocols",
-        "learning",
-        "selection",
-        "scenario.schema",
+        "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
+        "protocols", "population",
     ),
-    "scenario": ("errors", "streams", "crypto", "protocols", "learning", "selection", "profiles"),
-    "scenario.build": ("trace_reader", "engine"),
-    "scenario.memory": ("engine",),
-    "reports": (
-        "errors",
-        "strict_json",
-        "text",
-        "trace",
-        "trace_reader",
-        "summary",
-        "metrics",
-        "privacy",
-        "scenario.schema",
-        "simulation",
+    "experiment": (
+        "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "learning", "dataplane",
+        "profiles", "protocols", "scenario", "population", "engine",
     ),
-    "reports.parquet": ("result",),
-    "reports.perfetto": ("protocols.registry",),
-    "reports.figures": ("result",),
-    "reports.sweep": ("studies.sweeps",),
-    "reports.figures_papers": ("studies.papers",),
-    "result": ("errors", "text", "trace", "metrics", "engine.virtual", "privacy", "scenario", "selection"),
-    "results": ("errors", "strict_json", "trace", "trace_reader", "engine", "scenario", "learning", "result"),
-    "simulation": ("errors", "trace", "engine", "protocols", "scenario", "learning", "result", "results"),
+    "folder": (
+        "errors", "virtual_time", "version", "results", "selection", "privacy", "scenario", "engine",
+    ),
+    "simulation": (
+        "errors", "virtual_time", "results", "learning", "dataplane", "scenario", "engine", "experiment",
+        "folder",
+    ),
     "studies": (
-        "errors",
-        "strict_json",
-        "text",
-        "trace",
-        "crypto",
-        "streams",
-        "engine",
-        "protocols",
-        "learning",
-        "scenario",
-        "profiles",
-        "result",
-        "results",
-        "simulation",
-        "metrics",
-        "privacy",
-        "selection",
+        "errors", "random_streams", "results", "crypto", "learning", "dataplane", "profiles", "protocols",
+        "scenario", "engine", "experiment", "folder", "simulation",
+    ),
+    "reports": (
+        "errors", "results", "privacy", "protocols", "scenario", "folder", "simulation", "studies",
     ),
     "catalog": ("profiles", "protocols", "learning"),
     "cli": (
-        "catalog",
-        "errors",
-        "text",
-        "result",
-        "results",
-        "simulation",
-        "scenario",
-        "studies",
-        "reports",
-        "privacy",
-        "profiles",
-        "protocols",
-        "learning",
+        "errors", "results", "privacy", "profiles", "protocols", "scenario", "experiment", "folder",
+        "simulation", "studies", "reports", "catalog", "papers",
     ),
-}
-"""Part of simfl -> the parts, besides itself, that it may import; a module may have more than its package.
+    "papers": (
+        "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
+        "dataplane", "profiles", "protocols", "scenario", "folder", "simulation", "studies", "reports",
+    ),
+}  # fmt: skip
+"""Part -> the parts, besides itself, that it may import, whatever for (types too). Nothing imports what is
+above it, and nobody has an exception. `papers` stands beside simfl; only `simfl reproduce` looks for it.
 
 `simfl` itself (the public API, which imports on first use) and `simfl.__main__` stand above all.
 """
@@ -111,39 +74,39 @@ HOMES = {
     "numba": ("crypto",),
     "typer": ("cli", "__main__"),
     "rich": ("reports", "cli"),
-    "matplotlib": ("reports",),
+    "matplotlib": ("reports", "cli", "papers"),
     "jinja2": ("reports",),
     "markupsafe": ("reports",),
     "yaml": ("scenario", "profiles"),
-    "pydantic": ("scenario", "profiles", "learning", "studies", "results", "summary"),
-    "asyncio": ("engine", "simulation", "studies", "cli"),
-    "joblib": ("studies",),
+    "pydantic": ("scenario", "profiles", "learning", "studies", "folder", "results", "papers"),
+    "asyncio": ("dataplane", "engine", "simulation", "studies", "cli"),
+    "joblib": ("studies", "papers"),
     "distributed": ("studies",),
     "ray": ("studies",),
-    "filelock": ("studies", "results"),
+    "filelock": ("studies", "folder"),
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
-    "scipy": ("protocols", "selection", "privacy", "learning", "studies"),
-    "concurrent": ("engine",),
+    "scipy": ("protocols", "selection", "privacy", "learning", "studies", "papers"),
+    "concurrent": ("dataplane",),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
 }
-"""Library -> the parts of simfl that may import it."""
+"""Library -> the parts that may import it."""
 
 FORBIDDEN = {"pickle", "marshal", "shelve", "random", "dill"}
 
 
 def name_of(path: Path) -> str:
-    """simfl/engine/pool.py -> engine.pool."""
-    parts = path.relative_to(ROOT / "simfl").with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
+    """simfl/engine/session.py -> engine.session; papers/page.py -> papers.page."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts[parts[0] == "simfl" :] if part != "__init__")
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, wherever it does so, except for type checkers only."""
+def imports(path: Path, types: bool = True) -> Iterator[str]:
+    """Every module that a file imports, wherever it does so; without `types` what is there at run time."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
             node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -158,10 +121,10 @@ def inside(name: str, parts: tuple[str, ...]) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
-def allowed(name: str) -> tuple[str, ...]:
-    """What a module may import of simfl: its own package, its package's and its own list."""
-    part = name.split(".")[0]
-    return (part, *MAY_IMPORT[part], *MAY_IMPORT.get(name, ()))
+def part_of(imported: str) -> str | None:
+    """The part of simfl that an imported name belongs to; None for what is not ours."""
+    root, _, rest = imported.partition(".")
+    return root if root == "papers" else rest.partition(".")[0] if root == "simfl" else None
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -169,11 +132,11 @@ def test_imports_point_down(path: Path) -> None:
     name = name_of(path)
     if name in ("", "__main__"):
         return
+    mine = name.partition(".")[0]
     for imported in imports(path):
-        if imported.startswith("simfl."):
-            assert inside(imported.removeprefix("simfl."), allowed(name)), f"{name} imports {imported}"
-        elif imported == "simfl":
-            assert name == "result", f"{name} imports simfl itself"  # for its version
+        part = part_of(imported)
+        assert part != "", f"{name} imports simfl itself"
+        assert part in (None, mine, *MAY_IMPORT[mine]), f"{name} imports {imported}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -185,17 +148,43 @@ def test_each_library_has_its_home(path: Path) -> None:
             assert inside(name_of(path), HOMES[library]), f"{name_of(path)} imports {library}"
 
 
+def reached(above: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What each name leads to, over however many steps."""
+    found = {name: set(below) for name, below in above.items()}
+    for _ in found:
+        for below in found.values():
+            below |= {far for near in below for far in found.get(near, ())}
+    return found
+
+
 def test_the_table_itself_points_down() -> None:
     """No part may import one that may import it."""
-    above: dict[str, set[str]] = {}
-    for part, below in MAY_IMPORT.items():
-        if part != "scenario.build":  # the composition root wires what stands above its package
-            above[part] = {b for b in below if "." not in b}
-    reached = {part: set(below) for part, below in above.items()}
-    for _ in reached:
-        for part in reached:
-            reached[part] |= {far for near in reached[part] for far in reached[near]}
-    assert not [part for part in reached if part in reached[part]]
+    table = {part: set(below) for part, below in MAY_IMPORT.items() if part != "papers"}
+    table["cli"].discard("papers")
+    assert not [part for part, below in reached(table).items() if part in below]
+
+
+def test_every_permission_is_used() -> None:
+    used = {part: set[str | None]() for part in MAY_IMPORT}
+    for path in FILES:
+        mine = name_of(path).partition(".")[0]
+        if mine in used:
+            used[mine] |= {part_of(imported) for imported in imports(path)}
+    unused = {part: set(below) - used[part] for part, below in MAY_IMPORT.items()}
+    assert not {part: below for part, below in unused.items() if below}
+
+
+def test_no_module_imports_itself_around_a_corner() -> None:
+    """At run time; what only type checkers import may point both ways within a part."""
+    names = {
+        ("" if path.parts[len(ROOT.parts)] == "papers" else "simfl.") + name_of(path): path for path in FILES
+    }
+    above = {}
+    for name, path in names.items():
+        wanted = {m if m in names else m.rpartition(".")[0] for m in imports(path, types=False)}
+        above[name] = (wanted & names.keys()) - {name, "simfl."}
+    top_level = {name: below for name, below in above.items() if name not in ("simfl.", "simfl.__main__")}
+    assert not [name for name, below in reached(top_level).items() if name in below]
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -211,9 +200,14 @@ def test_no_global_randomness_and_no_unsafe_loading(path: Path) -> None:
                 assert called.split(".")[-1] in kinds, f"{path}:{node.lineno}: {called}"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if name_of(p).split(".")[0] == "protocols"], ids=name_of)
+CLOCK_FREE = [path for path in FILES if name_of(path).split(".")[0] in ("protocols", "dataplane")]
+
+
+@pytest.mark.parametrize("path", CLOCK_FREE, ids=name_of)
 def test_machines_have_no_clock_and_no_socket(path: Path) -> None:
     for imported in imports(path):
         library = imported.split(".")[0]
-        assert library not in ("simpy", "torch", "asyncio", "socket", "secrets", "threading")
-        assert library != "time" or name_of(path) == "protocols.ops", path  # the ledger of CPU time
+        assert library not in ("simpy", "torch", "socket", "secrets")
+        if name_of(path).startswith("protocols"):
+            assert library not in ("asyncio", "threading", "time")
+        assert library != "time" or name_of(path) == "dataplane.work", path  # the ledger of CPU time

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from simfl import metrics
+from simfl.folder.result import taking_part
 from simfl.privacy.theory import cardinality
-from simfl.result import taking_part
+from simfl.results import metrics
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT, SIX, SYNC, run, script
 

@@ -16,12 +16,12 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import simfl
-from simfl import result
 from simfl.cli import app
-from simfl.cli.lists import Things
+from simfl.cli.schema import Things
+from simfl.folder import result
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
-from simfl.scenario.shape import hints
+from simfl.scenario.schema_shape import hints
 from tests.docs.pages import ROOT, Command, blocks, differs, script
 from tests.docs.shell import Shell
 from tests.engine.harness import FILES

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl import metrics
+from simfl.folder.result import Result
 from simfl.reports.advice import advise
-from simfl.result import Result
+from simfl.results import metrics
+from simfl.results.trace import PHASES
+from simfl.results.trace_reader import read
 from simfl.scenario.load import load
-from simfl.trace import PHASES
-from simfl.trace_reader import read
 from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, run, script
 
 SMALLER: dict[str, dict[str, Any]] = {

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import basics, calibrate, explorer, lists, papers, reports, studies, sweeps
+from simfl.cli import calibrate, explore, privacy, reports, reproduce, run, schema, sweep
 from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
 
 __all__ = [
     "app",
-    "basics",
     "calibrate",
-    "explorer",
-    "lists",
+    "explore",
     "main",
-    "papers",
+    "privacy",
     "reports",
-    "studies",
-    "sweeps",
+    "reproduce",
+    "run",
+    "schema",
+    "sweep",
 ]
 
 

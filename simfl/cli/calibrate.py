@@ -52,7 +52,7 @@ def calibrate_command(
 
 
 def _training(scenario: Path) -> Training:
-    from simfl.scenario.build import build
+    from simfl.experiment.build import build
     from simfl.scenario.load import load
     from simfl.studies.calibrate.laws import Training
 

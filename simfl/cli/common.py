@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simfl.text import printable
+from simfl.results.text import printable
 
 if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario

@@ -37,7 +37,7 @@ def report(
     if latex and (figures or rounds is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if figures:
-        from simfl.reports.figures import need
+        from simfl.reports.figures.catalogue import need
 
         need()
     if (folder / "means.csv").exists():
@@ -49,11 +49,11 @@ def report(
 
 
 def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
-    from simfl.reports import figures as pictures
+    from simfl.folder.result import atomic
     from simfl.reports import perfetto, terminal
     from simfl.reports.advice import advise
+    from simfl.reports.figures import catalogue as pictures
     from simfl.reports.page import page
-    from simfl.result import atomic
 
     run = _opened(folder)
     chosen = perfetto.choose(run, asked)
@@ -77,13 +77,13 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
 def _sweep(folder: Path, figures: bool) -> None:
     if not figures:
         raise BadInput(f"{folder} holds a sweep, whose tables are there already; --figures draws its figure")
-    from simfl.reports.figures import of_sweep
+    from simfl.reports.figures.catalogue import of_sweep
 
     _save(folder, of_sweep(folder))
 
 
 def _save(folder: Path, drawn: Mapping[str, Figure]) -> None:
-    from simfl.reports.figures import save
+    from simfl.reports.figures.catalogue import save
 
     say(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}", further="  ")
 
@@ -95,8 +95,8 @@ def _latex(folder: Path) -> None:
 
 
 def _opened(folder: Path) -> Run:
+    from simfl.folder.unfinished import recover
     from simfl.reports.folder import open_run
-    from simfl.results.unfinished import recover
     from simfl.scenario.load import load
 
     recover(folder)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from simfl.crypto.rows import Rows, together
+from simfl.crypto.row_routing import Rows, together
 
 A8 = NDArray[np.uint8]
 
@@ -118,7 +118,7 @@ def open_(keys: A8, sealed: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]
     return together(opened)
 
 
-class Way:
+class SealedPipe:
     """One item carried to its receiver block by block: what `seal` and `open_` do to one row."""
 
     def __init__(self, key: bytes, nonce_: bytes, aad: bytes) -> None:

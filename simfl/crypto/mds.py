@@ -16,7 +16,7 @@ import numpy as np
 from simfl.crypto import ntt
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.prg import A8, expand
-from simfl.crypto.rows import Rows
+from simfl.crypto.row_routing import Rows
 
 
 @lru_cache(maxsize=4)

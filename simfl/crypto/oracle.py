@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from simfl.crypto import mds, ntt, shamir
 from simfl.crypto.field import A32, matmul
-from simfl.crypto.rows import Rows
+from simfl.crypto.row_routing import Rows
 
 LIMIT = 1 << 16
 """Multiplications by galois for an operation, about: some 30 ms."""

@@ -26,7 +26,7 @@ _SLACK = 15  # update_into asks for room for one more block, less a byte
 _FIRST = (2).to_bytes(4, "big")
 
 
-class Buffers(threading.local):
+class Scratch(threading.local):
     """A thread's own room for a block of keystream; whatever a caller keeps of it, it copies."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Buffers(threading.local):
         return self.keystream[:size].view("<u4").astype(np.uint32, copy=False)
 
 
-BUFFERS = Buffers()
+BUFFERS = Scratch()
 
 
 def expand(seed: A8, length: int, q: int) -> A32:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.engine.durations import Key, Spans
-from simfl.engine.world import Standing
-from simfl.protocols.ops import Handle
+from simfl.dataplane.handles import Handle
+from simfl.engine.clocks import Key, Spans
+from simfl.engine.setup import Standing
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from simfl import trace as rows
-from simfl.engine.availability import FOR_EVER, Days, State
-from simfl.engine.network import Network
-from simfl.engine.virtual import Environment
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
+from simfl.population.availability import FOR_EVER, Days, State
+from simfl.results import trace as rows
 
 SESSION, LOST = "session", "lost"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from simfl import trace as rows
-from simfl.engine.virtual import NS
+from simfl.results import trace as rows
+from simfl.virtual_time import NS
 
 RETURNS = 1000
 """Returns of each user, on average, before a run that got no further meanwhile is stopped."""

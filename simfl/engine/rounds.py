@@ -11,19 +11,19 @@ from typing import Any
 
 import simpy
 
-from simfl import trace as rows
-from simfl.engine.party import Task
+from simfl.engine.devices import UserRound
 from simfl.engine.session import Session
-from simfl.engine.world import Model
-from simfl.protocols.base import SERVER, Effects, Result, Send
+from simfl.engine.setup import ModelDownload
+from simfl.protocols.machine import SERVER, Effects, Result, Send
+from simfl.results import trace as rows
 from simfl.selection.history import Participation
 
 
-class Rounds(Session):
+class RoundSession(Session):
     """One protocol, round by round."""
 
     def main(self) -> Generator[simpy.Event, Any, None]:
-        self.tasks: dict[tuple[int, int], Task] = {}
+        self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.world.users)
         self.begun = -1
         self.follow_users()
@@ -64,7 +64,7 @@ class Rounds(Session):
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
-            self.tasks[user, index] = Task(
+            self.tasks[user, index] = UserRound(
                 user=user,
                 round=index,
                 about="",
@@ -75,7 +75,7 @@ class Rounds(Session):
                 plan=plans.get(user),
                 phase=self.first_phase,
             )
-        model = Model(self.weights)
+        model = ModelDownload(self.weights)
 
         def run() -> Effects:
             effects: Effects = server.start()
@@ -89,10 +89,10 @@ class Rounds(Session):
         super().stall(why)
 
     # -- what a session asks
-    def members(self, result: Result) -> list[tuple[Task, float]]:
+    def members(self, result: Result) -> list[tuple[UserRound, float]]:
         return [(self.tasks[m.user, self.round], m.factor) for m in result.members]
 
-    def at_work(self) -> Iterable[Task]:
+    def at_work(self) -> Iterable[UserRound]:
         return filter(self.working, self.tasks.values())
 
     def on_round_closed(self, step: int) -> None:
@@ -112,13 +112,13 @@ class Rounds(Session):
     def awaited(self) -> str:
         return "the round did not end"
 
-    def task_of(self, user: int, index: int, about: str) -> Task | None:
+    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
         return self.tasks.get((user, index))
 
-    def client_of(self, user: int, task: Task | None) -> Any:
+    def client_of(self, user: int, task: UserRound | None) -> Any:
         assert task is not None
         return task.client
 
-    def machine_of(self, task: Task | None) -> Any:
+    def machine_of(self, task: UserRound | None) -> Any:
         assert task is not None
         return task.server

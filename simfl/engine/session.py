@@ -1,8 +1,8 @@
-"""Machines meet virtual time: what rounds and buffers have in common.
+"""ProtocolSetup meet virtual time: what rounds and buffers have in common.
 
 A session runs one protocol on one world. It executes machine calls as jobs on lanes, carries their
 effects out (messages over links, timers, losses), and writes the trace. It never looks at content: what
-needs it (audits, evaluation) leaves as an `Outcome` with handles, for the coroutine that drives it.
+needs it (audits, evaluation) leaves as an `ClosedRound` with handles, for the coroutine that drives it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from weakref import ref
 
 import simpy
 
-from simfl import trace as rows
+from simfl.dataplane.handles import F32, F64, Handle
+from simfl.dataplane.ops import Ops, Trainer, seed_array
 from simfl.engine.checkpoints import Checkpoints
-from simfl.engine.durations import Clock
-from simfl.engine.outcome import outcome
-from simfl.engine.party import Device, Job, Task
-from simfl.engine.post import Post
+from simfl.engine.clocks import Clock
+from simfl.engine.close_round import close_round
+from simfl.engine.devices import Device, Job, UserRound
+from simfl.engine.environment import Environment
 from simfl.engine.presence import Presence
 from simfl.engine.progress import Progress
+from simfl.engine.setup import ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import Training
-from simfl.engine.virtual import NS, Environment
-from simfl.engine.world import Machines, Outcome, World
+from simfl.engine.transport import Transport
 from simfl.errors import step_failed
 from simfl.learning import server_opt
 from simfl.learning.server_opt import ServerRule
-from simfl.protocols.base import (
+from simfl.protocols.machine import (
     SERVER,
     Abort,
     Discard,
@@ -46,8 +47,9 @@ from simfl.protocols.base import (
     Timer,
     Verdict,
 )
-from simfl.protocols.ops import F32, F64, Handle, Ops, Trainer, seed_array
-from simfl.streams import Streams
+from simfl.random_streams import Streams
+from simfl.results import trace as rows
+from simfl.virtual_time import NS
 
 
 class Session(ABC):
@@ -55,8 +57,8 @@ class Session(ABC):
 
     def __init__(
         self,
-        world: World,
-        machines: Machines,
+        world: RunConfig,
+        machines: ProtocolSetup,
         ops: Ops,
         clock: Clock,
         trainer: Trainer,
@@ -78,23 +80,25 @@ class Session(ABC):
             self.env, self.trace, self.network, world.days,
             self.went_offline, self.came_online, self.resting,
         )  # fmt: skip
-        self.post = Post(self)
+        self.post = Transport(self)
         self.training = Training(self)
         self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
         self.devices: dict[int, Device] = {}
         self.unnoticed: dict[int, list[Callable[[], None]]] = {}
-        self.outcomes: deque[Outcome] = deque()
+        self.outcomes: deque[ClosedRound] = deque()
         self.checkpoints: Checkpoints | None = None
         self.round = 0
         self.start = 0
         self.done = False
         self.progress = Progress(world.users, self.trace)
         initial = seed_array(streams.bytes("initial weights"))
-        self.weights = ops.free(trainer.initial, (1, trainer.d, F32), initial)
+        self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), initial)
         self.version = 0
         self.moments: Handle | None = None
         if rule.kind != "fedavg":
-            self.moments = ops.free(server_opt.initial_moments, (2, trainer.d, F64), trainer.d, rule.tau)
+            self.moments = ops.run_uncharged(
+                server_opt.initial_moments, (2, trainer.d, F64), trainer.d, rule.tau
+            )
         self.env.process(self.main())
 
     # -- what rounds and buffers say
@@ -103,23 +107,23 @@ class Session(ABC):
         """The session's own process."""
 
     @abstractmethod
-    def task_of(self, user: int, index: int, about: str) -> Task | None:
+    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
         """The task that a message to a user belongs to."""
 
     @abstractmethod
-    def client_of(self, user: int, task: Task | None) -> Any:
+    def client_of(self, user: int, task: UserRound | None) -> Any:
         """The client machine that takes a message."""
 
     @abstractmethod
-    def machine_of(self, task: Task | None) -> Any:
+    def machine_of(self, task: UserRound | None) -> Any:
         """The server machine that takes a message."""
 
     @abstractmethod
-    def members(self, result: Result) -> list[tuple[Task, float]]:
+    def members(self, result: Result) -> list[tuple[UserRound, float]]:
         """The tasks behind a result, with their factors."""
 
     @abstractmethod
-    def at_work(self) -> Iterable[Task]:
+    def at_work(self) -> Iterable[UserRound]:
         """The tasks whose global model may still be asked for."""
 
     @abstractmethod
@@ -135,7 +139,7 @@ class Session(ABC):
     def on_given_up(self, users: Iterable[int], name: str) -> None:
         """The server goes on without these users, and takes the update of this name no more."""
 
-    def on_processed(self, task: Task, step: int) -> None:
+    def on_processed(self, task: UserRound, step: int) -> None:
         """The server has dealt with a user's upload."""
 
     def on_heard(self, user: int) -> None:
@@ -147,7 +151,7 @@ class Session(ABC):
     def on_server_step(self, step: int) -> None:
         """A step of the server is over."""
 
-    def on_lost(self, task: Task) -> None:
+    def on_lost(self, task: UserRound) -> None:
         """A user was lost."""
 
     def resting(self, user: int) -> bool:
@@ -165,7 +169,7 @@ class Session(ABC):
         """The phase that a round begins with."""
         return "offline" if self.machines.kind.offline else "training"
 
-    def working(self, task: Task) -> bool:
+    def working(self, task: UserRound) -> bool:
         """Whether a user is in flight: it is told something, works on it, or its upload is on its way."""
         device = self.device(task.user)
         busy = task.coming or task.uploading or device.protocol.has(task) or device.training.has(task)
@@ -209,7 +213,7 @@ class Session(ABC):
                 gc.enable()
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
-        job.spans = self.clock.spans(key, segments, device.speed * job.factor, overhead_ns, job.cut)
+        job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
 
     def _step_globally(self, g: Handle) -> None:
         """x^(t+1) from x^(t) and the mean update g."""
@@ -223,7 +227,7 @@ class Session(ABC):
         if self.checkpoints is not None:
             self.checkpoints.stepped(self)
 
-    def noise(self, task: Task) -> float:
+    def noise(self, task: UserRound) -> float:
         """The factor on a training's duration: a draw of the user's own stream."""
         draw = self.world.training_noise
         return 1.0 if draw is None else draw(task.user, task.about or task.round)
@@ -261,7 +265,7 @@ class Session(ABC):
             case Result():
                 members = tuple((m.user, m.about, m.staleness) for m in effect.members)
                 add(rows.Aggregated(self.round, members, step, now))
-                self._close_round(step, outcome(self, effect))
+                self._close_round(step, close_round(self, effect))
             case Abort(reason):
                 self.abort_round(reason, step)
             case GiveUp(users, phase, about):
@@ -287,7 +291,7 @@ class Session(ABC):
             self.at_server(machine, "expire", timer, row, timer.phase, **more)
 
     # -- losses
-    def lose(self, task: Task, phase: str, why: str, cause: int) -> None:
+    def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """A user is lost: its device stops working on this task, what it has not sent is gone."""
         if task.lost:
             return
@@ -343,14 +347,16 @@ class Session(ABC):
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
         rate = self.machines.losses.rate(self.round)
-        self._close_round(cause if cause >= 0 else row, Outcome(self.round, self.env.now, None, None, rate))
+        self._close_round(
+            cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate)
+        )
 
     def stall(self, why: str) -> None:
         """Nothing more will come of this run: the round in progress is its last."""
         self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
         self.done = True
 
-    def _close_round(self, step: int, closed: Outcome) -> None:
+    def _close_round(self, step: int, closed: ClosedRound) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.progress.made()
         self.round += 1

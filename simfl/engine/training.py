@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simfl.engine.party import Job, Task
-from simfl.engine.post import FOLLOWING
+from simfl.dataplane.handles import F64
+from simfl.engine.devices import Job, UserRound
+from simfl.engine.transport import FOLLOWING
 from simfl.learning import clipping
-from simfl.protocols.base import Effects, Update
-from simfl.protocols.ops import F64
+from simfl.protocols.machine import Effects, Update
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -20,12 +20,12 @@ class Training:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def downloaded(self, task: Task, step: int) -> None:
+    def downloaded(self, task: UserRound, step: int) -> None:
         """The model is there."""
         task.downloaded = True
         self.start_if_possible(task, step)
 
-    def start_if_possible(self, task: Task, cause: int) -> None:
+    def start_if_possible(self, task: UserRound, cause: int) -> None:
         """Start once the model is there and, without overlap, the offline phase is done."""
         session = self.session
         if task.started or not task.downloaded or not (task.ready or session.world.overlap):
@@ -72,7 +72,7 @@ class Training:
         )
         session.device(task.user).training.put(job)
 
-    def _submit(self, task: Task, step: int) -> None:
+    def _submit(self, task: UserRound, step: int) -> None:
         if task.lost:
             return
         task.phase = "upload"
@@ -99,11 +99,11 @@ class Training:
         )
         session.device(task.user).protocol.put(job)
 
-    def _clip(self, task: Task) -> None:
+    def _clip(self, task: UserRound) -> None:
         """Hold an update within the scenario's bound; here and not in the training, where content would be
         asked for before others of the cohort are there."""
         ops, clip = self.session.ops, self.session.world.clip
         if clip is not None:
             assert task.update is not None
-            task.clipped = ops.free(clipping.count_clipped, (1, 1, F64), task.update, *clip)
+            task.clipped = ops.run_uncharged(clipping.count_clipped, (1, 1, F64), task.update, *clip)
             task.update = ops.clip(clipping.clip_update, task.update, *clip)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -12,15 +10,13 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from simfl.learning import closed_form, loop, vectorised
-from simfl.learning.cache import remembered
-from simfl.learning.choice import CHUNKS, STEPS, Choice, fastest
 from simfl.learning.data import Split
 from simfl.learning.draws import Draws
 from simfl.learning.flat import Workspace, images, initial
 from simfl.learning.models import Model
 from simfl.learning.samples import Samples, floats, to_tensor
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import F32, Seed, Way
+from simfl.learning.ways import F32, Name, Seed, Way, way_of
 
 _EVALUATED = 512
 """Test samples in one pass; batch statistics, where a model has them, are those of so many."""
@@ -50,7 +46,7 @@ class Runner:
         model: Model,
         sgd: LocalSgd,
         device: str | None,
-        way: Way | None,
+        way: Name | None,
         dtype: torch.dtype | None,
     ) -> None:
         self.device, self.dtype = pick_device(device), dtype or torch.float32
@@ -58,7 +54,7 @@ class Runner:
         if self.device == "cuda":  # its 10-bit products are not float32's
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         self._work = Workspace(model, split.shape, split.classes, self.device, self.dtype)
-        self._softmax, self._way = closed_form.fits(self._work.module), way
+        self.way: Way = way_of(way, closed_form.fits(self._work.module), self.device)
         self.d: int = self._work.flat.numel()
         self._samples = Samples(split, parts, self.device, self.dtype)
 
@@ -68,43 +64,12 @@ class Runner:
         flat: F32 = initial(self._work.module, generator).numpy().reshape(1, -1)
         return flat
 
-    @cached_property
-    def choice(self) -> Choice:
-        """How cohorts are trained here."""
-        if self._way is not None:
-            return Choice(self._way, 1 if self._way == "loop" else 64)
-        device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
-        shape, plain = "x".join(map(str, self.split.shape)), "plain" if self.sgd.plain else "momentum"
-        what = (self.model.name, shape, self.split.classes, self.d, self.sgd.batch_size, self._made_up, plain)
-        key = " ".join(map(str, (*what, device, "torch", torch.__version__)))
-        return remembered("training.json", Choice, key, self._measure)
-
-    @property
-    def _made_up(self) -> int:
-        """Samples of a made-up client: a few minibatches, and no more than the largest client has."""
-        return min(STEPS * self.sgd.batch_size, max(map(len, self._samples.parts)))
-
-    def _measure(self) -> Choice:
-        """Train made-up clients on real samples, in each way that there is."""
-        mock = Samples(self.split, [np.arange(self._made_up)] * max(CHUNKS), self.device, self.dtype)
-        sgd = replace(self.sgd, epochs=1)
-        weights = self.initial(bytes(32))
-
-        def trial(way: Way, clients: int) -> None:
-            starts, seeds = [weights] * clients, [bytes(32)] * clients
-            self._train(way, starts, range(clients), seeds, [0.0] * clients, mock, sgd)
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-
-        ways: list[Way] = ["loop", "closed_form" if self._softmax else "vectorised"]
-        return fastest({way: partial(trial, way) for way in ways})
-
     def train(
         self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
     ) -> F32:
         """See `Trainer.train`."""
         lrs = [self.sgd.lr_at(index) for index in rounds]
-        return self._train(self.choice.way, weights, users, seeds, lrs, self._samples, self.sgd)
+        return self._train(self.way.name, weights, users, seeds, lrs, self._samples, self.sgd)
 
     def _train(
         self,

@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import Diverged
-from simfl.learning.choice import Choice
 from simfl.learning.data import Split
 from simfl.learning.models import Model
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
+from simfl.learning.ways import F32, Name, Seed, Way
 
 if TYPE_CHECKING:
     import torch
 
     from simfl.learning.runner import Runner
-
-F32 = NDArray[np.float32]
-Seed = bytes | NDArray[np.uint8]
-Way = Literal["loop", "vectorised", "closed_form"]
 
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
 
@@ -39,9 +35,9 @@ class Trainer:
     """Trains users; safe to call from several threads at once.
 
     split: the data. parts: the training samples of each user. device: as for `runner.pick_device`. way: how
-    cohorts are trained, None for the fastest by measurement. dtype: what is computed in, None for float32.
-    by_law: work is counted for a law of the model (see `law`), not in multiply-adds. `d` is the number of
-    parameters. ValueError where the model cannot be built or trained so.
+    cohorts are trained, None for the fastest as far as is known. dtype: what is computed in, None for
+    float32. by_law: work is counted for a law of the model (see `training_time`), not in multiply-adds. `d`
+    is the number of parameters. ValueError where the model cannot be built or trained so.
     """
 
     def __init__(
@@ -51,7 +47,7 @@ class Trainer:
         model: Model,
         sgd: LocalSgd,
         device: str | None = None,
-        way: Way | None = None,
+        way: Name | None = None,
         dtype: torch.dtype | None = None,
         by_law: bool = False,
     ) -> None:
@@ -92,13 +88,9 @@ class Trainer:
         return {"train_mac": macs, "train_step": self.sgd.steps(self.samples(user))}
 
     @property
-    def choice(self) -> Choice:
-        """How cohorts are trained here; set, it is not measured."""
-        return self._runner.choice
-
-    @choice.setter
-    def choice(self, choice: Choice) -> None:
-        self._runner.choice = choice
+    def way(self) -> Way:
+        """The way in which cohorts are trained here."""
+        return self._runner.way
 
     def initial(self, seed: Seed) -> F32:
         """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
@@ -134,7 +126,7 @@ class Training:
     @property
     def chunk(self) -> int:
         """How many clients are best trained at a time."""
-        return self.trainer.choice.chunk
+        return self.trainer.way.chunk
 
     def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:
         delta = self.trainer.train([weights], [user], [seed], [index])

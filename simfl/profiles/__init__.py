@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from simfl.dataplane.work import WORK
 from simfl.errors import BadInput, cut, shown
-from simfl.protocols.ops import WORK
 
 
 class ProfileError(BadInput):

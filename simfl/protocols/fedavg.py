@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.protocols.base import (
+from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.ops import Ops
+from simfl.protocols.machine import (
     INT_BYTES,
     SERVER,
     Client,
@@ -21,7 +23,6 @@ from simfl.protocols.base import (
     Update,
     misshapen,
 )
-from simfl.protocols.ops import F32, Handle, Ops
 from simfl.protocols.server import Server, Stage
 
 
@@ -57,12 +58,12 @@ class FedAvgServer(Server):
         self.d = d
 
     def start(self) -> Effects:
-        return self.collect("upload", self.users)
+        return self.open_stage("upload", self.users)
 
     def needed(self, stage: str) -> int:
         return 1
 
-    def flaw(self, sender: int, message: Any) -> str:
+    def reject_reason(self, sender: int, message: Any) -> str:
         if not isinstance(message, PlainUpload):
             return "not what its kind says"
         if message.weight < 1:

@@ -5,9 +5,9 @@ server   in flight -> buffer of K -> aggregate at once -> version + 1
 
 from __future__ import annotations
 
-from simfl.protocols.base import SERVER, Effects, Entropy, Ignore, Message, Params, Result, Send, Update
-from simfl.protocols.buffered import BufferedServer, Upload, Waiting
-from simfl.protocols.ops import Ops
+from simfl.dataplane.ops import Ops
+from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting
+from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Message, Params, Result, Send, Update
 
 
 class FedBuffClient:

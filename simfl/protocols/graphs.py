@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from simfl.protocols.users import Users
+from simfl.protocols.index_views import Users
 
 Graph = Mapping[int, Users]
 

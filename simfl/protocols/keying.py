@@ -13,7 +13,21 @@ from typing import Any, ClassVar
 
 from simfl.crypto import mds
 from simfl.crypto.keys import Forged, nonce
-from simfl.protocols.base import (
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.index_views import (
+    Lookup,
+    Others,
+    Same,
+    Users,
+    View,
+    are_distinct,
+    are_within,
+    place,
+    users_among,
+    users_of,
+)
+from simfl.protocols.machine import (
     INT_BYTES,
     SERVER,
     Effect,
@@ -26,20 +40,7 @@ from simfl.protocols.base import (
     Send,
     misshapen,
 )
-from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault
 from simfl.protocols.server import Server
-from simfl.protocols.users import (
-    Lookup,
-    Others,
-    Same,
-    Users,
-    View,
-    are_distinct,
-    are_within,
-    place,
-    users_among,
-    users_of,
-)
 
 TAG_BYTES = 16
 """What AES-GCM adds to an item."""
@@ -281,9 +282,9 @@ class MaskedServer(Server):
         self.survivors: tuple[int, ...] = ()
 
     def start(self) -> Effects:
-        return [*self.collect("advertise", self.users), *(Send(u, Invite()) for u in self.users)]
+        return [*self.open_stage("advertise", self.users), *(Send(u, Invite()) for u in self.users)]
 
-    def flaw(self, sender: int, message: Any) -> str:
+    def reject_reason(self, sender: int, message: Any) -> str:
         p = self.params
         match message:
             case Advertise(publics):
@@ -297,7 +298,7 @@ class MaskedServer(Server):
                 return self.answer_flaw(sender, content, missing)
         return "not what its kind says"
 
-    def taken(self, sender: int, message: Any) -> Any:
+    def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, MaskedUpload):
             return message
         self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
@@ -314,7 +315,7 @@ class MaskedServer(Server):
             if id(circle) not in made:
                 made[id(circle)] = Survivors(users_among(circle, got))
             effects.append(Send(user, made[id(circle)]))
-        return [*self.collect("recovery", got), *effects]
+        return [*self.open_stage("recovery", got), *effects]
 
     keys: ClassVar[int]
     """Public keys that a user advertises."""

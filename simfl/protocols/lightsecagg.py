@@ -12,17 +12,9 @@ from __future__ import annotations
 from functools import partial
 
 from simfl.crypto import mds
-from simfl.protocols.base import (
-    SERVER,
-    Client,
-    Effects,
-    Entropy,
-    Ignore,
-    Params,
-    Send,
-    Update,
-    misshapen,
-)
+from simfl.dataplane.handles import U32, Handle, HandleList
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, rows_of
 from simfl.protocols.keying import (
     Advertise,
     Answer,
@@ -39,9 +31,8 @@ from simfl.protocols.keying import (
     check_survivors,
     coded_bytes,
 )
-from simfl.protocols.ops import U32, Handle, Ops, PeerFault, Pile
+from simfl.protocols.machine import SERVER, Client, Effects, Entropy, Ignore, Params, Send, Update, misshapen
 from simfl.protocols.server import Stage
-from simfl.protocols.users import AllBut, Lookup, Others, Users, closed, rows_of
 
 
 class LightSecAggClient(Client):
@@ -150,7 +141,7 @@ class LightSecAggServer(MaskedServer):
         self.roster = Users(got)
         publics = self.ops.join([m.publics for m in got.values()])
         message = Roster(self.roster, publics)
-        return [*self.collect("shares", got), *(Send(user, message) for user in got)]
+        return [*self.open_stage("shares", got), *(Send(user, message) for user in got)]
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
         """Pass each user's sealed shares on; row k of a sender is for the k-th other of the roster.
@@ -158,13 +149,13 @@ class LightSecAggServer(MaskedServer):
         Both are in ascending order: a user stands one place further up among the others of those below it.
         """
         place, users = self.roster.place, Users(got)
-        sealed = Pile([message.sealed for message in got.values()])
+        sealed = HandleList([message.sealed for message in got.values()])
         sends: Effects = []
         for k, user in enumerate(users):
             row = (place[user] - 1, place[user])  # of a sender below this user, and of one above it
             at = Lookup(range(len(users) - 1), partial(_either, row, k))
             sends.append(Send(user, Inbox(Others(users, user), self.ops.gather(sealed.without(k), at))))
-        return [*self.collect("upload", got), *sends]
+        return [*self.open_stage("upload", got), *sends]
 
     def decode(self, got: dict[int, Answer]) -> Effects:
         ops, p = self.ops, self.params

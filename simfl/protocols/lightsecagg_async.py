@@ -27,7 +27,12 @@ from operator import gt
 from simfl.crypto import mds
 from simfl.crypto.keys import nonce
 from simfl.crypto.quantize import round_weight
-from simfl.protocols.base import (
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import Ops, PeerFault, seed_array
+from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting, stamp
+from simfl.protocols.index_views import Lookup, Users
+from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
+from simfl.protocols.machine import (
     SERVER,
     Abort,
     Discard,
@@ -45,11 +50,7 @@ from simfl.protocols.base import (
     Update,
     misshapen,
 )
-from simfl.protocols.buffered import BufferedServer, Upload, Waiting, stamp
-from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
-from simfl.protocols.ops import U8, U32, Handle, Ops, PeerFault, seed_array
 from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
-from simfl.protocols.users import Lookup, Users
 
 NEVER = math.inf
 """The last cycle of whom this user shares no key with."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simfl.protocols.base import (
+from simfl.protocols.machine import (
     SERVER,
     Abort,
     Effects,
@@ -35,7 +35,7 @@ GONE = None
 
 
 @dataclass
-class Outcome:
+class LoopbackRound:
     """What a round came to."""
 
     result: Result | None = None
@@ -53,13 +53,13 @@ def run_round(
     updates: Mapping[int, Update],
     fate: Fate = lambda user, message: "deliver",
     early: bool = False,
-) -> Outcome:
+) -> LoopbackRound:
     """Drive one synchronous round to its result or its abort, and then empty the wires.
 
     Args:
         early: whether updates are submitted before the offline phase instead of at `Ready`.
     """
-    out = Outcome()
+    out = LoopbackRound()
     wires: deque[tuple[int, int, Any]] = deque()
     late: deque[tuple[int, int, Any]] = deque()
     timers: deque[Timer] = deque()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from simfl.dataplane.ops import Ops
 from simfl.protocols import fedavg, fedbuff, graphs, lightsecagg, lightsecagg_async, secagg
-from simfl.protocols.base import Entropy, Params
-from simfl.protocols.ops import Ops
+from simfl.protocols.machine import Entropy, Params
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
 PLAIN = ("training", "upload")

@@ -20,21 +20,24 @@ from functools import partial
 import numpy as np
 
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
-from simfl.protocols.base import (
-    SERVER,
-    Client,
-    Effects,
-    Entropy,
-    GiveUp,
-    Params,
-    Send,
-    Update,
-    Verdict,
-    misshapen,
-    point,
-)
-from simfl.protocols.evolution import Evolution
+from simfl.dataplane.handles import U8, Handle, HandleList
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.graph_conditions import Evolution
 from simfl.protocols.graphs import Graph
+from simfl.protocols.index_views import (
+    I64,
+    AllBut,
+    Holdings,
+    Lookup,
+    Others,
+    Same,
+    Users,
+    are_distinct,
+    are_within,
+    closed,
+    users_among,
+    users_of,
+)
 from simfl.protocols.keying import (
     Advertise,
     Answer,
@@ -51,22 +54,20 @@ from simfl.protocols.keying import (
     check_roster,
     check_survivors,
 )
-from simfl.protocols.ops import U8, Handle, Ops, PeerFault, Pile
-from simfl.protocols.server import Stage
-from simfl.protocols.users import (
-    I64,
-    AllBut,
-    Holdings,
-    Lookup,
-    Others,
-    Same,
-    Users,
-    are_distinct,
-    are_within,
-    closed,
-    users_among,
-    users_of,
+from simfl.protocols.machine import (
+    SERVER,
+    Client,
+    Effects,
+    Entropy,
+    GiveUp,
+    Params,
+    Send,
+    Update,
+    Verdict,
+    misshapen,
+    point,
 )
+from simfl.protocols.server import Stage
 
 B, S = 0, 1
 """Which half of a row of shares: of the private seed b_i, or of the mask key s_i."""
@@ -192,7 +193,7 @@ class SecAggServer(MaskedServer):
             circle, t = self.graph[user], self.t[user]
             if id(circle) not in made:
                 users = users_among(circle, got)
-                rows = Pile([got[j].publics for j in users])
+                rows = HandleList([got[j].publics for j in users])
                 keys = ops.join([ops.gather(rows, Same(half, len(rows))) for half in (0, 1)])
                 made[id(circle)] = Roster(users, keys, t)
             self.rosters[user] = made[id(circle)].users
@@ -204,13 +205,13 @@ class SecAggServer(MaskedServer):
         """V2 is known: each user gets what its neighbours in it sealed for it, if these are enough."""
         ops = self.ops
         self.peers: dict[int, Others] = {}
-        made: dict[int, tuple[Users, Pile]] = {}
+        made: dict[int, tuple[Users, HandleList]] = {}
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]
             if id(roster) not in made:
                 users = users_among(roster, got)
-                made[id(roster)] = users, Pile([got[i].sealed for i in users])
+                made[id(roster)] = users, HandleList([got[i].sealed for i in users])
             users, sealed = made[id(roster)]
             senders = self.peers[user] = Others(users, user)
             if len(users) >= self.t[user]:
@@ -229,7 +230,7 @@ class SecAggServer(MaskedServer):
         told = {message.to for message in messages}
         alone = tuple(user for user in got if user not in told)
         give_up: Effects = [GiveUp(alone, "offline")] if alone else []
-        return [*give_up, *self.collect(stage, told), *messages]
+        return [*give_up, *self.open_stage(stage, told), *messages]
 
     def ask_if_reliable(self, got: dict[int, None]) -> Effects:
         """V3 is known; V4 is part of it: without t_i neighbours in V3, no secret of user i comes back."""
@@ -247,7 +248,7 @@ class SecAggServer(MaskedServer):
         V1, V2, V3, V4 = (*self.answered, *[frozenset[int]()] * (4 - len(self.answered)))
         evolution = Evolution(self.graph, self.t, V1, V2, V3, V4)
         sizes = (len(V1), len(V2), len(V3), len(V4))
-        with self.ops.aside():  # no server asks itself whether its round was private
+        with self.ops.uncharged():  # no server asks itself whether its round was private
             return [Verdict(sizes, done and evolution.reliable, evolution.private)]
 
     def unmask(self, got: dict[int, Answer]) -> Effects:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from simfl.protocols.base import SERVER, Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
-from simfl.protocols.ops import Ops
+from simfl.dataplane.ops import Ops
+from simfl.protocols.machine import SERVER, Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class Server(ABC):
         """How many must answer in this stage."""
 
     @abstractmethod
-    def flaw(self, sender: int, message: Any) -> str:
+    def reject_reason(self, sender: int, message: Any) -> str:
         """What is wrong with the shape of a message that the open stage waits for, or nothing."""
 
     def enough(self) -> bool:
         """Whether the open stage can close before its deadline."""
         return len(self.got) == len(self.expected)
 
-    def taken(self, sender: int, message: Any) -> Any:
+    def keep(self, sender: int, message: Any) -> Any:
         """What is kept of an accepted message (a server may fold it at once)."""
         return message
 
@@ -82,10 +82,10 @@ class Server(ABC):
         assert self.stage is not None
         stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
-        flaw = self.flaw(sender, message)
+        flaw = self.reject_reason(sender, message)
         if flaw:  # as good as lost: what it sends cannot be used
             return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
-        self.got[sender] = self.taken(sender, message)
+        self.got[sender] = self.keep(sender, message)
         return self._close() if self.enough() else self._start_grace()
 
     def _untimely(self, sender: int, kind: str) -> str:
@@ -130,7 +130,7 @@ class Server(ABC):
         give_up: Effects = [GiveUp((user,), self.stages[self.stage].phase)]
         return give_up + (self._close() if self.enough() else [])
 
-    def collect(self, stage: str, expected: Iterable[int]) -> Effects:
+    def open_stage(self, stage: str, expected: Iterable[int]) -> Effects:
         """Open a stage: its timer; or close it at once when nobody is left to wait for."""
         self.stage = stage
         self.expected = set(expected) - self.lost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simfl.protocols.base import INT_BYTES, Message
-from simfl.protocols.ops import Handle
+from simfl.dataplane.handles import Handle
+from simfl.protocols.machine import INT_BYTES, Message
 
 
 @dataclass(frozen=True, slots=True)

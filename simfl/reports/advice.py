@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simfl import metrics
-from simfl.metrics import Path, Round
 from simfl.reports.units import percent, seconds
-from simfl.trace import SERVER, Trace
+from simfl.results import metrics
+from simfl.results.metrics import Path, Round
+from simfl.results.trace import SERVER, Trace
 
 HALF = 0.5
 """A user is named who holds at least this part of the users' largest share."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simfl.errors import BadInput
-from simfl.reports import rows as read_off
+from simfl.reports import trace_series as read_off
 from simfl.reports.folder import Run
-from simfl.trace import SERVER, End, Lost, Sent, Step, Trace
+from simfl.results.trace import SERVER, End, Lost, Sent, Step, Trace
 
 BEGINNING = 0.4
 """The part of the budget that the beginning of an asynchronous run may take."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simfl import metrics, summary, trace_reader
 from simfl.errors import BadInput
+from simfl.results import metrics, summary, trace_reader
+from simfl.results.trace import Begin, Trace
 from simfl.scenario.schema import Scenario
-from simfl.trace import Begin, Trace
 
 NS = 10**9
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simfl.reports import tables
 from simfl.reports.folder import Run
-from simfl.trace import PHASES
+from simfl.results.trace import PHASES
 
 SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",

@@ -17,7 +17,7 @@ from simfl.reports import palette, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.chart import axis
 from simfl.reports.folder import Run
-from simfl.trace import PHASES
+from simfl.results.trace import PHASES
 
 SPANS = 80_000
 """About so many spans the timelines of a page hold, all protocols together: 2 MB."""

@@ -6,7 +6,7 @@ themselves, everywhere; protocols share the others and black, and are told apart
 
 from __future__ import annotations
 
-from simfl.trace import PHASES
+from simfl.results.trace import PHASES
 
 PHASE: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
 """Phase -> colour: blue, bluish green, orange, vermillion."""

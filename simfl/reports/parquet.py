@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.result import atomic
+from simfl.folder.result import atomic
 
 
 def need() -> None:

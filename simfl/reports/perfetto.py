@@ -16,9 +16,9 @@ from typing import Any
 
 from simfl.errors import BadInput
 from simfl.protocols.registry import PROTOCOLS
-from simfl.reports import rows as read_off
+from simfl.reports import trace_series as read_off
 from simfl.reports.folder import Run
-from simfl.trace import (
+from simfl.results.trace import (  # fmt: skip
     PHASES,
     SERVER,
     Aborted,
@@ -33,7 +33,7 @@ from simfl.trace import (
     Sent,
     Step,
     Trace,
-)  # fmt: skip
+)
 
 LIMIT = 200_000
 """The most rows that are written, of all protocols together; a viewer still opens that many."""

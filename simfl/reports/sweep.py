@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from simfl.studies.sweeps.plan import told
-from simfl.studies.sweeps.tables import Estimate, Group, Measure
-from simfl.text import printable
-from simfl.trace import PHASES
+from simfl.results.text import printable
+from simfl.results.trace import PHASES
+from simfl.studies.sweep.plan import told
+from simfl.studies.sweep.tables import Estimate, Group, Measure
 
 WIDTH, LABEL, CELL = 79, 16, 9
 """Columns of text: of all, of a protocol's name, and of a number."""

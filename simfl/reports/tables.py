@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.reports.folder import Run
-from simfl.trace import PHASES
+from simfl.results.trace import PHASES
 
 NONE = "–"
 """Where there is nothing to show."""

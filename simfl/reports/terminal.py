@@ -24,9 +24,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from simfl.results.text import printable
+from simfl.results.trace import PHASES
 from simfl.simulation import Progress as Where
-from simfl.text import printable
-from simfl.trace import PHASES
 
 SHOWN = 3
 """Aborted rounds of an entry that are told one by one."""

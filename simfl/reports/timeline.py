@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from simfl import metrics
-from simfl.metrics import Piece
 from simfl.reports.advice import KINDS
 from simfl.reports.choice import View, typical, views
 from simfl.reports.folder import Run
-from simfl.trace import (
+from simfl.results import metrics
+from simfl.results.metrics import Piece
+from simfl.results.trace import (  # fmt: skip
     PHASES,
     SERVER,
     Aborted,
@@ -30,7 +30,7 @@ from simfl.trace import (
     Sent,
     Step,
     Trace,
-)  # fmt: skip
+)
 
 LANES = ("protocol", "training", "from server", "to server")
 """Where a span is drawn within its party's row, by number."""

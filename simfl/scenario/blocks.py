@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from simfl.scenario.tree import show
+from simfl.scenario.yaml_tree import show
 
 LEAST, GREATEST = 1e-9, 1e9
 """Bounds of factors and of seconds; a nanosecond is the least time that the clock can show."""

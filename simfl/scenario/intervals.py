@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from simfl.errors import cut
 from simfl.scenario.blocks import GREATEST
-from simfl.scenario.reading import text_of
-from simfl.scenario.tree import Problem, ScenarioError, refusal, show
+from simfl.scenario.yaml_reader import text_of
+from simfl.scenario.yaml_tree import Problem, ScenarioError, refusal, show
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"

@@ -244,6 +244,6 @@ class Learning(Block):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`: a GPU if torch sees one."""
     way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
-    """How cohorts are trained: `auto` measures what is fastest; `clock: measured` always takes `loop`."""
+    """How cohorts are trained: `auto` knows what is fastest where; `clock: measured` always takes `loop`."""
     evaluate_every: Count = 1
     """Rounds from one evaluation to the next."""

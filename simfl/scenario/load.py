@@ -16,14 +16,14 @@ from pydantic import ValidationError
 
 from simfl.errors import cut
 from simfl.scenario import checks
+from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
-from simfl.scenario.reading import dump, parse, read
 from simfl.scenario.schema import Scenario
-from simfl.scenario.shape import expand
-from simfl.scenario.tree import SET, Node, nodes, plain, refusal, show
-from simfl.scenario.tree import Problem as Problem
-from simfl.scenario.tree import ScenarioError as ScenarioError
-from simfl.scenario.wording import did_you_mean, place, translate
+from simfl.scenario.schema_shape import expand
+from simfl.scenario.yaml_reader import dump, parse, read
+from simfl.scenario.yaml_tree import SET, Node, nodes, plain, refusal, show
+from simfl.scenario.yaml_tree import Problem as Problem
+from simfl.scenario.yaml_tree import ScenarioError as ScenarioError
 
 
 def load(

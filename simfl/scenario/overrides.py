@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from simfl.errors import cut
+from simfl.scenario.messages import did_you_mean
 from simfl.scenario.schema import Scenario
-from simfl.scenario.shape import Shape, expand
-from simfl.scenario.tree import SET, Node, nodes, show
-from simfl.scenario.wording import did_you_mean
+from simfl.scenario.schema_shape import Shape, expand
+from simfl.scenario.yaml_tree import SET, Node, nodes, show
 
 
 class Unfit(Exception):

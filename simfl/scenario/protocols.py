@@ -21,7 +21,7 @@ from simfl.scenario.blocks import (
 )
 from simfl.scenario.learning import Partition
 from simfl.scenario.rounds import Selection
-from simfl.scenario.tree import show
+from simfl.scenario.yaml_tree import show
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from simfl.scenario import schema
-from simfl.scenario.reading import dump
-from simfl.scenario.shape import Shape, hints
+from simfl.scenario.schema_shape import Shape, hints
+from simfl.scenario.yaml_reader import dump
 
 HEAD = """# Scenarios
 

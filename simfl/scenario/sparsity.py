@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simfl.protocols import sparse
+from simfl.protocols import graph_design
 from simfl.scenario import schema
 
 
@@ -30,13 +30,13 @@ def sparsity(s: schema.Scenario, spec: schema.Protocol) -> Sparsity:
         case schema.SecAggPlus():
             k, t = spec.k, spec.t
             if k is None or t is None:
-                k, t = sparse.design(N, T, D, spec.sigma, spec.eta, k=k, t=t)
+                k, t = graph_design.design(N, T, D, spec.sigma, spec.eta, k=k, t=t)
             return Sparsity(t, k=min(k, N - 1))
         case schema.Ccesa():
-            p = min(1.0, sparse.p_star(N, q_total(s, spec))) if spec.p is None else spec.p
+            p = min(1.0, graph_design.p_star(N, q_total(s, spec))) if spec.p is None else spec.p
             if spec.majority:
                 return Sparsity(2, majority=True, p=p)
-            return Sparsity(sparse.threshold(N, p) if spec.t is None else spec.t, p=p)
+            return Sparsity(graph_design.threshold(N, p) if spec.t is None else spec.t, p=p)
     return Sparsity()
 
 
@@ -51,7 +51,7 @@ def promises(s: schema.Scenario) -> Iterator[str]:
     for name, spec in s.protocols.items():
         N, graph = s.of(name).cohort, sparsity(s.of(name), spec)
         if isinstance(spec, schema.SecAggPlus):
-            failure = sparse.failure(N, graph.k, graph.t, T, D)
+            failure = graph_design.failure(N, graph.k, graph.t, T, D)
             yield (
                 f"{name}: k = {graph.k}, t = {graph.t} of N = {N} (T = {T} collude, D = {D} are lost): "
                 f"insecure with probability {_at_most(failure.insecure)}, not recovered with "
@@ -63,13 +63,13 @@ def promises(s: schema.Scenario) -> Iterator[str]:
             if graph.majority:
                 yield f"{name}: {rule}, t_i more than half of each neighbourhood; Theorem 5 needs one t"
             else:
-                unreliable = sparse.unreliable_bound(N, graph.p, q, t)
-                unmasked = sparse.unmasking_bound(N, graph.p, t)
+                unreliable = graph_design.unreliable_bound(N, graph.p, q, t)
+                unmasked = graph_design.unmasking_bound(N, graph.p, t)
                 yield (
                     f"{name}: {rule}, t = {t} of N = {N} (q_total = {q:g}): not reliable with probability "
                     f"{_at_most(unreliable)} (Theorem 5), open to the unmasking attack {_at_most(unmasked)}"
                 )
-            exposed = sparse.not_private_bound(N, graph.p, q)
+            exposed = graph_design.not_private_bound(N, graph.p, q)
             yield f"{name}: not private with probability {_at_most(exposed)} (Theorem 6; nobody colludes)"
 
 

@@ -26,11 +26,11 @@ from pydantic import AfterValidator, Field, ValidationError
 from simfl.errors import cut
 from simfl.scenario.blocks import Block, Name
 from simfl.scenario.load import load_tree
-from simfl.scenario.reading import read
+from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.schema import Scenario
-from simfl.scenario.shape import expand
-from simfl.scenario.tree import Node, Problem, ScenarioError, plain, refusal, show
-from simfl.scenario.wording import did_you_mean, place, translate
+from simfl.scenario.schema_shape import expand
+from simfl.scenario.yaml_reader import read
+from simfl.scenario.yaml_tree import Node, Problem, ScenarioError, plain, refusal, show
 
 
 def _base(value: Any) -> Any:
@@ -51,7 +51,7 @@ def _seeds(value: Any) -> Any:
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
-class StudyFile(Block):
+class SweepFile(Block):
     """A base scenario, and what is varied over it."""
 
     name: Name
@@ -125,9 +125,9 @@ def load_study(path: Path) -> Study:
     file = str(path)
     tree = read(path, file, "study")
     try:
-        study = StudyFile.model_validate(plain(tree))
+        study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:
-        raise ScenarioError(translate(errors, tree, StudyFile)) from None
+        raise ScenarioError(translate(errors, tree, SweepFile)) from None
     base = _tree_of(study, tree, path)
     cells = tuple(
         tuple(_settings(f"cells.{i}", cell)) for i, cell in enumerate(_node(tree, "cells").value or ())
@@ -153,7 +153,7 @@ def _settings(part: str, mapping: Node) -> Iterator[Setting]:
         yield Setting(part, key, node)
 
 
-def _tree_of(study: StudyFile, tree: Node, path: Path) -> Node:
+def _tree_of(study: SweepFile, tree: Node, path: Path) -> Node:
     """The base's tree with its shorthands written out."""
     if isinstance(study.base, str):
         there = Path(os.path.normpath(path.parent / study.base))
@@ -164,7 +164,7 @@ def _tree_of(study: StudyFile, tree: Node, path: Path) -> Node:
     return expand(Scenario, base)
 
 
-def _numbers(study: StudyFile, tree: Node, base: Node) -> Sequence[int]:
+def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
     """The seeds: a count starts at the base's."""
     if isinstance(study.seeds, list):
         return study.seeds

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import simfl
-from simfl import trace as rows
-from simfl.engine.availability import FOR_EVER, Availability
-from simfl.result import Result
+from simfl.folder.result import Result
+from simfl.population.availability import FOR_EVER, Availability
+from simfl.results import trace as rows
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from simfl.crypto import loops, mds, ntt, oracle, shamir
-from simfl.engine.virtual import NS
 from simfl.errors import DataPlaneError
-from simfl.scenario import memory
-from simfl.trace import Step
+from simfl.experiment import memory
+from simfl.results.trace import Step
+from simfl.virtual_time import NS
 from tests.engine.harness import ASYNC, SIX, lines, of, run
 
 HELD = {"audit": "galois", "protocols": ["secagg", "lightsecagg"]}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simfl.dataplane.eager import EagerOps
+from simfl.experiment.build import build, make_world, operations
 from simfl.learning.trainer import Training
-from simfl.protocols.ops import EagerOps
-from simfl.scenario.build import build, make_world, operations
+from simfl.results.trace import End, Step
 from simfl.scenario.load import ScenarioError, load
-from simfl.trace import End, Step
 from tests.engine.harness import ASYNC, SIX, SYNC, lines, of, run, script
 
 COHORT: dict[str, Any] = {**SIX, "rounds": 3, "learning.way": "closed_form"}
@@ -72,7 +72,7 @@ def test_the_way_changes_no_time_and_the_model_by_rounding_only() -> None:
 def test_under_the_measured_clock_each_is_trained_alone(batches: list[int]) -> None:
     overrides = {"clock": "measured", "learning.way": "closed_form"}
     study = build(load(SYNC, overrides))
-    assert study.trainer.choice.way == "loop"
+    assert study.trainer.way.name == "loop"
     ops = operations(load(SYNC, overrides))
     assert isinstance(ops, EagerOps)
     assert not ops.batching

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simfl.trace import (
+from simfl.results.trace import (
     SERVER,
     Aggregated,
     Begin,

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.engine.availability import Availability
-from simfl.engine.population import Losses
+from simfl.folder.result import Result
+from simfl.population.availability import Availability
+from simfl.population.dropout import Losses
 from simfl.protocols.registry import KEYED, PLAIN, PROTOCOLS
-from simfl.result import Result
+from simfl.random_streams import Streams
+from simfl.results.trace import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
 from simfl.scenario import schema
-from simfl.streams import Streams
-from simfl.trace import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
 from tests.engine.harness import ASYNC, SYNC, days, of, online, run, script, sessions
 
 IN_ROUNDS = [name for name, kind in PROTOCOLS.items() if not kind.asynchronous]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl import metrics
 from simfl.cli import main
 from simfl.errors import DataPlaneError
 from simfl.learning.trainer import Trainer
 from simfl.protocols.registry import PROTOCOLS
-from simfl.trace import Aborted, Lost, Step
+from simfl.results import metrics
+from simfl.results.trace import Aborted, Lost, Step
 from tests.engine.harness import ASYNC, ROOT, SIX, SYNC, SYNC_PROTOCOLS, run
 
 DIVERGES = {"learning.lr": 1e9, "learning.weight_decay": 1e9, "learning.epochs": 5}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.engine.availability import Availability
-from simfl.scenario.build import build
+from simfl.experiment.build import build
+from simfl.population.availability import Availability
+from simfl.results.trace import SERVER, Lost, Presence, Sent, Step, Trace
 from simfl.scenario.load import load
-from simfl.trace import SERVER, Lost, Presence, Sent, Step, Trace
 from tests.engine.harness import ASYNC, days, of, run, sessions
 
 NS = 10**9

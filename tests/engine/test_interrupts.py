@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from simfl import trace_reader
 from simfl.crypto import keys
-from simfl.results.unfinished import NAME
-from simfl.scenario import build
+from simfl.experiment import build
+from simfl.folder.unfinished import NAME
+from simfl.results import trace_reader
 from simfl.simulation import Progress, simulate
 from tests.engine.harness import ASYNC, FILES, SIX, SYNC, run
 

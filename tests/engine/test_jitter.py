@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.engine.network import Network, UserLink
-from simfl.engine.virtual import NS, Environment
-from simfl.scenario.build import build, make_world
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network, UserLink
+from simfl.experiment.build import build, make_world
+from simfl.random_streams import Streams
+from simfl.results.trace import SERVER, End, Ignored, Sent, Step, Trace
 from simfl.scenario.load import load
-from simfl.streams import Streams
-from simfl.trace import SERVER, End, Ignored, Sent, Step, Trace
+from simfl.virtual_time import NS
 from tests.engine.harness import ASYNC, SESSIONS, SYNC, SYNC_PROTOCOLS, Carried, lines, of, run, script
 
 MS = 1_000_000

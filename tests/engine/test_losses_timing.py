@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from simfl import metrics
-from simfl.scenario.build import build
+from simfl.experiment.build import build
+from simfl.results import metrics
+from simfl.results.trace import SERVER, Aborted, Aggregated, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.scenario.load import load
-from simfl.trace import SERVER, Aborted, Aggregated, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from tests.engine.harness import SYNC, SYNC_PROTOCOLS, of, run, script
 
 US, MS = 1000, 1_000_000

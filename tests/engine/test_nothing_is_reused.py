@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from simfl.crypto import keys, mds, prg, quantize, shamir
-from simfl.protocols.base import SERVER
-from simfl.protocols.ops import EagerOps
+from simfl.dataplane.eager import EagerOps
+from simfl.protocols.machine import SERVER
 from tests.engine.harness import ASYNC, SIX, run, script
 
 SEED_AT = {prg.expand: 0, prg.mask: 1, mds.encode: 1, shamir.share: 1, quantize.quantise: 4, keys.public: 0}

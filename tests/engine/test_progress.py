@@ -10,10 +10,10 @@ import pytest
 
 import simfl
 from simfl.engine import progress
-from simfl.engine.availability import Availability
+from simfl.population.availability import Availability
+from simfl.random_streams import Streams
+from simfl.results.trace import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
 from simfl.scenario import schema
-from simfl.streams import Streams
-from simfl.trace import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,

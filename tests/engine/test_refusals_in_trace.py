@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import Ops
 from simfl.engine.session import Session
-from simfl.protocols.base import SERVER, Message
+from simfl.experiment.build import Experiment
+from simfl.folder.result import Result
 from simfl.protocols.keying import Survivors
-from simfl.protocols.ops import Handle, Ops
-from simfl.result import Result
-from simfl.scenario.build import Study
-from simfl.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
+from simfl.protocols.machine import SERVER, Message
+from simfl.results.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
 from tests.engine.harness import ASYNC, SIX, lines, of, run, script
 from tests.protocols.harness import Unread
 
@@ -28,10 +29,10 @@ DRIVERS = [{}, {"payload": "shadow"}, {"workers": 2}]
 @pytest.fixture
 def adversary(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
     """Lets a script stand between the transport and every machine of the sessions that follow."""
-    honest = Study.session
+    honest = Experiment.session
 
     def script(change: Change) -> None:
-        def session(study: Study, name: str, clock: Any) -> Session:
+        def session(study: Experiment, name: str, clock: Any) -> Session:
             made = honest(study, name, clock)
             kind, ops = made.machines.kind, made.ops
 
@@ -44,7 +45,7 @@ def adversary(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
             made.machines = replace(made.machines, kind=replace(kind, client=client, server=server))
             return made
 
-        monkeypatch.setattr(Study, "session", session)
+        monkeypatch.setattr(Experiment, "session", session)
 
     return script
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.durations import Modelled
-from simfl.protocols.ops import Segment
-from simfl.scenario.build import build
+from simfl.dataplane.work import Segment
+from simfl.engine.clocks import Modelled
+from simfl.experiment.build import build
+from simfl.results.trace import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Sent, Step, TimerSet
 from simfl.scenario.load import load
-from simfl.trace import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Sent, Step, TimerSet
 from tests.engine.harness import SIX, SYNC, SYNC_PROTOCOLS, edges, of, run, script
 
 MS = 1_000_000

@@ -21,8 +21,8 @@ from types import FrameType, TracebackType
 
 import simfl
 from simfl.errors import BadInput, RunFailed
+from simfl.experiment.build import build, make_clocks
 from simfl.learning import models
-from simfl.scenario.build import build, clocks
 from simfl.scenario.load import load, parse_override, resolved_yaml
 from simfl.scenario.schema import Scenario
 from tests.fuzz import invariants
@@ -115,7 +115,7 @@ def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Pat
         scenario = load(file, dict(parse_override(text) for text in mutant.sets))
         assert type(scenario) is Scenario
         at.stage, at.limit_bytes = "build", scenario.memory_limit_gb * 1e9
-        clocks(build(scenario))
+        make_clocks(build(scenario))
         resolved = folder / "resolved.yaml"
         resolved.write_text(resolved_yaml(scenario), encoding="utf-8")
         if load(resolved) != scenario:

@@ -1,6 +1,6 @@
 """What holds of every run, found in the rows of its trace afresh: times in integer nanoseconds.
 
-Nothing is taken from `simfl.metrics` but what is to be checked: spans, critical paths, bytes.
+Nothing is taken from `simfl.results.metrics` but what is to be checked: spans, critical paths, bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simfl import metrics
 from simfl.errors import BadInput
+from simfl.folder.result import Result
 from simfl.protocols.registry import PROTOCOLS
 from simfl.reports.folder import open_run
-from simfl.result import Result
-from simfl.scenario.load import load
-from simfl.scenario.schema import Scenario
-from simfl.trace import (
+from simfl.results import metrics
+from simfl.results.trace import (
     SERVER,
     Aborted,
     Aggregated,
@@ -34,6 +32,8 @@ from simfl.trace import (
     TimerSet,
     Trace,
 )
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
 
 NS = 10**9
 R = TypeVar("R")

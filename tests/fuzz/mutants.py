@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from simfl.scenario.load import load
-from simfl.scenario.reading import parse
 from simfl.scenario.study import load_study
-from simfl.scenario.tree import plain
+from simfl.scenario.yaml_reader import parse
+from simfl.scenario.yaml_tree import plain
 from tests.fuzz import lines, plausible, values
 from tests.fuzz.small import small
 from tests.fuzz.text import dump

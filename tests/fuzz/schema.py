@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from simfl.scenario.schema import Scenario
-from simfl.scenario.shape import Shape, hints
+from simfl.scenario.schema_shape import Shape, hints
 
 Path = tuple[str | int, ...]
 

@@ -12,7 +12,7 @@ import pytest
 
 import simfl
 from simfl.errors import BadInput
-from simfl.scenario.build import build
+from simfl.experiment.build import build
 from tests.fuzz import attempt as attempts
 from tests.fuzz import workers
 from tests.fuzz.attempt import attempt, bounded_memory

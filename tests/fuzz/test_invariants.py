@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl.result import Result
-from simfl.trace import Aggregated, End, Presence, Sent, Step, TimerSet, Trace
+from simfl.folder.result import Result
+from simfl.results.trace import Aggregated, End, Presence, Sent, Step, TimerSet, Trace
 from tests.fuzz import invariants
 from tests.fuzz.mutants import SEEDS
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from simfl.scenario.shape import Shape
+from simfl.scenario.schema_shape import Shape
 from tests.fuzz.schema import Path, Place, drawn, places
 from tests.fuzz.text import Raw, flow
 

@@ -12,7 +12,7 @@ from simfl.learning.partition import iid
 from simfl.learning.server_opt import apply, polynomial
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
-from simfl.streams import Streams
+from simfl.random_streams import Streams
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simfl.learning.partition import dirichlet, iid, label_counts, natural, quantity_skew, shards, shared
-from simfl.streams import Streams
+from simfl.random_streams import Streams
 
 I64 = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from simfl.learning.partition import iid
 from simfl.learning.runner import pick_device
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
-from simfl.streams import derive
+from simfl.random_streams import derive
 
 F64 = NDArray[np.float64]
 SPLIT = digits(np.random.default_rng(0))

@@ -5,12 +5,15 @@ from random import Random
 
 import numpy as np
 
-from simfl.crypto import audit, quantize
+from simfl.crypto import quantize
 from simfl.crypto.field import Q
-from simfl.protocols.base import SERVER, Params, Update
-from simfl.protocols.ops import EagerOps, Handle, seed_array
+from simfl.dataplane import audit
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import seed_array
+from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.registry import PROTOCOLS
-from simfl.streams import Entropy, derive
+from simfl.random_streams import Entropy, derive
 from tests.protocols.harness import delta
 
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from simfl.crypto.field import Q
-from simfl.protocols.base import SERVER
-from simfl.protocols.ops import U32, EagerOps, Handle, PeerFault, ShadowOps
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import U32, Handle
+from simfl.dataplane.ops import PeerFault
+from simfl.dataplane.shadow import ShadowOps
+from simfl.protocols.machine import SERVER
 from simfl.protocols.stamped import Recover
 from tests.protocols.buffers import asked, enrolled, settle
 from tests.protocols.harness import Between, world

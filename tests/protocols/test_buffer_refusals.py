@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simfl.protocols.base import SERVER, Ignore, Refuse
+from simfl.dataplane.handles import Handle
 from simfl.protocols.keying import Invite, Roster
-from simfl.protocols.ops import Handle
+from simfl.protocols.machine import SERVER, Ignore, Refuse
 from simfl.protocols.stamped import Recover, Start
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
 from tests.protocols.harness import Unread, instead, misshapen

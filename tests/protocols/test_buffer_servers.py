@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from simfl.protocols.base import SERVER, GiveUp, Ignore, Refuse, Send, Timer
 from simfl.protocols.keying import Advertise
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Refuse, Send, Timer
 from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
 from tests.protocols.harness import Unread, instead, misshapen

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.base import SERVER, Discard, Discarded, Ignore
+from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore
 from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
 

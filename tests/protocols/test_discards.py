@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.crypto.field import Q
-from simfl.protocols.base import SERVER, GiveUp, Ignore, Refuse
-from simfl.protocols.ops import EagerOps, Handle, ShadowOps
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.shadow import ShadowOps
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Refuse
 from tests.protocols.harness import POINTS, Between, Ledger, check_round, lose_at, work_of, world
 
 N = 5

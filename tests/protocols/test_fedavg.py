@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import audit
+from simfl.dataplane import audit
 from tests.protocols.harness import Slow, lose_at, world
 
 

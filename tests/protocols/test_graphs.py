@@ -163,5 +163,5 @@ def test_two_users_need_no_ring():
 
 def test_networkx_and_scipy_are_imported_on_first_use_only():
     heavy = "{'networkx', 'scipy'} & set(sys.modules)"
-    code = f"import sys, simfl.protocols.sparse, simfl.protocols.graphs; assert not {heavy}, {heavy}"
+    code = f"import sys, simfl.protocols.graph_design, simfl.protocols.graphs; assert not {heavy}, {heavy}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from simfl.crypto.field import Q
-from simfl.protocols.base import Params
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import PeerFault, seed_array
 from simfl.protocols.keying import Channels, check_names
-from simfl.protocols.ops import U8, U32, EagerOps, Handle, PeerFault, seed_array
-from simfl.streams import derive
+from simfl.protocols.machine import Params
+from simfl.random_streams import derive
 
 ITEMS = Handle(2, 3, 4, np.array([[1, 2, 3], [4, 5, Q - 1]], np.uint32))
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from simfl.crypto import field, mds, prg
 from simfl.crypto.field import Q
-from simfl.protocols.ops import seed_array
+from simfl.dataplane.ops import seed_array
 from tests.protocols.harness import POINTS, Slow, lose_at, world
 
 

@@ -8,11 +8,13 @@ import pytest
 from simfl.crypto import keys
 from simfl.crypto.field import Q
 from simfl.crypto.shamir import SHARE_BYTES
-from simfl.protocols.base import SERVER, Ignore, Params, Refuse, Send, Timer
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.keying import Invite, Roster, Survivors
-from simfl.protocols.ops import EagerOps, Handle, ShadowOps
+from simfl.protocols.machine import SERVER, Ignore, Params, Refuse, Send, Timer
 from simfl.protocols.secagg import SecAggClient
-from simfl.streams import Entropy
+from simfl.random_streams import Entropy
 from tests.protocols.buffers import Buffers
 from tests.protocols.harness import (
     Between,

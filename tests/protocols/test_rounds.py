@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.base import SERVER, Ignore, Refuse
+from simfl.protocols.machine import SERVER, Ignore, Refuse
 from tests.protocols.harness import POINTS, Slow, Watchful, check_round, lose_at, world
 
 LIGHT = {"protocol": "lightsecagg", "T": 10, "U": 14}

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simfl.protocols.base import SERVER, GiveUp, Ignore, Message, Refuse, Timer
+from simfl.dataplane.handles import Handle
 from simfl.protocols.fedavg import PlainUpload
-from simfl.protocols.ops import Handle
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Refuse, Timer
 from simfl.protocols.secagg import SecAggServer
 from tests.protocols.harness import (
     Between,

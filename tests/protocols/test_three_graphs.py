@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from simfl.protocols.base import GiveUp, Verdict
-from simfl.protocols.ops import Handle
+from simfl.dataplane.handles import Handle
+from simfl.protocols.machine import GiveUp, Verdict
 from tests.protocols.harness import audited, lose_at, plain_sum, world
 
 COMPLETE = {"secagg_plus": {"k": 7}, "ccesa": {"p": 1.0}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from simfl import metrics
 from simfl.reports.advice import advise, shares
-from simfl.trace import SERVER, Aggregated, Begin, End, Row, Trace
+from simfl.results import metrics
+from simfl.results.trace import SERVER, Aggregated, Begin, End, Row, Trace
 from tests.engine.harness import run
-from tests.test_metrics import SLOW_USER, sent, step
+from tests.results.test_metrics import SLOW_USER, sent, step
 
 
 def test_two_users_and_a_slow_link_by_hand() -> None:

@@ -21,15 +21,16 @@ from matplotlib.figure import Figure
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.reports import figures, figures_run, figures_sweep, figures_timing, palette
-from simfl.reports.figures_style import COLUMN, WIDE, pale
-from simfl.reports.figures_sweep import Total
+from simfl.reports import palette
+from simfl.reports.figures import catalogue, run_figures, sweep_figures, timing
+from simfl.reports.figures.style import COLUMN, WIDE, pale
+from simfl.reports.figures.sweep_figures import Total
 from simfl.reports.folder import Run
-from simfl.trace import PHASES, SERVER, Aggregated, End, Sent, Step
+from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import opened
 from tests.reports.test_latex import SHADOW
-from tests.studies.sweeps.small import study
+from tests.studies.sweep.small import study
 
 NS = 10**9
 
@@ -67,7 +68,7 @@ def axes_of(figure: Figure | None) -> list[Axes]:
 
 # --- the breakdown -------------------------------------------------------------------------------
 def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> None:
-    (axes,) = axes_of(figures_run.breakdown(rates))
+    (axes,) = axes_of(run_figures.breakdown(rates))
     expected = []
     for entry in rates.summary["protocols"].values():
         for rate in (0.0, 0.2):
@@ -88,7 +89,7 @@ def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> 
 
 
 def test_bars_of_aggregations_share_the_whole_run_out(buffered: Run) -> None:
-    (axes,) = axes_of(figures_run.breakdown(buffered))
+    (axes,) = axes_of(run_figures.breakdown(buffered))
     for number, trace in enumerate(buffered.traces.values()):
         ends = [row for row in trace if isinstance(row, End)]
         whole = (ends[-1].at - ends[0].start) / NS / len(ends)
@@ -99,7 +100,7 @@ def test_bars_of_aggregations_share_the_whole_run_out(buffered: Run) -> None:
     ("value", "shown"), [(0.63, "0.630"), (1.5, "1.50"), (12.34, "12.3"), (123.4, "123"), (0.0, "0.000")]
 )
 def test_totals_have_three_figures(value: float, shown: str) -> None:
-    assert figures_run._short(value) == shown
+    assert run_figures._short(value) == shown
 
 
 # --- the timing diagram --------------------------------------------------------------------------
@@ -120,10 +121,10 @@ def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 301 moments: each party is seen in a phase if and only if a row of the trace has it there."""
-    monkeypatch.setattr(figures_timing, "FINE", 10**15)
+    monkeypatch.setattr(timing, "FINE", 10**15)
     some: Run = request.getfixturevalue(which)
-    (figure,) = figures_timing.timing(some)
-    for axes, diagram in zip(figure.axes, figures_timing.diagrams(some), strict=True):
+    (figure,) = timing.timing(some)
+    for axes, diagram in zip(figure.axes, timing.diagrams(some), strict=True):
         bars = list(drawn_bars(axes))
         for place, party in enumerate(diagram.cast.values()):
             for phase in PHASES:
@@ -137,7 +138,7 @@ def test_the_timing_is_that_of_the_trace(
 
 
 def spans_of(
-    some: Run, diagram: figures_timing.Diagram, party: int, phase: str, link: bool
+    some: Run, diagram: timing.Diagram, party: int, phase: str, link: bool
 ) -> Iterator[tuple[float, float]]:
     """Seconds of a diagram, of the rows of the whole trace."""
     for row in some.traces[diagram.protocol]:
@@ -153,8 +154,8 @@ def spans_of(
 
 
 def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
-    assert {diagram.round for diagram in figures_timing.diagrams(losing)} <= {0, 1}
-    chosen = figures_timing.diagrams(rates)
+    assert {diagram.round for diagram in timing.diagrams(losing)} <= {0, 1}
+    chosen = timing.diagrams(rates)
     assert len({diagram.round for diagram in chosen}) == 1
     for diagram in chosen:
         arrived = {
@@ -170,7 +171,7 @@ def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run
 
 
 def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffered: Run) -> None:
-    for diagram in figures_timing.diagrams(buffered):
+    for diagram in timing.diagrams(buffered):
         trace = buffered.traces[diagram.protocol]
         (row,) = (r for r in trace if isinstance(r, Aggregated) and r.round == diagram.round)
         assert diagram.round == len(buffered.rounds[diagram.protocol]) // 2
@@ -184,7 +185,7 @@ def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffer
 def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
     segments = (("training", 10), ("upload", 25))
     step = Step(0, 1, "protocol", "submit", "", "", -1, -1, 100, 100, 135, segments)
-    found = list(figures_timing._bars([step], {1}, 103, 130))
+    found = list(timing._bars([step], {1}, 103, 130))
     assert [(bar.phase, bar.start, bar.end) for bar in found] == [
         ("training", 103, 110),
         ("upload", 110, 130),
@@ -192,25 +193,23 @@ def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
 
 
 def test_bars_that_nearly_touch_are_one() -> None:
-    def bar(start: int, end: int, phase: str = "upload") -> figures_timing.Bar:
-        return figures_timing.Bar(1, phase, False, start, end)
+    def bar(start: int, end: int, phase: str = "upload") -> timing.Bar:
+        return timing.Bar(1, phase, False, start, end)
 
-    merged = figures_timing._merged(
-        [bar(20, 25), bar(0, 10), bar(12, 14), bar(3, 5), bar(14, 15, "offline")], 2
-    )
+    merged = timing._merged([bar(20, 25), bar(0, 10), bar(12, 14), bar(3, 5), bar(14, 15, "offline")], 2)
     assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
 
 
 def test_many_protocols_make_several_figures(tmp_path: Path) -> None:
     names = {f"p{k}": {"protocol": "fedavg"} for k in range(8)}
-    parts = figures_timing.timing(made(tmp_path, protocols=names))
+    parts = timing.timing(made(tmp_path, protocols=names))
     assert [len(figure.axes) for figure in parts] == [6, 2]
     assert len({figure.axes[-1].get_xlim() for figure in parts}) == 1
 
 
 # --- learning and taking part --------------------------------------------------------------------
 def test_accuracy_against_time_and_rounds(losing: Run) -> None:
-    by_time, by_round = axes_of(figures_run.accuracy(losing))
+    by_time, by_round = axes_of(run_figures.accuracy(losing))
     for number, entry in enumerate(losing.summary["protocols"].values()):
         known = [r for r in entry["rounds"] if r["accuracy"] is not None]
         for axes, at in ((by_time, [r["end_s"] for r in known]), (by_round, [r["index"] + 1 for r in known])):
@@ -220,14 +219,14 @@ def test_accuracy_against_time_and_rounds(losing: Run) -> None:
 
 def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
     for axes, entry in zip(
-        axes_of(figures_run.staleness(buffered)), buffered.summary["protocols"].values(), strict=True
+        axes_of(run_figures.staleness(buffered)), buffered.summary["protocols"].values(), strict=True
     ):
         found = {round(p.get_x() + p.get_width() / 2): p.get_height() for p in axes.patches}
         assert {str(tau): count for tau, count in found.items() if count} == entry["staleness"]
 
 
 def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
-    panels = axes_of(figures_run.participation(choosing))
+    panels = axes_of(run_figures.participation(choosing))
     for number, name in enumerate(("any", "pairs")):
         shares = choosing.summary["protocols"][name]["participation"]
         lows = [math.nan if T is None else T[0] for T in shares["T_weak"]]
@@ -240,7 +239,7 @@ def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> N
 def test_where_the_search_for_T_ended_early_its_interval_is_shaded() -> None:
     figure = Figure()
     axes = figure.subplots()
-    figures_run._privacy(axes, range(1, 4), [None, [2, 5], [2, 2]], {"color": "black"})
+    run_figures._privacy(axes, range(1, 4), [None, [2, 5], [2, 2]], {"color": "black"})
     (band,) = axes.collections
     (path,) = band.get_paths()
     assert (path.vertices[:, 1].min(), path.vertices[:, 1].max()) == (2, 5)
@@ -249,14 +248,14 @@ def test_where_the_search_for_T_ended_early_its_interval_is_shaded() -> None:
 def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
     rates: Run, losing: Run, buffered: Run, choosing: Run
 ) -> None:
-    assert set(figures.of_run(rates)) == {"breakdown", "timing"}
-    assert set(figures.of_run(losing)) == {"breakdown", "timing", "accuracy"}
-    assert set(figures.of_run(buffered)) == {"breakdown", "timing", "accuracy", "staleness"}
-    assert set(figures.of_run(choosing)) == {"breakdown", "timing", "participation"}
+    assert set(catalogue.of_run(rates)) == {"breakdown", "timing"}
+    assert set(catalogue.of_run(losing)) == {"breakdown", "timing", "accuracy"}
+    assert set(catalogue.of_run(buffered)) == {"breakdown", "timing", "accuracy", "staleness"}
+    assert set(catalogue.of_run(choosing)) == {"breakdown", "timing", "participation"}
     nothing = {**losing.summary["protocols"]["fedavg"], "rounds": [], "participation": None}
     summary = {**losing.summary, "protocols": {"fedavg": nothing}}
     empty = Run(losing.folder, losing.scenario, losing.text, summary, {"fedavg": []}, {"fedavg": []})
-    assert figures.of_run(empty) == {}
+    assert catalogue.of_run(empty) == {}
 
 
 # --- sweeps --------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.Capt
         _, users, rate, _, _, protocol, measure, _, value = line.split(",")
         if measure == "total_s":
             values.setdefault((rate, protocol, users), []).append(float(value))
-    panels = axes_of(figures_sweep.total(figures_sweep.read(out / "means.csv")))
+    panels = axes_of(sweep_figures.total(sweep_figures.read(out / "means.csv")))
     assert [axes.get_title() for axes in panels] == ["0% lost", "20% lost"]
     for axes, rate in zip(panels, ("0.0", "0.2"), strict=True):
         for drawn, protocol in zip(axes.containers, ("fedavg", "lightsecagg"), strict=True):
@@ -302,19 +301,19 @@ def test_what_varies_makes_the_axis_and_the_panels() -> None:
     def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
         return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
 
-    across, found = figures_sweep.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
+    across, found = sweep_figures.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
     assert across == "population.users"
     assert found == {
         "learning.model = cnn, 10% lost": {"p": [(25, 1.0, 0.0), (50, 0.0, 0.0)]},
         "learning.model = cnn, 30% lost": {"p": [(25, 2.0, 0.0)]},
         "learning.model = lr, 10% lost": {"p": [(25, 3.0, 0.0)]},
     }
-    across, found = figures_sweep.series(totals(at(25, 2), at(25, 5), at(50, 2)))
+    across, found = sweep_figures.series(totals(at(25, 2), at(25, 5), at(50, 2)))
     assert {len(lines["p"]) for lines in found.values()} == {1, 2}
     assert all("privacy" in name for name in found)
-    assert figures_sweep.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
+    assert sweep_figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
     with pytest.raises(BadInput, match="no number varies"):
-        figures_sweep.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
+        sweep_figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +322,7 @@ def test_what_varies_makes_the_axis_and_the_panels() -> None:
 def test_what_is_no_table_of_means_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "means.csv").write_text(text)
     with pytest.raises(BadInput, match=r"means\.csv|no number varies"):
-        figures.of_sweep(tmp_path)
+        catalogue.of_sweep(tmp_path)
 
 
 # --- the files -----------------------------------------------------------------------------------
@@ -333,9 +332,9 @@ def texts(svg: bytes) -> str:
 
 
 def test_the_same_run_gives_the_same_bytes_whatever_the_users_settings(losing: Run, tmp_path: Path) -> None:
-    figures.save(tmp_path / "a", figures.of_run(losing))
+    catalogue.save(tmp_path / "a", catalogue.of_run(losing))
     with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "axes.facecolor": "red"}):
-        figures.save(tmp_path / "b", figures.of_run(losing))
+        catalogue.save(tmp_path / "b", catalogue.of_run(losing))
         assert matplotlib.rcParams["font.size"] == 20
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert len(names) == 6
@@ -378,7 +377,7 @@ def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     names = ["x_1-2.0", "_hidden"]
     some = made(tmp_path, protocols={name: {"protocol": "fedavg"} for name in names}, selection={"random": 2})
-    figures.save(tmp_path / "figures", figures.of_run(some))
+    catalogue.save(tmp_path / "figures", catalogue.of_run(some))
     for path in (tmp_path / "figures").glob("*.svg"):
         assert all(name in texts(path.read_bytes()) for name in names), path.name
 
@@ -389,7 +388,7 @@ def test_without_matplotlib_figures_are_refused_and_nothing_else(
     made(tmp_path, rounds=1)
     for name in [name for name in sys.modules if name.startswith(("matplotlib", "simfl.reports.figures"))]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "simfl.reports.figures")
+    monkeypatch.delitem(sys.modules, "simfl.reports.figures.catalogue")
     with pytest.raises(SystemExit) as left:
         main(["report", str(tmp_path), "--figures"])
     assert left.value.code == 2

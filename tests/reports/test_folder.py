@@ -14,7 +14,7 @@ import pytest
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.reports.folder import Run
-from simfl.trace_reader import read
+from simfl.results.trace_reader import read
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import opened
 

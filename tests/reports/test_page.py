@@ -15,8 +15,8 @@ from simfl.reports import tables, world
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
 from simfl.reports.page import embed, page, parts, stacks
+from simfl.results.trace import PHASES
 from simfl.scenario.load import load
-from simfl.trace import PHASES
 from tests.engine.harness import ASYNC, SCENARIOS, SYNC, run
 from tests.reports.conftest import opened, renamed
 

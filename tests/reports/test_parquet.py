@@ -10,8 +10,8 @@ import pytest
 
 from simfl.cli import main
 from simfl.reports.parquet import write_parquet
-from simfl.scenario.reading import dump
-from tests.studies.sweeps.small import BASE
+from simfl.scenario.yaml_reader import dump
+from tests.studies.sweep.small import BASE
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="simfl[parquet] is not installed")
 

@@ -17,7 +17,7 @@ import pytest
 from simfl.errors import BadInput
 from simfl.reports import perfetto
 from simfl.reports.folder import Run
-from simfl.trace import Aggregated, Sent, Step, Trace
+from simfl.results.trace import Aggregated, Sent, Step, Trace
 
 REQUIRED = {
     "X": {"name", "cat", "pid", "tid", "ts", "dur"},

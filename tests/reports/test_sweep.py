@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.sweep import COLUMNS, SHOWN, Means, progress, show
-from simfl.studies.sweeps.tables import Estimate, Measure
+from simfl.studies.sweep.tables import Estimate, Measure
 
 
 def measures(

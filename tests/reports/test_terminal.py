@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.terminal import console, participation, progress, show
+from simfl.results.trace import PHASES
 from simfl.simulation import Progress
-from simfl.trace import PHASES
 
 
 def round_(index: int, rate: float | None = None, reason: str | None = None, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from simfl.reports import timeline
 from simfl.reports.choice import views
 from simfl.reports.folder import Run
 from simfl.reports.page import SPANS
-from simfl.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
+from simfl.results.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
 from tests.engine.harness import SYNC, run
 from tests.reports.conftest import opened
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from simfl.experiment.build import build, make_clocks
 from simfl.profiles import Profile
 from simfl.scenario.blocks import GREATEST, LEAST, as_name
-from simfl.scenario.build import build, clocks
 from simfl.scenario.load import ScenarioError, load
 from simfl.scenario.schema import Scenario
-from simfl.scenario.study import StudyFile
+from simfl.scenario.study import SweepFile
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, write
 
 
@@ -31,7 +31,7 @@ def numbers(rule: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from numbers(part, f"{place}.{i}")
 
 
-@pytest.mark.parametrize("model", [Scenario, StudyFile, Profile])
+@pytest.mark.parametrize("model", [Scenario, SweepFile, Profile])
 def test_every_number_has_finite_bounds(model: type[BaseModel]) -> None:
     found = list(numbers(model.model_json_schema()))
     assert len(found) > {Scenario: 80, Profile: 5}.get(model, -1)
@@ -141,15 +141,15 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
     }.items():  # fmt: skip
         scenario = load(write(tmp_path, SYNC), {key: value})
         with pytest.raises(ScenarioError) as refused:
-            clocks(build(scenario))
+            make_clocks(build(scenario))
         assert len(str(refused.value)) < 700
         assert "\x1b" not in str(refused.value)
 
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:
-    from simfl.engine.population import draw
+    from simfl.population.dropout import draw
+    from simfl.random_streams import Streams
     from simfl.scenario.schema import Exponential, LogNormal
-    from simfl.streams import Streams
 
     rng = Streams(1).rng("draws")
     for wide in (LogNormal(median=GREATEST, sigma=10.0), LogNormal(median=LEAST, sigma=10.0)):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from simfl.experiment.build import build
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import footprint
-from simfl.scenario.build import build
 from simfl.scenario.load import ScenarioError, load, select_protocols
 from simfl.simulation import run
 from tests.engine.harness import ASYNC as ASYNC_WORLD

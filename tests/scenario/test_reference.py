@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema
 from simfl.scenario.reference import markdown
-from simfl.scenario.shape import Shape, hints
+from simfl.scenario.schema_shape import Shape, hints
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
 

@@ -10,7 +10,7 @@ import pytest
 
 from simfl.scenario.load import load
 from simfl.scenario.study import load_study
-from simfl.scenario.tree import ScenarioError
+from simfl.scenario.yaml_tree import ScenarioError
 from tests.engine.harness import ROOT
 
 ALL = "fedavg, secagg, secagg_plus, ccesa, lightsecagg"

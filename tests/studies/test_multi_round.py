@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import ROOT
-from tests.studies.sweeps.small import swept
+from tests.studies.sweep.small import swept
 
 STUDY = ROOT / "scenarios" / "studies" / "multi_round.yaml"
 

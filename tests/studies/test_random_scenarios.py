@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import simfl
 from simfl.scenario.rounds import POINTS
-from simfl.studies.buffers import of_updates
+from simfl.studies.explore.buffered import of_updates
 
 SECONDS = st.floats(0.05, 2.0).map(lambda x: round(x, 3))
 WHEN = st.sampled_from(["before_send", "mid_send", "after_send"])

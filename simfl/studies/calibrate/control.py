@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.protocols.base import SERVER, Params, Update
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import Ops
 from simfl.protocols.loopback import run_round
-from simfl.protocols.ops import EagerOps, Handle, Ops
+from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.registry import PROTOCOLS
-from simfl.streams import Entropy
+from simfl.random_streams import Entropy
 
 KINDS = ("step", "call", "row", "agree", "aead_item", "sharing", "secret", "decoding")
 SIZES = (8, 32)

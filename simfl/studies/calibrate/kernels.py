@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.crypto import audit, field, keys, mds, prg, quantize, shamir
+from simfl.crypto import field, keys, mds, prg, quantize, shamir
+from simfl.dataplane import audit
 from simfl.learning import data, partition, server_opt
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from simfl.protocols.index_views import Same
 from simfl.protocols.keying import Aads, Nonces
-from simfl.protocols.users import Same
-from simfl.streams import Streams
+from simfl.random_streams import Streams
 
 Q = field.Q
 D = 1_000_000

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from simfl.learning.data import Split
-from simfl.learning.law import SIZES, Law, fit
 from simfl.learning.models import MODELS, Model
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
-from simfl.streams import Streams
+from simfl.learning.training_time import SIZES, Law, fit
+from simfl.random_streams import Streams
 from simfl.studies.calibrate.kernels import seconds
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from scipy.stats import binom
 
 from simfl import profiles
+from simfl.dataplane.work import WORK
+from simfl.folder.result import atomic
 from simfl.learning.threads import one_thread
-from simfl.protocols.ops import WORK
-from simfl.result import atomic
 from simfl.studies.calibrate import control, kernels, laws
 
 PASSES = 21

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from simfl import cli, profiles
+from simfl.dataplane.work import WORK
 from simfl.profiles import LAW
-from simfl.protocols.ops import WORK
 from simfl.studies.calibrate import control, kernels, laws, passes
 from tests.engine.harness import ROOT
 

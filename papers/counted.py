@@ -1,0 +1,123 @@
+"""One round of a protocol's machines over the loopback: operations, CPU time and bytes of each party.
+
+With `ShadowOps` nothing is executed and only counted; with `EagerOps` the real work is done, and its CPU time
+is that of each call of a machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.ops import Ops
+from simfl.dataplane.shadow import ShadowOps
+from simfl.protocols.loopback import Fate, run_round
+from simfl.protocols.machine import SERVER, Params, Update
+from simfl.protocols.registry import PROTOCOLS
+from simfl.random_streams import Entropy, Streams
+
+Work = Counter[str]
+
+
+@dataclass
+class Round:
+    """What a round came to. work: (party, phase) -> operations by kind; cpu_ns: (party, call) -> CPU time,
+    a call being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that
+    each user holds when its offline phase is over; survivors: whose upload counted."""
+
+    survivors: tuple[int, ...] = ()
+    work: dict[tuple[int, str], Work] = field(default_factory=lambda: defaultdict(Counter))
+    cpu_ns: Counter[tuple[int, str]] = field(default_factory=Counter)
+    up: Counter[tuple[int, str]] = field(default_factory=Counter)
+    down: Counter[tuple[int, str]] = field(default_factory=Counter)
+    stored: dict[int, int] = field(default_factory=dict)
+
+    def of_users(self, phase: str) -> dict[str, float]:
+        """Operations of a survivor in a phase, their mean."""
+        total = sum((self.work[user, phase] for user in self.survivors), Counter())
+        return {kind: amount / len(self.survivors) for kind, amount in total.items()}
+
+    def of_server(self, phase: str) -> dict[str, float]:
+        """Operations of the server in a phase."""
+        return dict(self.work[SERVER, phase])
+
+
+def count(protocol: str, params: Params, users: int, lost: int, seed: int) -> Round:
+    """Count a round of so many users, of whom the last `lost` share and never upload: the worst case.
+
+    Raises:
+        ValueError: the round came to no result.
+    """
+    updates = {user: Update(Handle(1, params.d, F32), 1) for user in range(users)}
+
+    def fate(user: int, message: Any) -> str:
+        return "break" if user >= users - lost and message.point == "upload" else "deliver"
+
+    return perform(protocol, params, ShadowOps(params.q), updates, fate, seed)
+
+
+def perform(
+    protocol: str,
+    params: Params,
+    ops: Ops,
+    updates: Mapping[int, Update],
+    fate: Fate,
+    seed: int,
+    before: Callable[[], None] = lambda: None,
+) -> Round:
+    """A round of the users who have updates. before: called before each call of a machine, not timed.
+
+    Raises:
+        ValueError: the round came to no result.
+    """
+    kind, out, users = PROTOCOLS[protocol], Round(), len(updates)
+    root = Streams(seed).bytes("counted", protocol)
+    server = kind.server(range(users), params, ops, Entropy(root, SERVER, 0))
+    _counting(server, SERVER, ops, out, before)
+    clients = {user: kind.client(user, params, ops, Entropy(root, user, 0)) for user in range(users)}
+    for user, client in clients.items():
+        _counting(client, user, ops, out, before)
+    done = run_round(server, clients, updates, fate)
+    if done.result is None:
+        raise ValueError(f"{protocol}: a round of {users} users without a result: {done.reason}")
+    out.survivors = tuple(member.user for member in done.result.members)
+    for sender, to, message in done.sent:
+        if sender == SERVER:
+            out.down[to, message.phase] += message.size_bytes
+        else:
+            out.up[sender, message.phase] += message.size_bytes
+    return out
+
+
+def _counting(machine: Any, party: int, ops: Ops, out: Round, before: Callable[[], None]) -> None:
+    """See to it that each call of a machine is counted under its party and phase."""
+
+    def counting(call: Callable[..., Any], phase: Callable[..., str]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            name = call.__name__
+            if name == "submit":
+                held = (v for v in vars(machine).values() if isinstance(v, Handle))
+                out.stored[party] = sum(handle.size_bytes for handle in held)
+            before()
+            ops.begin((), phase(*arguments))
+            effects = call(*arguments)
+            for segment in ops.end():
+                out.work[party, segment.phase].update(segment.work)
+                out.cpu_ns[party, arguments[1].kind if name == "receive" else name] += segment.cpu_ns
+            return effects
+
+        return counted
+
+    phases: dict[str, Callable[..., str]] = {
+        "start": lambda: "offline",
+        "receive": lambda sender, message: str(message.phase),
+        "submit": lambda update: "upload",
+        "expire": lambda timer: str(timer.phase),
+        "gone": lambda user: "upload",
+    }
+    for name, phase in phases.items():
+        if hasattr(machine, name):
+            setattr(machine, name, counting(getattr(machine, name), phase))

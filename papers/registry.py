@@ -1,0 +1,65 @@
+"""The tables and figures that can be run again, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from papers import (
+    ccesa_fig4,
+    ccesa_table1,
+    ccesa_table2,
+    ccesa_table_g2,
+    lightsecagg_fig11,
+    lightsecagg_fig12,
+    lightsecagg_figs,
+    lightsecagg_gains,
+    lightsecagg_table1,
+    lightsecagg_table4,
+    lightsecagg_table6,
+    lightsecagg_u,
+    multi_round_accuracy,
+    multi_round_fig3,
+    multi_round_table1,
+    multi_round_theorem1,
+)
+from papers.entry import Entry
+from simfl.errors import BadInput
+from simfl.scenario.messages import did_you_mean
+
+ENTRIES: dict[str, Entry] = {
+    "lightsecagg_table1": lightsecagg_table1.TABLE_1_ENTRY,
+    "lightsecagg_table2": lightsecagg_gains.TABLE_2,
+    "lightsecagg_table3": lightsecagg_gains.TABLE_3,
+    "lightsecagg_table4": lightsecagg_table4.ENTRY,
+    "lightsecagg_table5": lightsecagg_table1.TABLE_5_ENTRY,
+    "lightsecagg_table6": lightsecagg_table6.ENTRY,
+    "lightsecagg_u": lightsecagg_u.ENTRY,
+    "lightsecagg_fig5": lightsecagg_figs.FIG5,
+    "lightsecagg_fig6": lightsecagg_figs.FIGS["lightsecagg_fig6"],
+    "lightsecagg_fig8": lightsecagg_figs.FIGS["lightsecagg_fig8"],
+    "lightsecagg_fig9": lightsecagg_figs.FIGS["lightsecagg_fig9"],
+    "lightsecagg_fig10": lightsecagg_figs.FIGS["lightsecagg_fig10"],
+    "lightsecagg_fig11": lightsecagg_fig11.ENTRY,
+    "lightsecagg_fig12": lightsecagg_fig12.ENTRY,
+    "ccesa_table1": ccesa_table1.ENTRY,
+    "ccesa_table2": ccesa_table2.ENTRY,
+    "ccesa_table_g2": ccesa_table_g2.G2_ENTRY,
+    "ccesa_fig3": ccesa_table_g2.FIG_3_ENTRY,
+    "ccesa_fig4": ccesa_fig4.ENTRY,
+    "multi_round_table1": multi_round_table1.ENTRY,
+    "multi_round_theorem1": multi_round_theorem1.ENTRY,
+    "multi_round_fig3": multi_round_fig3.ENTRY,
+    "multi_round_accuracy": multi_round_accuracy.ENTRY,
+}
+
+
+def chosen(names: Sequence[str]) -> list[Entry]:
+    """The entries of these names, each once, in the table's order; `all` is every one.
+
+    Raises:
+        BadInput: there is no such entry.
+    """
+    for name in names:
+        if name != "all" and name not in ENTRIES:
+            raise BadInput(f"no table or figure {name!r}{did_you_mean(name, list(ENTRIES))}")
+    return [entry for name, entry in ENTRIES.items() if name in names or "all" in names]

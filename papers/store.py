@@ -1,0 +1,77 @@
+"""Results as files: one JSON file an entry, which is whole or not there.
+
+A file says what was found, and how: the command, the seconds of CPU time that it took, the version of the
+code and a digest of its sources, the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from papers.entry import Entry, Evidence, Place
+from simfl.errors import BadInput
+from simfl.folder.identity import code_version
+from simfl.folder.result import atomic
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What was found and how. cpu_s: of this process and those that it waited for."""
+
+    name: str
+    command: str
+    seed: int
+    code: str
+    cpu_s: float
+    evidence: Evidence
+
+
+_SHAPE = TypeAdapter(Stored)
+
+
+def path_of(place: Place, name: str) -> Path:
+    """The file of an entry's result."""
+    return place.results / f"{name}.json"
+
+
+def perform(entry: Entry, place: Place) -> Stored:
+    """Run an entry and store what it came to; an earlier result stays until then."""
+    code, before = code_version(), _cpu_s()
+    evidence = entry.run(place)
+    cpu_s = round(_cpu_s() - before, 1)
+    stored = Stored(entry.name, entry.command, entry.seed, code, cpu_s, evidence)
+    place.results.mkdir(parents=True, exist_ok=True)
+    with atomic(path_of(place, entry.name)) as file:
+        json.dump(asdict(stored), file, indent=1, allow_nan=False)
+        file.write("\n")
+    return stored
+
+
+def read(place: Place, name: str) -> Stored | None:
+    """An entry's result, None if there is none yet.
+
+    Raises:
+        BadInput: there is a file that is none.
+    """
+    path = path_of(place, name)
+    try:
+        stored = _SHAPE.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadInput(f"{path}: not a result: {where}: {first['msg']}") from None
+    if stored.name != name:
+        raise BadInput(f"{path}: the result of {stored.name!r}, not of {name!r}")
+    return stored
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -1,0 +1,94 @@
+"""Explore drop-outs exhaustively."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simfl.cli.common import FAILED, Set, app, interrupted, say, tell
+
+if TYPE_CHECKING:
+    from simfl.studies.explore.rounds import AnyCohort, Violation
+
+
+@app.command()
+def explore(
+    protocol: Annotated[str, typer.Argument(help="See `simfl list protocols`.", metavar="PROTOCOL")],
+    users: Annotated[int, typer.Option(min=3, help="Size of the cohort; beyond 6 use --random.")] = 4,
+    random: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="So many random patterns instead of all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For keys, updates and random graphs.")] = 0,
+    set_: Set = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that try patterns side by side.")] = 1,
+    out: Annotated[str, typer.Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
+) -> None:
+    """Lose users at every combination of points, and hold every law to each round."""
+    from simfl.protocols.registry import PROTOCOLS
+    from simfl.scenario.load import parse_override
+    from simfl.scenario.messages import did_you_mean
+
+    if protocol not in PROTOCOLS:
+        known = f"known: {', '.join(PROTOCOLS)}{did_you_mean(protocol, PROTOCOLS)}"
+        raise typer.BadParameter(f"unknown protocol {protocol!r}; {known}", param_hint="PROTOCOL")
+    overrides = dict(parse_override(text) for text in set_ or [])
+
+    from simfl.studies.explore.rounds import make_cohort
+
+    _explore(make_cohort(protocol, users, seed, overrides), random, jobs, Path(out))
+
+
+def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:
+    import time
+
+    from simfl.reports import terminal
+    from simfl.studies.explore.rounds import Report, explore, reproduced, sample, total
+
+    report, errors, since = Report(), terminal.console(stderr=True), time.monotonic()
+    patterns = total(cohort) if random is None else random
+    label = f"{cohort.protocol}, {cohort.users} users"
+
+    def told(done: Callable[[int], None]) -> Callable[[Report], None]:
+        def watch(now: Report) -> None:
+            nonlocal report
+            report = now
+            done(now.patterns)
+
+        return watch
+
+    def counts() -> str:
+        took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
+        return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
+
+    try:
+        with terminal.counting(errors, label, patterns) as done:
+            if random is None:
+                report = explore(cohort, told(done), jobs)
+            else:
+                report = sample(cohort, random, told(done))
+    except KeyboardInterrupt:
+        tell(f"Interrupted; {counts()}, no law broken so far", error=True)
+        raise typer.Exit(interrupted()) from None
+    if report.violation is None:
+        say(f"{counts()}; every law held", further="  ")
+        return
+    say(f"{counts()}; a law is broken:", further="  ")
+    tell(f"  {report.violation}")
+    again = reproduced(cohort, report.violation)
+    say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
+    _write_violation(cohort, report.violation, out)
+    tell(f"Written to {out}; replay it with: python run.py {out}")
+    raise typer.Exit(FAILED)
+
+
+def _write_violation(cohort: AnyCohort, violation: Violation, out: Path) -> None:
+    from simfl.folder.result import atomic
+    from simfl.scenario.load import resolved_yaml
+
+    scenario = cohort.replayable(violation.pattern, violation.detect)
+    with atomic(out) as file:
+        file.writelines(f"# {law}\n" for law in violation.laws)
+        file.write(resolved_yaml(scenario))

@@ -1,0 +1,81 @@
+"""The papers' tables and figures, run again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simfl.cli.common import app, say
+
+if TYPE_CHECKING:
+    from papers.entry import Place
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
+    ] = None,
+    page: Annotated[bool, typer.Option("--page", help="Only write the page from what is stored.")] = False,
+    root: Annotated[Path, typer.Option(metavar="DIR", help="The checkout.")] = Path(),
+) -> None:
+    """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
+    _find_papers(root)
+    from papers.entry import Place
+    from papers.registry import ENTRIES, chosen
+
+    place = Place(root)
+    if page and names:
+        raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
+    if not page and not names:
+        for name, entry in ENTRIES.items():
+            say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
+        return
+    entries = chosen(names or [])
+    if entries:
+        from papers.store import perform
+        from simfl.reports.figures.catalogue import need
+
+        need()
+        for entry in entries:
+            stored = perform(entry, place)
+            agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
+            print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
+            _draw(place, entry.name)
+    _write(place)
+
+
+def _find_papers(root: Path) -> None:
+    """Make the package `papers` of a checkout importable: it is no part of an installed simfl."""
+    from simfl.errors import BadInput
+
+    if not (root / "papers" / "registry.py").is_file() or not (root / "docs").is_dir():
+        raise BadInput(f"{root}: no folders papers and docs: run it in a checkout, or name one by --root")
+    sys.path.insert(0, str(root.resolve()))
+
+
+def _draw(place: Place, name: str) -> None:
+    from papers.figures import of_result
+    from papers.store import read
+    from simfl.reports.figures.catalogue import save
+
+    stored = read(place, name)
+    assert stored is not None
+    save(place.results, of_result(stored), kinds=("svg",))
+
+
+def _write(place: Place) -> None:
+    from papers.page import page
+    from papers.registry import ENTRIES
+    from papers.store import read
+    from simfl.folder.result import atomic
+
+    found = [(entry, stored) for name, entry in ENTRIES.items() if (stored := read(place, name)) is not None]
+    with atomic(place.page) as file:
+        file.write(page(found, place))
+    missing = ", ".join(sorted(set(ENTRIES) - {entry.name for entry, _ in found}))
+    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))

@@ -1,0 +1,181 @@
+"""Run a scenario, or check it without running."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simfl.cli.common import (
+    FAILED,
+    ClockOption,
+    Protocols,
+    ScenarioFile,
+    Seed,
+    Set,
+    Workers,
+    app,
+    interrupted,
+    load_scenario,
+    say,
+    tell,
+)
+from simfl.cli.stages import doing
+from simfl.errors import BadInput, RunFailed, counted
+
+if TYPE_CHECKING:
+    from simfl.folder.result import Result
+
+
+class Format(StrEnum):
+    """What `run` prints."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command("run")
+def run_command(
+    scenario: Annotated[
+        Path | None, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run's files go.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
+    ] = None,
+    save_every_s: Annotated[
+        float,
+        typer.Option("--save-every", metavar="S", min=0, help="How often finished rounds are saved."),
+    ] = 2.0,
+    set_: Set = None,
+    seed: Seed = None,
+    clock: ClockOption = None,
+    protocols: Protocols = None,
+    workers: Workers = None,
+    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.table,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No live progress.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
+) -> None:
+    """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
+    from simfl.folder.unfinished import reserve, unfinished_scenario
+
+    if resume is not None and out is not None:
+        raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
+    if scenario is not None:
+        loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
+    elif resume is None:
+        raise typer.BadParameter("is missing", param_hint="SCENARIO")
+    elif any(given is not None for given in (set_, seed, clock, protocols, workers)):
+        raise typer.BadParameter(
+            "goes on with the run as it is: leave other settings away", param_hint="--resume"
+        )
+    else:
+        loaded = unfinished_scenario(resume)
+
+    from simfl.reports import parquet as parquet_files
+    from simfl.reports import terminal
+    from simfl.simulation import run
+
+    if parquet:
+        parquet_files.need()
+    errors = terminal.console(stderr=True)
+    folder = resume or out or reserve(Path("runs") / loaded.name)
+    simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
+    live = format_ is Format.table and not no_progress and errors.is_terminal
+    if live:
+        unit = "aggregations" if loaded.buffer else "rounds"
+        with terminal.progress(errors, loaded.rounds, unit) as watch:
+            simulation = partial(simulation, watch=watch)
+            result = _or_partial(simulation, folder)
+    else:
+        result = _or_partial(simulation, folder)
+    if parquet:
+        _write_parquet(result, folder)
+    if format_ is Format.json:
+        print(json.dumps(result.summary, indent=2))
+    else:
+        terminal.show(terminal.console(), result.summary, loaded.profile)
+        tell(f"Written to {folder}")
+
+
+@app.command()
+def check(
+    scenario: ScenarioFile,
+    set_: Set = None,
+    seed: Seed = None,
+    clock: ClockOption = None,
+    protocols: Protocols = None,
+    workers: Workers = None,
+) -> None:
+    """Check a scenario without running it, and print what it resolves to."""
+    loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
+
+    from simfl.experiment.build import build, make_clocks
+    from simfl.reports.histogram import label_histogram
+    from simfl.scenario.load import resolved_yaml
+    from simfl.scenario.sparsity import promises
+
+    with doing() as stage:
+        study = build(loaded, stage)
+        stage("reading the recording")
+        make_clocks(study)
+        stage("finding out how often each protocol fails")
+        promised = list(promises(loaded))
+        stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
+        partitions = study.partitions
+    many = len(partitions) > 1
+    print(resolved_yaml(loaded), end="")
+    rounds = counted(loaded.rounds, "aggregation" if loaded.buffer else "round")
+    say(
+        f"# {scenario.name}: good; {counted(loaded.population.users, 'user')}, {rounds} of "
+        f"{', '.join(loaded.protocols)}; the model has d = {counted(study.trainer.d, 'parameter')}",
+        further="#   ",
+    )
+    memory = (f"{name}: {entry}" for name, entry in study.memory.items())
+    for line in (*promised, *study.training_times(), *memory):
+        say(f"# {line}", further="#   ")
+    for name, counts in partitions.items():
+        dealt = loaded.of(name).learning.partition
+        tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
+        for line in label_histogram(counts, width=78):
+            print(f"# {line}")
+
+
+def _write_parquet(result: Result, folder: Path) -> None:
+    """`breakdown.csv` once more."""
+    from simfl.folder.result import breakdown
+    from simfl.reports.parquet import write_parquet
+
+    names, *rows = breakdown(result.rounds)
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    columns["seconds"] = [float(seconds) for seconds in columns["seconds"]]
+    write_parquet(folder / "breakdown.parquet", columns)
+
+
+def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
+    """The result, or where the run is interrupted the end of the command."""
+    try:
+        return simulation()
+    except BadInput:
+        with suppress(OSError):  # where it is empty: the run's own is removed already
+            Path("runs").rmdir()
+        raise
+    except KeyboardInterrupt:
+        tell(f"Interrupted{_left(folder)}", error=True)
+        raise typer.Exit(interrupted()) from None
+    except (RunFailed, OSError) as error:
+        tell(f"simfl: {error}{_left(folder)}", error=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _left(folder: Path) -> str:
+    """The end of a message that says where the finished rounds are."""
+    if (folder / "unfinished").is_dir():
+        return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
+    return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

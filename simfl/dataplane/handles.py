@@ -1,0 +1,64 @@
+"""Handles: content whose size is known at once, and which itself is there now, later or never.
+
+Content is n rows x length: a 2-D array, or where rows are long a list of n
+arrays (`simfl.crypto.row_routing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, overload
+
+U8, U32, F32, F64 = 1, 4, 4, 8
+"""Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64."""
+
+
+class Handle:
+    """n rows of `length` elements of `width` bytes; `forged` are rows that an adversary touched."""
+
+    __slots__ = ("content", "forged", "length", "n", "width")
+
+    def __init__(
+        self, n: int, length: int, width: int, content: Any = None, forged: frozenset[int] = frozenset()
+    ) -> None:
+        self.n = n
+        self.length = length
+        self.width = width
+        self.content = content
+        self.forged = forged
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire."""
+        return self.n * self.length * self.width
+
+    def __repr__(self) -> str:  # never the content: it may be a key
+        return f"Handle({self.n} x {self.length} x {self.width} B)"
+
+
+class HandleList(Sequence[Handle]):
+    """Handles that several operations take, each all but one of them: without(k) costs nothing."""
+
+    def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
+        self.handles, self.but = handles, but
+        self.clean = not any(map(attrgetter("forged"), handles)) if clean is None else clean
+
+    def without(self, k: int) -> HandleList:
+        """All but the k-th."""
+        return HandleList(self.handles, k, self.clean)
+
+    def __len__(self) -> int:
+        return len(self.handles) - (self.but is not None)
+
+    @overload
+    def __getitem__(self, k: int) -> Handle: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Handle]: ...
+    def __getitem__(self, k: int | slice) -> Handle | Sequence[Handle]:
+        if isinstance(k, slice) or k < 0:
+            return list(self)[k]
+        return self.handles[k + (self.but is not None and k >= self.but)]
+
+    def __iter__(self) -> Iterator[Handle]:
+        return (handle for k, handle in enumerate(self.handles) if k != self.but)

@@ -1,0 +1,308 @@
+"""Work handed to a pool of threads: symbolic nodes now, content when somebody wants it.
+
+The timeline runs ahead of the data. A node is an operation and its arguments (no closure) and costs no
+memory until it runs. It runs once something that is wanted needs it: depth first, in the order in which what
+is wanted needs it, so that chains are finished and freed before new ones are begun. Calls of a batched kernel
+(local training) go together once nothing else is left to do. The budget bounds the pending output that
+somebody holds on to: beyond it, the driver pauses the timeline and everything that is pending is done.
+All nodes are executed in the end, also those of users who were lost.
+
+Threads, not processes: the libraries behind every kernel that takes long release the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from simfl.crypto import prg, row_routing
+from simfl.dataplane.deferred import batched, forgotten
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.nodes import Node, Recipe, nodes, recipes, symbolic, value
+from simfl.dataplane.ops import Ops, Oracle, seed_array
+from simfl.dataplane.streamed_shares import ShareStreams
+from simfl.errors import Diverged, step_failed
+
+ROUTING = (row_routing.pick, row_routing.gather, row_routing.join)
+"""What only says where rows go: no work, and done at once."""
+
+
+class Promise(Handle):
+    """A handle that tells its pool when nobody holds it any more."""
+
+    __slots__ = ("pool",)
+
+    def __init__(self, n: int, length: int, width: int, content: Node, pool: PooledOps) -> None:
+        super().__init__(n, length, width, content)
+        self.pool = pool
+
+    def __del__(self) -> None:
+        self.pool.unheld(self.content)
+
+
+class PooledOps(Ops):
+    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output.
+
+    streaming: coded shares are not held but made, sealed, opened and summed one sender after the other.
+    """
+
+    def __init__(
+        self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
+    ) -> None:
+        super().__init__(q, oracle)
+        self.workers = workers
+        self.budget_bytes = budget_bytes
+        self.rounds_ahead = int(streaming)
+        self.pauses = 0
+        self.executed = 0
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
+        self._lock = threading.RLock()  # a handle may die while its own thread holds it
+        self._streams = ShareStreams(self.call) if streaming else None
+        self._open: dict[Node, None] = {}
+        self._unused: dict[Recipe, None] = {}
+        self._routes_of_step: dict[tuple[Any, ...], list[Node]] = {}
+        self._routes: list[Node] = []
+        self._unblocked: list[Node] = []
+        self._ready: deque[Node] = deque()
+        self._batchable: deque[Node] = deque()
+        self._busy = 0
+        self._error: tuple[Node, BaseException] | None = None
+        self._diverged: dict[Node, Diverged] = {}
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+        if kernel is seed_array:  # quicker done than promised
+            self.executed += 1
+            return Handle(*shape, Node.of(kernel(*args)))
+        symbols = tuple(map(symbolic, args))
+        if self.deferring:  # done only if something wanted needs it: not in `_open`, not in the budget
+            return Handle(*shape, Node(kernel, symbols, self.where))
+        if self._streams is not None:
+            shares = self._streams.shares(kernel, symbols, self.where)
+            if shares is not None:
+                return Handle(*shape, shares)
+        if kernel is prg.expand:  # a mask is quicker made again than kept
+            recipe = Recipe(kernel, symbols)
+            with self._lock:
+                self._unused[recipe] = None
+            return Handle(*shape, recipe)
+        node = self._streams.total(kernel, symbols, self.where) if self._streams is not None else None
+        node = node or Node(kernel, symbols, self.where)
+        node.size = shape[0] * shape[1] * shape[2]
+        with self._lock:
+            self._open[node] = None
+            if kernel in ROUTING:
+                self._routes_of_step.setdefault(self.where, []).append(node)
+            self.pending_bytes += node.size
+            self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
+        return Promise(*shape, node, self)
+
+    def replace(self, handle: Handle, content: Any) -> None:
+        handle.content = Node(forgotten, (), self.where) if content is None else Node.of(content)
+
+    def unheld(self, node: Node) -> None:
+        """Nobody holds this node's handle any more: others may need its value, but nobody keeps it."""
+        with self._lock:
+            if not node.done:
+                self.pending_bytes -= node.size
+            node.size = 0
+
+    # -- what is wanted
+    def _want(self, targets: Iterable[Node]) -> None:  # under the lock
+        """Let these run, and before them what they need, in the order in which they need it.
+
+        Where rows are wanted that a step picks or relays, all that it picks or relays are: then nothing holds
+        a sender's rows together any more, and each is freed when its receiver has opened it.
+        """
+        wanted = list(targets)
+        for target in wanted:
+            path = [self._enter(target, wanted)] if target.waiting is None and not target.done else []
+            while path:
+                node, needs = path[-1]
+                for need in needs:
+                    if need.done:
+                        continue
+                    need.consumers.append(node)
+                    node.waiting = (node.waiting or 0) + 1
+                    if need.waiting is None:
+                        path.append(self._enter(need, wanted))
+                        break
+                else:
+                    path.pop()
+                    if not node.waiting:
+                        self._queue(node, self._ready)
+        self._start_workers()
+
+    def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
+        node.waiting = 0
+        if node.kernel in ROUTING:
+            wanted += self._routes_of_step.pop(node.where, ())
+        if self._streams is not None:
+            self._streams.prepare(node)
+        return node, nodes(node.args)
+
+    def _queue(self, node: Node, others: Any) -> None:  # under the lock
+        queue = self._routes if node.kernel in ROUTING else others
+        (self._batchable if batched(node.kernel) else queue).append(node)
+
+    def _everything(self) -> list[Node]:  # under the lock
+        """All that is left to do."""
+        self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
+        return list(self._open)
+
+    # -- workers
+    def _start_workers(self) -> None:  # under the lock
+        ready = len(self._routes) + len(self._unblocked) + len(self._ready) + len(self._batchable)
+        while self._busy < min(self.workers, ready + self._busy) and self._error is None and ready:
+            self._busy += 1
+            ready -= 1
+            self._pool.submit(self._work)
+
+    def _take(self) -> list[Node]:  # under the lock
+        """The next to be done together: what only routes rows, then what follows from what was done last."""
+        if self._routes:
+            return [self._routes.pop()]
+        if self._unblocked:
+            return [self._unblocked.pop()]
+        if self._ready:
+            return [self._ready.popleft()]
+        if not self._batchable:
+            return []
+        kernel: Any = self._batchable[0].kernel
+        alike = [node for node in self._batchable if node.kernel is kernel]
+        unit = alike[: min(kernel.chunk, -(-len(alike) // self.workers))]
+        for node in unit:
+            self._batchable.remove(node)
+        return unit
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                unit = self._take() if self._error is None else []
+                if not unit:
+                    self._busy -= 1
+                    break
+                self._start_workers()
+            try:
+                values = self._execute(unit)
+            except BaseException as error:
+                with self._lock:
+                    self._error = self._error or (unit[0], error)
+                continue
+            self._finish(unit, values)
+            del unit, values
+        self._wake()
+
+    def _execute(self, unit: list[Node]) -> list[Any]:
+        """The values of nodes of one kernel."""
+        kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
+        many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
+        return [self.call(kernel, call) for call in calls] if many is None else many(calls)
+
+    def _finish(self, unit: list[Node], values: list[Any]) -> None:
+        with self._lock:
+            for node, content in zip(unit, values, strict=True):
+                if isinstance(content, Diverged):
+                    self._diverged[node] = content
+                    continue
+                for recipe in recipes(node.args):
+                    self.executed += self._unused.pop(recipe, 0) is None
+                self.executed += self._open.pop(node, 0) is None
+                self.pending_bytes -= node.size
+                for consumer in reversed(node.finish(content)):
+                    assert consumer.waiting is not None
+                    consumer.waiting -= 1
+                    if not consumer.waiting:
+                        self._queue(consumer, self._unblocked)
+            if self._diverged:
+                self._blame()
+            self._start_workers()
+        self._wake()
+
+    def _blame(self) -> None:  # under the lock
+        """Fail by the first training on the timeline that diverged. Those before it that are not done yet are
+        done first: the user who is named does not depend on whose turn it was."""
+        kernel = next(iter(self._diverged)).kernel
+        before: list[Node] = []
+        first = next(iter(self._diverged))  # of a round that a resumed run went over: it is in nobody's order
+        for node in self._open:  # in the order of the timeline
+            if node in self._diverged:
+                first = node
+                break
+            if node.kernel is kernel:
+                before.append(node)
+        if before and first in self._open:
+            self._want(before)
+        else:
+            self._error = self._error or (first, self._diverged[first])
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for loop, future in waiters:
+            loop.call_soon_threadsafe(_wake, future)
+
+    # -- the coroutine's side
+    async def _until(self, there: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while not there():
+            self.raise_if_failed()
+            future = loop.create_future()
+            with self._lock:
+                if there() or self._error is not None:
+                    continue
+                if not self._busy:
+                    raise RuntimeError("what is wanted waits for work that nobody does")
+                self._waiters.append((loop, future))
+            await future
+
+    def raise_if_failed(self) -> None:
+        if self._error is not None:
+            node, error = self._error
+            raise step_failed(node.where, getattr(node.kernel, "__name__", ""), error) from error
+
+    async def get(self, handle: Handle) -> Any:
+        node = handle.content
+        if isinstance(node, Recipe):
+            node = Node(_made, (node,), self.where)
+        with self._lock:
+            self._want([node])
+        await self._until(lambda: node.done)
+        return node.value
+
+    async def wait_for_budget(self) -> None:
+        if self.pending_bytes <= self.budget_bytes or self.rounds_ahead:
+            return
+        self.pauses += 1
+        with self._lock:
+            self._want(self._everything())
+        await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
+
+    async def drain(self) -> None:
+        with self._lock:
+            self._want(self._everything())
+        await self._until(lambda: not self._open)
+        with self._lock:
+            last = [Node(_made, (recipe,), ()) for recipe in self._unused]
+            self._want(last)
+        await self._until(lambda: not self._unused)
+
+    def close(self) -> None:
+        with self._lock:
+            for waiting in (self._routes, self._unblocked, self._ready, self._batchable):
+                waiting.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _made(content: Any) -> Any:
+    """What a recipe makes."""
+    return content
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,204 @@
+"""Coded shares that are never held: made, sealed, opened and summed one sender after the other.
+
+The law: what LightSecAgg's users do with coded shares is done row by row, until a receiver adds its rows up.
+So nothing needs all N^2 of them. Once the sums are known that a sender's rows go into (the timeline runs
+ahead), its matrix is coded in blocks of columns; each row of a block is really sealed by its sender, opened
+by its receiver, and added to the receiver's sum. Sums modulo q do not depend on the order.
+
+A sum that is asked for after its senders were through has their rows made again: right, and slow.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.crypto import field, keys, mds, row_routing
+from simfl.dataplane.nodes import Node
+
+A32 = NDArray[np.uint32]
+
+WIDTH = 1 << 16
+"""Columns of a block: what it holds of a row fits the L2 cache, and Python's own work for a row is little."""
+
+Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
+
+SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
+"""Keys (a node of theirs), nonces and associated data, and which of them."""
+
+
+class Share:
+    """One coded share on its pipe: sealed and opened at most once, added to at most one sum at a time."""
+
+    __slots__ = ("opening", "row", "sealing", "sender", "total")
+
+    def __init__(self, sender: Sender, row: int) -> None:
+        self.sender = sender
+        self.row = row
+        self.sealing: SealArgs | None = None
+        self.opening: SealArgs | None = None
+        self.total: Total | None = None
+
+
+class Sender:
+    """One mask's coded shares; `left` are those to which something is still to be done."""
+
+    def __init__(self, args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
+        self.args = args
+        self.where = where
+        self.shares = [Share(self, row) for row in range(len(args[2]))]
+        self.left: dict[Share, None] = {}
+
+
+class Total(Node):
+    """The sum of a receiver's shares: node of the work of all their senders."""
+
+    __slots__ = ("array", "lock", "shares")
+
+    def __init__(self, shares: list[Share], where: tuple[Any, ...]) -> None:
+        super().__init__(self._take, ([],), where)
+        self.shares = shares
+        self.array: A32 | None = None
+        self.lock = threading.Lock()
+
+    def add(self, start: int, part: A32, m: int, q: int) -> None:
+        """Add a block of columns from `start` on."""
+        with self.lock:
+            if self.array is None:
+                self.array = np.zeros((1, m), np.uint32)
+            field.add_to(self.array[0, start : start + part.size], part, q)
+
+    def _take(self, senders: list[None]) -> A32 | None:
+        array, self.array, self.shares = self.array, None, []
+        return array
+
+
+class ShareStreams:
+    """Follows coded shares from operation to operation. call: how a kernel is done."""
+
+    def __init__(self, call: Call) -> None:
+        self._senders: dict[Sender, None] = {}
+        self._call = call
+
+    def shares(
+        self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]
+    ) -> list[Share] | None:
+        """The rows that come of an operation if they are coded shares, otherwise None."""
+        if kernel is mds.encode:
+            sender = Sender(args, where)
+            self._touch(sender.shares)
+            return sender.shares
+        if kernel is row_routing.pick and are_shares(args[0]):
+            return [args[0][i] for i in args[1]]
+        if kernel is row_routing.gather and are_shares(args[0][0]):
+            return [some[i] for some, i in zip(*args, strict=True)]
+        if kernel is row_routing.join and are_shares(args[0][0]):
+            return [share for some in args[0] for share in some]
+        if kernel in (keys.seal, keys.open_) and are_shares(args[1]):
+            shares: list[Share] = args[1]
+            for k, share in enumerate(shares):
+                setattr(
+                    share, "sealing" if kernel is keys.seal else "opening", (args[0], args[2], args[3], k)
+                )
+            self._touch(shares)
+            return shares
+        return None
+
+    def total(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> Node | None:
+        """A sum of coded shares, if the operation is one. TypeError for any other use of them."""
+        if not any(map(are_shares, args)):
+            return None
+        if kernel is not field.weighted_sum or args[1] is not None:
+            raise TypeError(f"{kernel.__name__} of coded shares that are not held")
+        out = Total(args[0], where)
+        for share in out.shares:
+            share.total = out
+        self._touch(out.shares)
+        return out
+
+    def _touch(self, shares: Iterable[Share]) -> None:
+        for share in shares:
+            share.sender.left[share] = None
+            self._senders[share.sender] = None
+
+    def prepare(self, node: Node) -> None:
+        """Before a sum is made: the work of those of its senders whose work has not begun."""
+        if isinstance(node, Total):
+            for sender in dict.fromkeys(share.sender for share in node.shares):
+                if sender in self._senders:
+                    self._begin(sender)
+
+    def rest(self) -> list[Node]:
+        """The work of all senders of whom something is left to do."""
+        return [self._begin(sender) for sender in list(self._senders)]
+
+    def _begin(self, sender: Sender) -> Node:
+        z, seed, points, U, T, q = sender.args
+        kernel = StreamKernel(list(sender.left), points, (U, T, q), self._call)
+        node = Node(kernel, (z, seed, kernel.keys), sender.where)
+        for total in dict.fromkeys(kernel.totals):
+            if total is not None:
+                total.args[0].append(node)
+        for share in sender.left:
+            share.total = None
+        sender.left = {}
+        del self._senders[sender]
+        return node
+
+
+class StreamKernel:
+    """What is to be done to a sender's shares, as things stand: a kernel."""
+
+    __name__ = "coded shares"
+
+    def __init__(
+        self, shares: list[Share], points: Sequence[int], code: tuple[int, int, int], call: Call
+    ) -> None:
+        self.points = [points[share.row] for share in shares]
+        self.locks = [(share.sealing, share.opening) for share in shares]
+        self.totals = [share.total for share in shares]
+        self.code = code
+        self.call = call
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys of the calls that sealed, then of those that opened, None where there was none."""
+        return [lock and lock[0] for side in (0, 1) for lock in (pair[side] for pair in self.locks)]
+
+    def __call__(self, z: A32, seed: Any, secrets: list[Any]) -> None:
+        """Code the mask, carry its shares to their receivers, and add them to the receivers' sums."""
+        U, T, q = self.code
+        m, n = mds.share_length(z.shape[1], U, T), len(self.locks)
+        pipes = [_pipe(*self.locks[k], secrets[k], secrets[n + k]) for k in range(n)]
+        rows = mds.uncoded(z, seed, U, T, q)
+        for start in range(0, m, WIDTH):
+            block = self.call(mds.code, (rows[:, start : start + WIDTH], self.points, U, q))
+            for pipe, total, part in zip(pipes, self.totals, block, strict=True):
+                got = part if pipe is None else pipe.carry(part.view(np.uint8)).view(np.uint32)
+                if total is not None:
+                    total.add(start, got, m, q)
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+
+
+def _pipe(
+    sealing: SealArgs | None, opening: SealArgs | None, sealed_under: Any, opened_under: Any
+) -> keys.SealedPipe | None:
+    if sealing is None:
+        return None
+    _, nonces, aads, k = sealing
+    pipe = keys.SealedPipe(sealed_under[k].tobytes(), nonces[k], aads[k])
+    if opening is not None:
+        _, nonces, aads, k = opening
+        pipe.opened_under(opened_under[k].tobytes(), nonces[k], aads[k])
+    return pipe
+
+
+def are_shares(argument: Any) -> bool:
+    """Whether an argument is rows of coded shares."""
+    return isinstance(argument, list) and bool(argument) and isinstance(argument[0], Share)

@@ -1,0 +1,114 @@
+"""The kinds of work that operations are counted in, and the part of a step that belongs to one phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+WORK = {
+    "step": "calls of a party's machine, by a message or otherwise",
+    "call": "operations that a machine asks for",
+    "row": "rows picked, relayed or summed, one by one",
+    "x25519": "public keys derived",
+    "agree": "key agreements with HKDF",
+    "aead_item": "items sealed or opened",
+    "aead_byte": "bytes sealed or opened",
+    "prg_seed": "seeds expanded, to whatever length",
+    "prg_element": "field elements expanded from a seed",
+    "field_add": "field additions",
+    "field_mac": "multiply-adds of a weighted sum in the field",
+    "mds_mac": "multiply-adds of the MDS code",
+    "mds_coefficient": "entries found of a matrix that codes (n U, none for a transform) or decodes (U^2)",
+    "decoding": "sums of masks decoded, from however many shares",
+    "sharing": "secrets or masks of a user made into shares, of whatever size",
+    "secret": "secrets reconstructed, from however many shares",
+    "shamir_mac": "multiply-adds on 30-bit limbs of Shamir shares",
+    "lagrange_pair": "pairs of points in Lagrange weights (t^2)",
+    "quantise_element": "coordinates quantised or back",
+    "real_mac": "multiply-adds of a weighted sum of floats",
+    "apply_element": "coordinates of the global update",
+    "train_mac": "multiply-adds of local training, both directions",
+    "train_step": "minibatches of local training",
+    "train_start": "local trainings of the scenario's model",
+    "train_sample": "samples that local training of the scenario's model passes over",
+}
+"""The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
+the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
+are what Python itself takes, however little there is to compute."""
+
+STEP, CALL = ("step", 1), ("call", 1)
+
+
+@dataclass(slots=True)
+class Segment:
+    """The part of a step that belongs to one phase: its work as it was counted, piece by piece, and the CPU
+    time it took."""
+
+    phase: str
+    counted: list[tuple[str, int]] = field(default_factory=list)
+    cpu_ns: int = 0
+
+    @property
+    def work(self) -> dict[str, int]:
+        """How much of each kind of work it is."""
+        total: dict[str, int] = {}
+        for kind, amount in self.counted:
+            total[kind] = total.get(kind, 0) + amount
+        return total
+
+
+class Ledger:
+    """The work of one step by phase. The driver opens and closes it, the machine names a change of phase."""
+
+    timed = True
+    """Whether the CPU time of steps is asked for, and not only their counted work."""
+
+    def __init__(self) -> None:
+        self.where: tuple[Any, ...] = ()
+        self._segments: list[Segment] = []
+        self._counted: list[tuple[str, int]] | None = None
+        self._mark_ns = 0
+
+    def begin(self, where: tuple[Any, ...], phase: str) -> None:
+        """Open a step's ledger; `where` names the step if its work fails later."""
+        self.where = where
+        self._counted = [STEP]
+        self._segments = [Segment(phase, self._counted)]
+        if self.timed:
+            self._mark_ns = time.thread_time_ns()
+
+    def phase(self, name: str) -> None:
+        """What follows belongs to phase `name`; outside a step this does nothing."""
+        if self._segments and self._segments[-1].phase != name:
+            if self.timed:
+                self._mark()
+            self._counted = []
+            self._segments.append(Segment(name, self._counted))
+
+    def end(self) -> list[Segment]:
+        """Close the ledger and return its segments."""
+        if self.timed:
+            self._mark()
+        segments, self._segments, self._counted = self._segments, [], None
+        return segments
+
+    @contextmanager
+    def uncharged(self) -> Iterator[None]:
+        """What is done meanwhile is the simulator's own, and none of the party's time."""
+        if self.timed and self._segments:
+            self._mark()
+        yield
+        self._mark_ns = time.thread_time_ns()
+
+    def _mark(self) -> None:
+        now = time.thread_time_ns()
+        self._segments[-1].cpu_ns += now - self._mark_ns
+        self._mark_ns = now
+
+    def _charge(self, work: dict[str, int]) -> None:
+        if self._counted is not None:
+            self._counted.append(CALL)
+            self._counted += work.items()

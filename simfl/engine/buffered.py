@@ -1,0 +1,256 @@
+"""Buffered asynchronous runs: each user cycles on its own; arrivals and staleness are what comes of it.
+
+    idle (online) --picked--> in flight: downloads, trains, uploads --the server has it--> idle again,
+    once its update has left the buffer
+
+The server picks at random among the idle users that its machine admits, up to the scenario's
+concurrency; nobody knows in advance when an update will come. A lost user is offline for a while; what
+is sent to an offline user waits in its mailbox (its paused link), first in first out.
+
+Where idle users are not connected, nobody follows their coming and going: they are picked from all who are
+not known to be away, and one that is found to be offline is out of the pool until its days may have changed.
+So each of those who are online is picked with the same probability, as if everybody were followed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Generator, Iterable
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import simpy
+
+from simfl.engine.devices import UserRound
+from simfl.engine.presence import LOST
+from simfl.engine.session import Session
+from simfl.engine.setup import ModelDownload
+from simfl.population.availability import FOR_EVER
+from simfl.protocols.buffered_server import about
+from simfl.protocols.machine import SERVER, Effects, Result, Send
+from simfl.results import trace as rows
+from simfl.virtual_time import NS
+
+
+class IdleUsers:
+    """Some of so many users, to pick from: add, discard and a uniform draw, each O(1)."""
+
+    def __init__(self, users: int, full: bool = False) -> None:
+        self.users = array("q", range(users) if full else ())
+        self.place = array("q", range(users) if full else [-1] * users)
+
+    def add(self, user: int) -> None:
+        """Put a user in, if it is not there."""
+        if self.place[user] < 0:
+            self.place[user] = len(self.users)
+            self.users.append(user)
+
+    def discard(self, user: int) -> None:
+        """Take a user out, if it is there."""
+        hole = self.place[user]
+        if hole >= 0:
+            self.place[user] = -1
+            moved = self.users.pop()
+            if moved != user:
+                self.users[hole] = moved
+                self.place[moved] = hole
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """Take a random user out."""
+        user = self.users[rng.integers(len(self.users))]
+        self.discard(user)
+        return user
+
+
+class BufferedSession(Session):
+    """One protocol over a buffer."""
+
+    def main(self) -> Generator[simpy.Event, Any, None]:
+        machines, everyone = self.machines, range(self.world.users)
+        self.tasks: dict[str, UserRound] = {}
+        self.current: dict[int, UserRound] = {}
+        self.pending: set[int] = set()
+        self.cycles: Counter[int] = Counter()
+        self.idle, self.parked = IdleUsers(len(everyone)), dict[int, None]()
+        self.asleep: list[tuple[int, int]] = []
+        self.waking = FOR_EVER
+        self.rng = self.streams.rng("pick")
+        self.clients: dict[int, Any] = {}
+        self.machine = machines.kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
+        if machines.kind.connected:
+            self.follow_users()
+        yield self.env.timeout(0)  # who is offline from the start has left by now
+        self.at_server(self.machine, "start", None, cause, self.first_phase)
+        if self.presence.away:
+            for user in everyone:
+                if user not in self.presence.away:
+                    self.idle.add(user)
+        else:
+            self.idle = IdleUsers(len(everyone), full=True)
+        self._pick(cause)
+
+    def client(self, user: int) -> Any:
+        """A user's machine, for the whole run; made when it is first spoken to."""
+        if user not in self.clients:
+            machines = self.machines
+            entropy = machines.entropy(user, 0)
+            self.clients[user] = machines.kind.client(user, machines.params, self.ops, entropy)
+        return self.clients[user]
+
+    # -- picking
+    def _rest(self, user: int) -> None:
+        """A user may have become free: put it in the pool."""
+        task = self.current.get(user)
+        busy = task is not None and self.working(task)
+        awaited = user in self.pending or user in self.machine.flights
+        if user not in self.presence.away and not busy and not awaited:
+            self.idle.add(user)
+
+    def _pick(self, cause: int | None) -> None:
+        """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
+        limit, asleep, now = self.world.concurrency or self.world.users, self.asleep, self.env.now
+        while asleep and asleep[0][0] <= now:
+            self._rest(heappop(asleep)[1])
+        while len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done:
+            if not self.idle.users:
+                self._wait()
+                return
+            user = self.idle.draw(self.rng)
+            online, until = self.presence.look(user)
+            if not online:
+                if until < FOR_EVER:
+                    heappush(asleep, (until, user))
+            elif self.machine.admits(user):
+                here = cause
+                if here is None:
+                    here = self.trace.add(rows.Presence(user, True, now))
+                    self.count_return()
+                self._begin(user, here)
+            else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
+                self.parked[user] = None
+
+    def _wait(self) -> None:
+        """Nobody is left to pick: try again when one who is asleep may be online."""
+        if self.asleep and self.asleep[0][0] < self.waking:
+            self.waking = self.asleep[0][0]
+            self.env.at(self.waking, self._wake)
+
+    def _wake(self) -> None:
+        if self.env.now == self.waking:
+            self.waking = FOR_EVER
+            self._pick(None)
+
+    def _begin(self, user: int, cause: int) -> None:
+        cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
+        name, machine, kind = about(user, cycle), self.machine, self.machines.kind
+        task = self.tasks[name] = self.current[user] = UserRound(
+            user=user,
+            round=self.round,
+            about=name,
+            client=self.client(user),
+            server=machine,
+            weights=self.weights,
+            ready=not kind.offline,
+            plan=self.machines.losses.in_cycle(user, cycle),
+            phase=self.first_phase,
+        )
+        self.pending.add(user)
+        self.presence.follow(user)
+
+        def run() -> Effects:
+            self.pending.discard(user)
+            effects: Effects = machine.begin(user, cycle)
+            task.version, task.weights = machine.version, self.weights
+            return effects if kind.offline else [*effects, Send(user, ModelDownload(self.weights, name))]
+
+        self.at_server(machine, "begin", None, cause, self.first_phase, about=name, task=task, run=run)
+
+    # -- what a session asks
+    def members(self, result: Result) -> list[tuple[UserRound, float]]:
+        return [(self.tasks.pop(m.about), m.factor) for m in result.members]
+
+    def at_work(self) -> Iterable[UserRound]:
+        tasks = (*self.tasks.values(), *self.current.values())
+        return (task for task in tasks if task.delivered or not task.lost)
+
+    def on_round_closed(self, step: int) -> None:
+        self.start = self.env.now
+        parked, self.parked = self.parked, {}
+        for user in parked:
+            self._rest(user)
+
+    def on_processed(self, task: UserRound, step: int) -> None:
+        if task.about in self.tasks:  # the server took it
+            self.progress.made()
+        if self.current.get(task.user) is task:
+            del self.current[task.user]
+        self._rest(task.user)
+
+    def on_heard(self, user: int) -> None:
+        if user in self.parked and self.machine.admits(user):  # it has enrolled
+            del self.parked[user]
+            self._rest(user)
+
+    def on_given_up(self, users: Iterable[int], name: str) -> None:
+        task = self.tasks.pop(name, None)
+        for user in users:
+            self._rest(user)
+        if task is None or task.lost:  # whoever is lost comes back, which is counted
+            return
+        self.progress.late += 1
+        if self.progress.all_late:
+            deadline = f"deadlines.upload={self.world.deadlines_ns['upload'] / NS:g} s"
+            self.stall(f"the last {self.progress.late} updates took longer than {deadline}")
+
+    @property
+    def awaited(self) -> str:
+        return "no update was taken" if self.machine.open else "too few enrolled"
+
+    def on_discarded(self, name: str) -> None:
+        self.tasks.pop(name, None)
+
+    def on_server_step(self, step: int) -> None:
+        self._pick(step)
+
+    # -- coming and going
+    def resting(self, user: int) -> bool:
+        return not (self.machines.kind.connected or user in self.current or self.network.busy(user))
+
+    def on_lost(self, task: UserRound) -> None:
+        self.current.pop(task.user, None)
+        if task.user in self.pending:  # lost before it began: the server will never speak of it
+            self.pending.discard(task.user)
+            del self.tasks[task.about]
+        if self.presence.online(task.user):
+            assert self.world.return_ns is not None
+            self.presence.leave(task.user, LOST)
+            back = self.env.now + self.world.return_ns
+            self.env.at(back, lambda: self.presence.come(task.user, LOST))
+
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        self.idle.discard(user)
+        task = self.current.get(user)
+        if task is not None and not task.delivered:
+            self.lose(task, task.phase, "went offline", row)
+        elif why != LOST:  # of a loss the transport is told already
+            self.report(user, "", self.machine, "training", row)
+
+    def came_online(self, user: int, row: int) -> None:
+        self.notice(user)  # a new connection tells that the old one broke
+        self.at_server(self.machine, "back", user, row, "recovery")
+        self._rest(user)
+        self._pick(row)
+        self.count_return()
+
+    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
+        task = self.tasks.get(about)
+        return task if task is not None and task.user == user else None
+
+    def client_of(self, user: int, task: UserRound | None) -> Any:
+        return self.client(user)
+
+    def machine_of(self, task: UserRound | None) -> Any:
+        return self.machine

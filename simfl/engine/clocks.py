@@ -1,0 +1,172 @@
+"""How long a step takes: three clocks.
+
+    measured   CPU time of the step on this machine x slowdown / cores
+    modelled   counted work x seconds per operation of a device profile x slowdown / cores
+    recorded   what an earlier run's trace says, checked against what happens now
+
+Each segment is rounded once, to integer nanoseconds. `cores` divides the server's work only; the
+per-message overhead is added by the caller and divided by nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from simfl.dataplane.work import Segment
+from simfl.errors import RunFailed
+from simfl.results.trace import Row, Step
+
+Spans = tuple[tuple[str, int], ...]
+"""(phase, nanoseconds) of each segment of a step."""
+
+
+class ReplayError(RunFailed):
+    """The run is not the recorded one: names the step and both sides."""
+
+
+SHORT = 64
+"""Pieces of work of which a segment's sum is remembered."""
+
+Key = tuple[int, int, str, str, str]
+"""(round, party, lane, call, what) of a step."""
+
+
+class Clock(ABC):
+    """Gives a step's segments their nanoseconds. timing: while they are done, nothing else may be."""
+
+    timing = False
+
+    @abstractmethod
+    def work_ns(self, segment: Segment, slowdown: float) -> int:
+        """The duration of one segment's work, rounded once."""
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        """The duration of each segment of a step.
+
+        Args:
+            key: which step it is.
+            slowdown: slowdown / cores.
+            overhead_ns: of the message that the step receives; it belongs to the first segment.
+            cut: only the first half of the work is done.
+        """
+        part = 2 if cut else 1
+        first = segments[0]
+        span = (first.phase, self.work_ns(first, slowdown) // part + overhead_ns)
+        if len(segments) == 1:
+            return (span,)
+        return (span, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
+
+
+class Measured(Clock):
+    """What the step really took here."""
+
+    timing = True
+
+    def work_ns(self, segment: Segment, slowdown: float) -> int:
+        return round(segment.cpu_ns * slowdown)
+
+
+class ConstantClock(Clock):
+    """A millisecond for every piece of work: for runs of which no duration is known beforehand."""
+
+    def work_ns(self, segment: Segment, slowdown: float) -> int:
+        return 10**6
+
+
+class Modelled(Clock):
+    """What the profile says that the counted work takes (seconds per operation)."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
+        self._seen: dict[Spans, Spans] = {}
+        self._weighed: dict[tuple[tuple[str, int], ...], float] = {}
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        spans = super().spans(key, segments, slowdown, overhead_ns, cut)
+        return self._seen.setdefault(spans, spans)  # a device does the same again and again: kept once
+
+    def work_ns(self, segment: Segment, slowdown: float) -> int:
+        counted = tuple(segment.counted)
+        ns = self._weighed.get(counted)
+        if ns is None:
+            work = segment.work
+            ns = sum([work[kind] * self.ns[kind] for kind in sorted(work)])
+            if len(counted) < SHORT:  # users do the same again and again
+                self._weighed[counted] = ns
+        return round(slowdown * ns)
+
+
+class Recording:
+    """The steps of an earlier run: by (round, party, lane), in order, checked by call and what.
+
+    running: steps that were in progress when the recording ends, with their whole durations.
+    """
+
+    def __init__(self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = ()) -> None:
+        self._steps: dict[tuple[int, int, str], deque[tuple[tuple[str, str], Spans]]] = {}
+        for row in trace:
+            if isinstance(row, Step):
+                *first, (phase, ns) = row.segments
+                whole = (*first, (phase, ns + row.left))  # for the same loss to break it off again
+                self._note((row.round, row.party, row.lane, row.call, row.what), whole)
+        for key, spans in running:
+            self._note(key, spans)
+
+    def _note(self, key: Key, spans: Spans) -> None:
+        self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
+
+    def next(self, key: Key) -> Spans | None:
+        """Take the durations of the next step of a party's lane; None if there are no more.
+
+        Raises:
+            ReplayError: it is another step.
+        """
+        steps = self._steps.get(key[:3])
+        if not steps:
+            return None
+        which, spans = steps.popleft()
+        if which != key[3:]:
+            raise ReplayError(f"{_now(key)}, recorded {' '.join(which)}")
+        return spans
+
+
+def _now(key: Key) -> str:
+    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
+
+
+class Recorded(Clock):
+    """Durations of the steps of an earlier run's trace."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def work_ns(self, segment: Segment, slowdown: float) -> int:
+        raise TypeError("a recording knows steps, not work")  # pragma: no cover
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        spans = self._recording.next(key)
+        if spans is None:
+            raise ReplayError(f"{_now(key)}, which the recording does not have")
+        return spans
+
+
+class Resumed(Measured):
+    """What was measured before the run was interrupted, as far as that goes, and from there on what is
+    measured now."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def spans(
+        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
+    ) -> Spans:
+        spans = self._recording.next(key)
+        return super().spans(key, segments, slowdown, overhead_ns, cut) if spans is None else spans

@@ -1,0 +1,59 @@
+"""What a finished round is looked at for: its audit, its evaluation, what it is to keep; all as handles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simfl.dataplane import audit
+from simfl.dataplane.handles import F64, Handle
+from simfl.dataplane.ops import seed_array
+from simfl.engine.setup import ClosedRound, RecordedRound
+from simfl.protocols.machine import Result
+
+if TYPE_CHECKING:
+    from simfl.engine.devices import UserRound
+    from simfl.engine.session import Session
+
+
+def close_round(session: Session, result: Result) -> ClosedRound:
+    """The close_round of the session's round in progress."""
+    kind, index, ops = session.machines.kind, session.round, session.ops
+    involved = session.members(result)
+    deltas = [task.update for task, _ in involved if task.update is not None]
+    samples = [session.world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
+    weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
+    if kind.offline:
+        audited = _audit_in_field(session, result, involved, samples)
+    else:
+        audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
+    for task, _ in involved:
+        task.update = None  # what holds on to it from here on is what was asked for above
+    due = (index + 1) % session.world.evaluate_every == 0 or index + 1 == session.world.rounds
+    evaluation = ops.run_uncharged(session.trainer.evaluate, (1, 2, F64), session.weights) if due else None
+    users = tuple(task.user for task, _ in involved)
+    return ClosedRound(
+        index,
+        session.env.now,
+        audited,
+        evaluation,
+        session.machines.losses.rate(index),
+        clipped=tuple(task.clipped for task, _ in involved if task.clipped is not None),
+        record=RecordedRound(result.mean, users, tuple(weights), tuple(deltas))
+        if session.world.record
+        else None,
+    )
+
+
+def _audit_in_field(
+    session: Session, result: Result, involved: list[tuple[UserRound, float]], samples: list[int]
+) -> Handle:
+    """What was masked in the field is held against a sum of whole numbers, made in the order of arrival, as
+    the server's was, so that no update is kept for long. Rounding has its seeds apart from the machines."""
+    ops, p = session.ops, session.machines.params
+    plain: Handle | None = None
+    for (task, factor), n in sorted(zip(involved, samples, strict=True), key=lambda pair: pair[0][0].arrived):
+        assert task.update is not None
+        seed = seed_array(task.client.entropy.peek(f"quantise{task.about}"))
+        arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
+        plain = ops.run_uncharged(audit.add_levels, (1, task.update.length + 2, F64), *arguments)
+    return ops.run_uncharged(audit.compare, (1, 3, F64), result.total, plain, p.q)

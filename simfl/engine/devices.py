@@ -1,0 +1,236 @@
+"""A party's device: lanes that work through jobs one at a time, and cores that the lanes share.
+
+A lane has an event pending only while it works, so users who wait cost nothing. A job's effects are released
+when its virtual duration is over; a job whose task was lost meanwhile releases nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from simfl.dataplane.handles import Handle
+from simfl.engine.clocks import Spans
+from simfl.engine.environment import Environment
+from simfl.population.dropout import PlannedLoss
+from simfl.protocols.machine import Effects
+from simfl.results.trace import SERVER, Step, Trace
+
+
+@dataclass(slots=True, eq=False)
+class UserRound:
+    """A user's part in one round (or in one cycle of an asynchronous run)."""
+
+    user: int
+    round: int
+    about: str
+    client: Any
+    server: Any
+    weights: Handle
+    ready: bool
+    plan: PlannedLoss | None
+    version: int = 0
+    update: Handle | None = None
+    clipped: Handle | None = None
+    coming: int = 0
+    downloaded: bool = False
+    started: bool = False
+    uploading: bool = False
+    delivered: bool = False
+    arrived: int = 0
+    lost: bool = False
+    phase: str = "offline"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A call of a machine (or the engine's own `run`), waiting for its lane.
+
+    task: whose loss makes the job void; received: it costs the per-message overhead; cut: only the first
+    half of it is done; then: called with the step's row after its effects were carried out. From `start` on:
+    the step that it is once it has begun; `blocker` is the step that kept it from starting when it was ready.
+    """
+
+    machine: Any
+    call: str
+    arguments: tuple[Any, ...]
+    phase: str
+    cause: int
+    ready: int
+    round: int
+    what: str = ""
+    about: str = ""
+    task: UserRound | None = None
+    received: bool = False
+    cut: bool = False
+    factor: float = 1.0
+    run: Callable[[], Effects] | None = None
+    then: Callable[[int], None] | None = None
+    start: int = field(init=False)
+    end: int = field(init=False)
+    spans: Spans = field(init=False)
+    blocker: int = field(init=False)
+    outcome: Effects = field(init=False)
+
+    def until(self, now: int) -> tuple[Spans, int]:
+        """The segments as far as they have come, and the nanoseconds that are left."""
+        if now == self.end:
+            return self.spans, 0
+        done, left = [], now - self.start
+        for phase, ns in self.spans:
+            done.append((phase, min(ns, left)))
+            left -= done[-1][1]
+        return tuple(done), self.end - now
+
+    def effects(self) -> Effects:
+        """Do the real work."""
+        if self.run is not None:
+            return self.run()
+        effects: Effects = getattr(self.machine, self.call)(*self.arguments)
+        return effects
+
+
+class LaneOwner(Protocol):
+    """What a lane needs of its session."""
+
+    env: Environment
+    trace: Trace
+
+    def execute(self, device: Device, lane: str, job: Job) -> None: ...
+    def finish(self, device: Device, job: Job, step: int) -> None: ...
+
+
+class Device:
+    """A device (the server's too): two lanes, the cores they share, and by how much it is slower
+    than the machine of the clock (`slowdown`: slowdown / cores of a server)."""
+
+    __slots__ = ("_waiting", "free", "last", "party", "protocol", "session", "slowdown", "training")
+
+    def __init__(self, session: LaneOwner, party: int, slowdown: float, cores: int) -> None:
+        self.session = session
+        self.party = party
+        self.slowdown = slowdown
+        self.protocol = Lane(self, "protocol")
+        self.training = Lane(self, "training")
+        self.free = cores
+        self.last = -1
+        self._waiting: list[Callable[[], None]] = []
+
+    def acquire(self, then: Callable[[], None]) -> bool:
+        """Whether there is a core at once; otherwise `then` is called with it."""
+        if self.free:
+            self.free -= 1
+            return True
+        self._waiting.append(then)
+        return False
+
+    def release(self) -> None:
+        """Give the core to who waits longest."""
+        if self._waiting:
+            env = self.session.env
+            env.at(env.now, self._waiting.pop(0))
+        else:
+            self.free += 1
+
+
+class Lane:
+    """Jobs in order of arrival, one at a time."""
+
+    __slots__ = ("current", "device", "jobs", "last", "name", "resting")
+
+    def __init__(self, device: Device, name: str) -> None:
+        self.device = device
+        self.name = name
+        self.jobs: deque[Job] | None = None
+        self.last = -1
+        self.resting = True
+        self.current: Job | None = None
+
+    def put(self, job: Job) -> None:
+        """Queue a job; an idle lane wakes up."""
+        if self.jobs is None:
+            self.jobs = deque()
+        self.jobs.append(job)
+        if self.resting:
+            self.resting = False
+            self.device.session.env.soon(self._go_on)
+
+    def has(self, task: UserRound) -> bool:
+        """Whether the lane works on a task, or will."""
+        running = self.current is not None and self.current.task is task
+        return running or any(job.task is task for job in self.jobs or ())
+
+    def interrupt(self, task: UserRound) -> int:
+        """Stop the job in progress if it is a lost task's; returns the row of the broken step, or -1."""
+        if self.current is None or self.current.task is not task:
+            return -1
+        self.device.session.env.soon(self._broken)
+        return self.record()
+
+    def _broken(self) -> None:
+        self.device.release()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin the next job, as soon as there is a core for it; rest if there is none."""
+        while self.jobs:
+            if not self.device.acquire(self._begin_late) or self._begin(self.last):
+                return
+        self.resting = True
+        self.jobs = None  # most users' lanes rest for most of a run
+
+    def _begin_late(self) -> None:
+        """A core has become free."""
+        if not self._begin(self.device.last):
+            self._go_on()
+
+    def _begin(self, before: int) -> bool:
+        """Begin the next job; False if it is over at once. `before`: the step that held it up, if any did."""
+        assert self.jobs
+        device, session = self.device, self.device.session
+        job = self.jobs.popleft()
+        if job.task is not None and job.task.lost:
+            device.release()
+            return False
+        job.start = start = session.env.now
+        session.execute(device, self.name, job)
+        spans = job.spans
+        job.blocker = before if start > job.ready else -1
+        job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+        self.current = job
+        if job.end > start:
+            session.env.at(job.end, partial(self._end, job))
+            return True
+        self._complete(job)
+        return False
+
+    def _end(self, job: Job) -> None:
+        if self.current is job:  # it was not broken off
+            self._complete(job)
+            self._go_on()
+
+    def _complete(self, job: Job) -> None:
+        step = self.record()
+        device = self.device
+        device.release()
+        # What the server's machine was told stands, whoever is lost meanwhile: it sets a timer, and waits.
+        if job.task is None or not job.task.lost or device.party == SERVER:
+            device.session.finish(device, job, step)
+
+    def record(self) -> int:
+        """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""
+        if self.current is None:
+            return -1
+        job, self.current = self.current, None
+        device = self.device
+        now = device.session.env.now
+        segments, left = job.until(now)
+        step = Step._make((
+            job.round, device.party, self.name, job.call, job.what, job.about, job.cause,
+            job.blocker, job.ready, job.start, now, segments, left,
+        ))  # fmt: skip
+        self.last = device.last = row = device.session.trace.add(step)
+        return row

@@ -1,0 +1,58 @@
+"""asyncio carries the real work, SimPy the virtual time: a coroutine that steps an environment.
+
+Between slices it lets the event loop run (progress, Ctrl-C, other tasks), looks at kernel errors, and
+waits for content only where a round's outcome needs it or the budget is exceeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from simfl.engine.session import Session
+from simfl.engine.setup import ClosedRound
+from simfl.virtual_time import NS
+
+SLICE_S = 0.03
+"""Wall-clock seconds between two looks at the event loop."""
+
+
+async def drive(
+    session: Session, publish: Callable[[ClosedRound], Awaitable[None]], tick: Callable[[], None]
+) -> None:
+    """Run a session to its end.
+
+    Args:
+        publish: awaited with each finished round, in order.
+        tick: called at each look at the event loop.
+
+    Raises:
+        DataPlaneError: real work failed; asyncio.CancelledError: interrupted.
+    """
+    env, ops = session.env, session.ops
+    horizon = session.world.horizon_ns
+    pause_at = time.monotonic() + SLICE_S
+    while not session.done:
+        if env.peek() == float("inf"):
+            users = session.world.users
+            online = f"{sum(map(session.presence.online, range(users)))} of {users} users online"
+            session.stall(f"nothing left that could happen, {online}")
+        elif horizon is not None and env.peek() > horizon:
+            if env.now < horizon:
+                env.run(until=horizon)
+            session.stall(f"the horizon of {horizon / NS:g} s is reached")
+        else:
+            env.steps(ops.steps_at_once, float("inf") if horizon is None else horizon)
+        if ops.pending_bytes:
+            await ops.wait_for_budget()
+        if time.monotonic() > pause_at:
+            ops.raise_if_failed()
+            tick()
+            await asyncio.sleep(0)
+            pause_at = time.monotonic() + SLICE_S
+        while len(session.outcomes) > (0 if session.done else ops.rounds_ahead):
+            await publish(session.outcomes.popleft())
+    session.close()
+    await ops.drain()
+    ops.raise_if_failed()

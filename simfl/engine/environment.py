@@ -1,0 +1,71 @@
+"""Virtual time: a SimPy environment whose clock counts integer nanoseconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+import simpy
+from simpy.events import NORMAL
+
+
+class Environment(simpy.Environment):
+    """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling.
+
+    Most of what happens is a plain call at a time. Such calls have a heap of their own beside SimPy's, with
+    its order and its numbers: a call costs a fraction of an event.
+    """
+
+    now: int = 0
+    """Nanoseconds since the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enough = False
+        self._soon: deque[Callable[[], None]] = deque()
+        self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
+
+    def at(self, when_ns: int, then: Callable[[], None]) -> None:
+        """Call back at a time, which is now or later."""
+        if when_ns < self.now:
+            raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
+
+    def soon(self, then: Callable[[], None]) -> None:
+        """Call back now, once what is going on is over and before all else, as SimPy's urgent events do."""
+        self._soon.append(then)
+
+    def step(self) -> None:
+        """Do the next thing. simpy.core.EmptySchedule if there is none."""
+        if self.peek() == float("inf"):
+            super().step()
+        self.steps(1)
+
+    def steps(self, most: int, until: float = float("inf")) -> None:
+        """Do the next things: at most so many, none after `until`, and none after one that sets `enough`."""
+        self.enough = False
+        soon, calls, queue = self._soon, self._calls, self._queue
+        while most and not self.enough:
+            most -= 1
+            if soon:
+                soon.popleft()()
+            elif calls and (not queue or calls[0][:3] < queue[0][:3]):
+                if calls[0][0] > until:
+                    break
+                self.now, _, _, then = heappop(calls)
+                self._now = self.now
+                then()
+            elif queue and queue[0][0] <= until:
+                self.now = int(queue[0][0])
+                super().step()
+            else:
+                break
+
+    def peek(self) -> simpy.core.SimTime:
+        """When that is; infinity if there is none."""
+        if self._soon:
+            return self._now
+        if not self._calls:
+            return super().peek()
+        return min(self._calls[0][0], self._queue[0][0]) if self._queue else self._calls[0][0]

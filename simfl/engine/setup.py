@@ -1,0 +1,122 @@
+"""What a session is given (the world, a protocol's machines) and what it gives back (outcomes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.dataplane.handles import Handle
+from simfl.engine.clocks import Key, Spans
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
+from simfl.population.availability import Days
+from simfl.population.dropout import Losses
+from simfl.protocols.machine import Message, Params
+from simfl.protocols.registry import Kind
+from simfl.selection.history import Participation
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDownload(Message):
+    """The global model on its way to a user."""
+
+    kind = "model"
+    phase = "training"
+    weights: Handle
+    name: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.weights.size_bytes + 8
+
+    @property
+    def about(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """What is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
+
+    users: int
+    rounds: int
+    slowdown: NDArray[np.float64]
+    cores: int
+    server_slowdown: float
+    server_cores: int
+    network: Callable[[Environment], Network]
+    overhead_ns: int
+    overlap: bool
+    deadlines_ns: dict[str, int]
+    quorum: dict[str, float]
+    disconnect_ns: int | None
+    in_round: Callable[[int], Any]
+    days: Days | None
+    samples: Callable[[int], int]
+    select: Callable[[Sequence[int], Participation, int], list[int] | None]
+    clip: tuple[str, float] | None
+    training_noise: Callable[[int, int | str], float] | None
+    evaluate_every: int
+    concurrency: int | None = None
+    return_ns: int | None = None
+    horizon_ns: int | None = None
+    record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolSetup:
+    """How a protocol is made here: its kind, its parameters, its sources of entropy."""
+
+    name: str
+    kind: Kind
+    params: Params
+    entropy: Callable[..., Any]
+    losses: Losses
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """A finished round, as handles whose content may still be on its way.
+
+    clipped: whether each member's update was clipped by the scenario's rule. record: what is kept of the
+    round's updates, if that is asked for. standing: for a run that may be resumed.
+    """
+
+    round: int
+    at: int
+    audit: Handle | None
+    evaluation: Handle | None
+    rate: float | None = None
+    clipped: tuple[Handle, ...] = ()
+    record: RecordedRound | None = None
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a session stands at the end of a round: what a resumed one cannot find out again by itself.
+
+    rows: of the trace so far. models: version -> global model [1, d], those that a user still works with, and
+    the latest. moments: of an adaptive server, [2, d]. running: under a clock that measures, the steps in
+    progress with their durations.
+    """
+
+    rows: int
+    models: dict[int, Handle]
+    moments: Handle | None
+    running: tuple[tuple[Key, Spans], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRound:
+    """A round's aggregate and what went into it: the mean g [1, d], and each member with its weight and its
+    update [1, d]."""
+
+    mean: Handle
+    members: tuple[int, ...]
+    weights: tuple[float, ...]
+    updates: tuple[Handle, ...]

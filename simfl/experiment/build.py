@@ -1,0 +1,352 @@
+"""The composition root: from a validated scenario to sessions that can be driven.
+
+What needs the data or the model to be known (the length of an update, the largest weight, the bound of
+the field) is checked here, before anything runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl import profiles
+from simfl.crypto import oracle, quantize
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.ops import Ops
+from simfl.dataplane.pooled import PooledOps
+from simfl.dataplane.shadow import ShadowOps
+from simfl.engine import clocks
+from simfl.engine.buffered import BufferedSession
+from simfl.engine.clocks import ConstantClock
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
+from simfl.engine.rounds import RoundSession
+from simfl.engine.session import Session
+from simfl.engine.setup import ProtocolSetup, RunConfig
+from simfl.errors import counted
+from simfl.experiment import memory
+from simfl.experiment.learners import make_trainers, server_rule
+from simfl.experiment.memory import Memory
+from simfl.learning import partition, server_opt
+from simfl.learning.trainer import Trainer
+from simfl.population.availability import Availability
+from simfl.population.dropout import Losses, draw, held
+from simfl.protocols.machine import SERVER, Params
+from simfl.protocols.registry import PROTOCOLS
+from simfl.protocols.server import grace
+from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
+from simfl.results import trace_reader
+from simfl.scenario import footprint, schema
+from simfl.scenario.intervals import read_intervals
+from simfl.scenario.problems import error, or_error
+from simfl.scenario.sparsity import sparsity
+from simfl.selection.history import Participation
+from simfl.selection.registry import SCHEMES, Select
+from simfl.virtual_time import lasting, nanoseconds
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario with its world, ready to make a session for each entry of its protocols."""
+
+    scenario: schema.Scenario
+    streams: Streams
+    trainers: dict[str, Trainer]
+    profile: profiles.Profile
+    availability: Availability
+    memory: dict[str, Memory] = field(default_factory=dict)
+
+    @property
+    def trainer(self) -> Trainer:
+        """The first entry's: they differ in the partition only."""
+        return next(iter(self.trainers.values()))
+
+    @property
+    def partitions(self) -> dict[str, NDArray[np.int64]]:
+        """Entry -> how many samples of each label each user holds, [users, classes], each partition once."""
+        counts, seen = {}, set()
+        for name, trainer in self.trainers.items():
+            if id(trainer) not in seen:
+                seen.add(id(trainer))
+                split = trainer.split
+                counts[name] = partition.label_counts(split.y_train, trainer.parts, split.classes)
+        return counts
+
+    def training_times(self) -> Iterator[str]:
+        """Under the modelled clock, where the durations of local training come from."""
+        if not isinstance(self.scenario.clock, schema.Modelled):
+            return
+        trainer, profile = self.trainer, self.scenario.profile
+        model, B = trainer.model.name, trainer.sgd.batch_size
+        law = self.profile.law(model, trainer.split.shape, B)
+        if law is None:
+            yield (
+                f"training: profile {profile} has no law of {model} with batches of {B}: its time is counted "
+                "in multiply-adds and minibatches"
+            )
+        else:
+            yield (
+                f"training: T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown (profile {profile}, "
+                f"{model}, batches of {B})"
+            )
+
+    def session(self, name: str, clock: clocks.Clock, ops: Ops | None = None) -> Session:
+        """A fresh session of one of the scenario's entries; with the scenario's operations unless given."""
+        s, trainer = self.scenario.of(name), self.trainers[name]
+        spec = s.protocols[name]
+        kind = PROTOCOLS[spec.protocol]
+        machines = ProtocolSetup(
+            name,
+            kind,
+            params(s, spec, trainer.d),
+            _entropy(s, self.streams, name),
+            Losses(s.dropout, s.population.users, self.streams, kind.points),
+        )
+        world = make_world(s, self.streams, trainer, self.availability)
+        make = BufferedSession if kind.asynchronous else RoundSession
+        ops = ops or operations(s, name in self.memory and self.memory[name].streams)
+        return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
+
+
+Tell = Callable[[str], None]
+"""Is told in words what begins."""
+
+
+def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Experiment:
+    """Load the data, deal it out, check what needs them. tell: told each stage that may take long.
+
+    Raises:
+        ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
+            data cannot be dealt out as asked.
+    """
+    s = scenario
+    for path, message in footprint.check(s):
+        raise error(s, path, message)
+    streams = Streams(s.seed)
+    profile = or_error(s, "profile", partial(profiles.load, s.profile))
+    trainers = make_trainers(s, streams, profile, tell)
+    for name in s.protocols:
+        _check_overflow(s.of(name), name, trainers[name])
+    study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
+    return replace(study, memory=dict(_memory(study, tell)))
+
+
+def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
+    """What each entry holds that may be too much."""
+    for name in study.scenario.protocols:
+        s = study.scenario.of(name)
+        spec, trainer = s.protocols[name], study.trainers[name]
+        p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
+        if not memory.surely_fits(s, name, p, read_bytes):
+            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
+            rounds = min(s.rounds, memory.ROUNDS)
+            first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
+            clock = modelled(study) if isinstance(s.clock, schema.Modelled) else ConstantClock()
+            make = partial(first.session, name, clock)
+            may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
+            yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
+
+
+def make_world(
+    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability
+) -> RunConfig:
+    """What all protocols share."""
+    users, links, server = s.population.users, s.network.users, s.network.server
+
+    def network(env: Environment) -> Network:
+        assert links.uplink_mbps is not None
+        assert links.downlink_mbps is not None
+        return Network(
+            env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
+            server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
+            s.network.peers == "direct",
+        )  # fmt: skip
+
+    def jitter(user: int, up: bool) -> Iterator[float]:
+        assert links.jitter_s is not None
+        rng = streams.rng("jitter", user, "up" if up else "down")
+        while True:
+            yield float(draw(links.jitter_s, rng, 1)[0])
+
+    sigma = s.population.devices.training_noise
+
+    def noise(user: int, which: int | str) -> float:
+        return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
+
+    scheme = _scheme(s.selection)
+
+    def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+        k = getattr(s.selection, "users", None)
+        return scheme(available, history, k, streams.rng("selection", index))
+
+    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
+    quorums = {
+        name: deadline for name, deadline in s.deadlines.given.items() if isinstance(deadline, schema.Quorum)
+    }
+    deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    buffer = s.buffer
+    clip = s.learning.clip
+    return RunConfig(
+        users=users,
+        rounds=s.rounds,
+        slowdown=draw(s.population.devices.slowdown, streams.rng("devices"), users),
+        cores=s.population.devices.cores,
+        server_slowdown=s.server.slowdown,
+        server_cores=s.server.cores,
+        network=network,
+        overhead_ns=nanoseconds(s.network.overhead_s),
+        overlap=s.overlap,
+        deadlines_ns=deadlines,
+        quorum={name: quorum.fraction for name, quorum in quorums.items()},
+        disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
+        in_round=availability.in_round,
+        days=availability.at if availability.timed else None,
+        samples=trainer.samples,
+        select=select,
+        clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),
+        training_noise=noise if sigma else None,
+        evaluate_every=s.learning.evaluate_every,
+        concurrency=buffer.concurrency if buffer else None,
+        return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
+        horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
+        record=s.record_updates,
+    )
+
+
+def _scheme(spec: schema.Selection) -> Select:
+    """A scheme with its own parameters bound."""
+    match spec:
+        case schema.SelectBernoulli(probability=probability):
+            return partial(SCHEMES[spec.kind], probability=probability)
+        case schema.SelectMultiRound(T=T, fair=fair):
+            return partial(SCHEMES[spec.kind], T=T, fair=fair)
+    return SCHEMES[spec.kind]
+
+
+def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
+    """When users are online.
+
+    An asynchronous run waits for as long as users come and go, so one in which too few ever come is refused.
+    """
+    spec, users = s.population.availability, s.population.users
+    intervals = read_intervals(spec.file, users) if isinstance(spec, schema.Trace) else {}
+    availability = Availability(spec, users, streams, intervals)
+    if s.buffer is None:
+        return availability
+    for name, protocol in s.protocols.items():
+        needed = {"buffer.K": s.buffer.K}
+        if PROTOCOLS[protocol.protocol].offline:
+            needed["privacy.U"] = params(s, protocol, 0).U
+        for bound, least in needed.items():
+            if availability.ever_online < least:
+                there = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
+                message = f"{there}, but protocol {name} needs {bound}={least}"
+                raise error(s, "population.availability", message)
+    return availability
+
+
+def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
+    """A protocol's public parameters."""
+    T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
+    U = (s.privacy.U if s.privacy else None) or max(1, s.cohort - D)
+    graph = sparsity(s, spec)
+    weighting = getattr(spec, "staleness", None)
+    staleness: Callable[[int], float] = server_opt.constant
+    if isinstance(weighting, schema.Polynomial):
+        staleness = partial(server_opt.polynomial, alpha=weighting.alpha)
+    clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
+    buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
+    return Params(
+        d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority,
+        all_masks=getattr(spec, "lost_masks", "needed") == "all", k=graph.k, p=graph.p,
+        clip=clip, levels=levels, staleness=staleness, c_g=getattr(spec, "c_g", 1),
+        session=s.name.encode(), **buffered,
+    )  # fmt: skip
+
+
+PENDING = 1.0
+"""How much of the memory may be promised before the timeline waits for the data."""
+
+
+def operations(s: schema.Scenario, streams: bool = False) -> Ops:
+    """The data plane that a scenario asks for."""
+    if s.payload == "shadow":
+        return ShadowOps(s.field.q)
+    judge = oracle.check if s.audit == "galois" else None
+    if s.workers or streams:
+        budget = round(PENDING * memory.room_bytes(s))
+        return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
+    return EagerOps(s.field.q, not isinstance(s.clock, schema.Measured), judge)
+
+
+def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
+    """Protocol name -> its clock.
+
+    Raises:
+        ScenarioError: there is no recording to replay, or it lacks a protocol.
+    """
+    s = study.scenario
+    match s.clock:
+        case schema.Measured():
+            return lambda name: clocks.Measured()
+        case schema.Modelled():
+            return lambda name: modelled(study)
+        case schema.Recorded(dir=folder):
+            traces = or_error(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
+            for name in s.protocols:
+                if name not in traces:
+                    raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
+            return lambda name: clocks.Recorded(clocks.Recording(traces[name]))
+    raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
+
+
+def modelled(study: Experiment) -> clocks.Clock:
+    """The clock of a study's profile."""
+    seconds, trainer = study.profile.seconds, study.trainer
+    law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
+    if law is not None:
+        seconds = {**seconds, "train_start": law.start, "train_sample": law.sample}
+    return clocks.Modelled(seconds)
+
+
+def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., Any]:
+    if s.entropy == "os":
+        return OsEntropy
+    draw = partial(Entropy, streams.bytes("entropy", name))
+    if s.payload == "shadow":  # nobody computes with users' secrets; the server draws graphs and weights
+        return lambda party, *scope: draw(party, *scope) if party == SERVER else ZeroEntropy(party, *scope)
+    return draw
+
+
+def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
+    """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field, or where
+    they may wrap around, inside the audit's 64-bit integers."""
+    kind, to = PROTOCOLS[s.protocols[name].protocol], s.quantization
+    if not kind.offline or kind.asynchronous or to is None:
+        return
+    wrap = to.on_overflow == "wrap"
+    heaviest = max(trainer.samples(user) for user in range(s.population.users))
+    weights = s.cohort * heaviest
+    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
+    largest = weights * math.ceil(to.clip * to.levels)
+    if largest >= bound:
+        why = (
+            f"{bound}, what the audit's 64-bit sums hold"
+            if wrap
+            else f"(q - 1)/2 = {bound}, and would wrap around"
+        )
+        raise error(
+            s,
+            "quantization",
+            f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
+            f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
+            f"{counted(max(1, to.levels * bound // largest), 'level')}, "
+            + ("or a smaller clip" if wrap else "a smaller clip, or on_overflow: wrap"),
+        )

@@ -1,0 +1,107 @@
+"""From what a scenario says of learning to trainers: data dealt out, model, local SGD, the server's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.errors import counted
+from simfl.learning import data, models, partition, server_opt
+from simfl.learning.models.facts import facts
+from simfl.learning.sgd import LocalSgd
+from simfl.learning.trainer import Trainer
+from simfl.profiles import Profile
+from simfl.random_streams import Streams
+from simfl.scenario import schema
+from simfl.scenario.problems import error, or_error
+
+
+def make_trainers(
+    s: schema.Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+) -> dict[str, Trainer]:
+    """Entry -> the data dealt out, and the model on its device. Entries of one partition share a trainer.
+
+    tell: told what begins.
+    """
+    spec = s.learning
+    tell(f"reading the data set {spec.dataset.kind}")
+    split = or_error(s, "learning.dataset", partial(_split, spec, streams))
+    tell("finding out about the model")
+    model = or_error(s, "learning.model", partial(_model, spec.model))
+    known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
+    or_error(s, "learning.device", partial(_see_to, spec.device))
+    by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
+    if not isinstance(s.clock, schema.Modelled):
+        by_law = True  # nothing is charged by what is counted
+    elif not by_law and known.macs is None:
+        raise error(s, "learning.model", known.why)
+    way = None if spec.way == "auto" else spec.way
+    if isinstance(s.clock, schema.Measured):
+        way = "loop"  # each client is trained alone, as on its own device
+    tell(f"dealing the samples to {counted(s.population.users, 'user')}")
+    made: dict[str, Trainer] = {}
+    for name in s.protocols:
+        dealt = s.of(name).learning.partition
+        key = dealt.model_dump_json()
+        if key not in made:
+            parts = or_error(s, "learning.partition", partial(_deal, dealt, split, s, streams))
+            make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
+            made[key] = or_error(s, "learning.way", make)
+    return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
+
+
+def _see_to(device: str | None) -> None:
+    """A GPU that is asked for is there; without torch if none is."""
+    if device == "cuda":
+        from simfl.learning.runner import pick_device
+
+        pick_device(device)
+
+
+def _split(spec: schema.Learning, streams: Streams) -> data.Split:
+    options = spec.dataset.model_dump(exclude={"kind"})
+    root = None if spec.data.root is None else Path(spec.data.root)
+    return data.load(spec.dataset.kind, streams.rng("data"), root, **options)
+
+
+def _model(spec: schema.Model) -> models.Model:
+    return models.find(spec.module if isinstance(spec, schema.Own) else spec.kind)
+
+
+def _deal(
+    spec: schema.Partition, split: data.Split, s: schema.Scenario, streams: Streams
+) -> list[NDArray[np.int64]]:
+    """Each user's training samples."""
+    y, users, rng = split.y_train, s.population.users, streams.rng("partition")
+    match spec:
+        case schema.Dirichlet(beta=beta, min_samples=least):
+            return partition.dirichlet(y, users, beta, rng, least)
+        case schema.Shards(per_user=shards):
+            return partition.shards(y, users, shards, rng)
+        case schema.ByUser():
+            return partition.natural(split.owner, users, rng)
+        case schema.Shared(samples=samples):
+            return partition.shared(y, users, samples, rng)
+        case schema.QuantitySkew(beta=beta, min_samples=least):
+            return partition.quantity_skew(y, users, beta, rng, least)
+    return partition.iid(y, users, rng)
+
+
+def local_sgd(spec: schema.Learning) -> LocalSgd:
+    """How users train."""
+    decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
+    return LocalSgd(
+        spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay
+    )  # fmt: skip
+
+
+def server_rule(spec: schema.Learning) -> server_opt.ServerRule:
+    """How the server steps."""
+    if isinstance(spec.server, schema.Adaptive):
+        rule = spec.server
+        return server_opt.ServerRule(rule.kind, spec.server_lr, rule.beta1, rule.beta2, rule.tau)
+    return server_opt.ServerRule("fedavg", spec.server_lr)

@@ -1,0 +1,72 @@
+"""What decides a run's outcome: simfl's own code, the resolved scenario, the single files that it names."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from simfl.folder.result import versions
+from simfl.scenario.schema import Scenario
+
+FILES = (
+    ("population", "availability", "file"),
+    ("learning", "dataset", "file"),
+    ("learning", "model", "module"),
+    ("profile",),
+    ("clock", "dir"),
+)
+"""Where a scenario names a single file whose content decides the outcome."""
+
+
+@cache
+def code_version() -> str:
+    """Return the version of simfl and a digest of its source files and profiles: an edited checkout is
+    another."""
+    root = Path(__file__).parents[1]
+    digest = sha256()
+    for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return f"{versions()['simfl']}+{digest.hexdigest()[:16]}"
+
+
+def identified(scenario: Scenario) -> dict[str, Any]:
+    """Return a resolved scenario as plain values, with digests in the place of the files that it names."""
+    tree = scenario.model_dump(mode="json")
+    for keys in FILES:
+        *way, last = keys
+        block: Any = tree
+        for key in way:
+            block = block.get(key) if isinstance(block, dict) else None
+        if isinstance(block, dict) and isinstance(block.get(last), str):
+            block[last] = _content(block[last])
+    return tree
+
+
+def scenario_key(scenario: Scenario, code: str) -> str:
+    """Return a hash of a resolved scenario, the files that it names, and the code: 32 hexadecimal digits."""
+    text = json.dumps({"code": code, "scenario": identified(scenario)}, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def differences(before: Any, now: Any, path: str = "") -> list[str]:
+    """Return where two trees of plain values differ, a line each: `rounds: 50 then, 60 now`."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            line
+            for key in dict.fromkeys((*before, *now))
+            for line in differences(before.get(key), now.get(key), f"{path}.{key}".removeprefix("."))
+        ]
+    return [] if before == now else [f"{path}: {before!s:.80} then, {now!s:.80} now"]
+
+
+def _content(name: str) -> str:
+    """A digest of the file that is meant: itself, the trace of a run's folder, or what is before `:build`."""
+    for path in (Path(name), Path(name) / "trace.jsonl", Path(name.rpartition(":")[0] or name)):
+        if path.is_file():
+            return f"sha256:{sha256(path.read_bytes()).hexdigest()}"
+    return name

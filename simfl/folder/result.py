@@ -1,0 +1,325 @@
+"""What a run came to, and its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.errors import BadInput
+from simfl.privacy.metrics import cardinalities, fairness_gaps
+from simfl.privacy.strong import strong_over_time
+from simfl.privacy.theory import family_size
+from simfl.privacy.weak import weak_over_time
+from simfl.results import metrics, trace
+from simfl.results.text import write_csv
+from simfl.results.trace import PHASES, SERVER, Trace
+from simfl.scenario.load import resolved_yaml
+from simfl.scenario.schema import Scenario
+from simfl.selection.history import Participation
+from simfl.version import __version__
+from simfl.virtual_time import NS
+
+SCHEMA = 2
+
+LARGEST_FAMILY = 10**4000
+"""Python reads and writes no integer of more than 4,300 digits."""
+
+SEARCH = 2_000_000
+"""What the search for T may cost a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a round's content showed; None where there is no content or it was not asked for.
+
+    clipped: coordinates held back before rounding; updates_clipped: updates that the scenario's own rule of
+    clipping changed.
+    """
+
+    exact: bool | None = None
+    wrapped: int | None = None
+    clipped: int | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    rate: float | None = None
+    updates_clipped: int | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
+
+    round: int
+    mean: NDArray[np.float32]
+    members: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    updates: NDArray[np.float32]
+
+
+@dataclass(repr=False)
+class Result:
+    """A run: the resolved scenario, the trace of each protocol, and what its content showed.
+
+    `training` says how cohorts were trained, `updates` holds what `record_updates` asked for, `interrupted`
+    says that rounds are missing because the run was stopped.
+    """
+
+    scenario: Scenario
+    traces: dict[str, Trace] = field(default_factory=dict)
+    measured: dict[str, list[Measurement]] = field(default_factory=dict)
+    training: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, list[Kept]] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def __repr__(self) -> str:  # short: the end of an event loop writes it out, and throws it away
+        return f"Result({self.scenario.name}, {', '.join(self.traces)})"
+
+    @property
+    def rounds(self) -> dict[str, list[metrics.Round]]:
+        """The finished rounds of each protocol."""
+        with trace.seldom_collecting():
+            return {
+                name: metrics.rounds(rows)[: len(self.measured[name])] for name, rows in self.traces.items()
+            }
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`, schema 2; times in seconds of virtual time."""
+        return self._summary(self.rounds)
+
+    def _summary(self, by_name: dict[str, list[metrics.Round]]) -> dict[str, Any]:
+        s = self.scenario
+        return {
+            "schema": SCHEMA,
+            "scenario": s.name,
+            "seed": s.seed,
+            "clock": s.clock.kind,
+            "payload": s.payload,
+            "interrupted": self.interrupted,
+            "versions": versions(),
+            "protocols": {
+                name: {
+                    **_protocol(rounds, self.measured[name]),
+                    "selection": s.of(name).selection.model_dump(mode="json"),
+                    "training": self.training.get(name),
+                    "participation": taking_part(rounds, s.of(name)),
+                }
+                for name, rounds in by_name.items()
+            },
+        }
+
+    def write(self, folder: Path, traced: Path | None = None) -> None:
+        """Write the run's files; each appears whole or not at all.
+
+        traced: a file that holds the lines of the traces already.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        rounds = self.rounds
+        summary = self._summary(rounds)
+        with atomic(folder / "trace.jsonl", binary=True) as file:
+            if traced is None:
+                file.writelines(line.encode() for line in trace.lines(self.traces))
+            else:
+                with traced.open("rb") as lines:
+                    shutil.copyfileobj(lines, file, 1 << 20)
+        with atomic(folder / "metrics.jsonl") as file:
+            file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
+        with atomic(folder / "breakdown.csv") as file:
+            write_csv(file, breakdown(rounds))
+        with atomic(folder / "participation.csv") as file:
+            write_csv(file, participation(rounds))
+        for name, kept in self.updates.items():
+            if kept:
+                write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
+        with atomic(folder / "resolved.yaml") as file:
+            file.write(resolved_yaml(self.scenario))
+        with atomic(folder / "summary.json") as file:
+            file.write(json.dumps(summary, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """The versions that results may depend on."""
+    packages = ("simpy", "numpy", "torch", "cryptography")
+    own = {"simfl": __version__, "python": platform.python_version()}
+    return own | {name: version(name) for name in packages}
+
+
+def _protocol(rounds: list[metrics.Round], measured: list[Measurement]) -> dict[str, Any]:
+    entries = [_round(r, m) for r, m in zip(rounds, measured, strict=True)]
+    done = [e for e in entries if e["status"] == "completed"]
+    accuracies = [e["accuracy"] for e in entries if e["accuracy"] is not None]
+    mean = {
+        "span_s": {phase: _mean(e["span_s"][phase] for e in done) for phase in PHASES},
+        "critical_s": {phase: _mean(e["critical_s"][phase] for e in done) for phase in PHASES},
+        "total_s": _mean(e["end_s"] - e["start_s"] for e in done),
+    }
+    staleness: dict[str, int] | None = None
+    members = [member for r in rounds for member in r.members]
+    if any(about for _, about, _ in members):
+        counts: dict[int, int] = {}
+        for _, _, tau in members:
+            counts[tau] = counts.get(tau, 0) + 1
+        staleness = {str(tau): counts[tau] for tau in sorted(counts)}
+    return {
+        "rounds": entries,
+        "mean": mean,
+        "final_accuracy": accuracies[-1] if accuracies else None,
+        "staleness": staleness,
+    }
+
+
+def _round(r: metrics.Round, m: Measurement) -> dict[str, Any]:
+    critical = dict.fromkeys(PHASES, 0)
+    kinds = dict.fromkeys(("compute", "network", "wait"), 0)
+    for (phase, _, kind), ns in r.critical.items():
+        critical[phase] += ns
+        kinds[kind] += ns
+    return {
+        "index": r.index,
+        "status": "completed" if r.reason is None else "aborted",
+        "reason": r.reason,
+        "start_s": r.start / NS,
+        "end_s": r.end / NS,
+        "selected": r.selected,
+        "survivors": len(r.members),
+        "dropped": {phase: r.dropped[phase] for phase in PHASES},
+        "dropout_rate": m.rate,
+        "span_s": {phase: ns / NS for phase, ns in r.span.items()},
+        "critical_s": {phase: ns / NS for phase, ns in critical.items()},
+        "critical_kinds_s": {kind: ns / NS for kind, ns in kinds.items()},
+        "aggregate_exact": m.exact,
+        "wrapped": m.wrapped,
+        "clipped": m.clipped,
+        "updates_clipped": m.updates_clipped,
+        "bytes_up": r.bytes_up,
+        "bytes_down": r.bytes_down,
+        "ignored": dict(r.ignored),
+        "discarded_stale": r.discarded,
+        "refused": dict(r.refused),
+        "reliable": r.reliable,
+        "private": r.private,
+        "accuracy": m.accuracy,
+        "loss": m.loss,
+    }
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
+
+
+def _learning_rows(summary: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, protocol in summary["protocols"].items():
+        for r in protocol["rounds"]:
+            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
+            yield {"protocol": name, "round": r["index"], "time_s": r["end_s"]} | {k: r[k] for k in keys}
+
+
+def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
+    yield "protocol", "round", "measure", "phase", "party", "kind", "seconds"
+    for name, listed in rounds.items():
+        for r in listed:
+            for phase, ns in r.span.items():
+                yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
+            for (phase, party, kind), ns in sorted(r.critical.items()):
+                who = "server" if party == SERVER else party
+                yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
+
+
+def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of `participation.csv`: the ones of P, whose updates are in which aggregate."""
+    yield "protocol", "round", "user"
+    for name, listed in rounds.items():
+        for r in listed:
+            for user, _, _ in sorted(r.members):
+                yield name, r.index, user
+
+
+def taking_part(rounds: list[metrics.Round], s: Scenario) -> dict[str, Any] | None:
+    """What many rounds show of each user (Multi-RoundSecAgg section 3.2): T, F and C after every round.
+
+    `family` is how many sets of users the selection chooses from (R of eq. 8), None where it is not of one
+    size or has more digits than JSON is read with. A row of P holds those whose updates are in the round's
+    aggregate; a round without one has a row of zeros. None for buffered runs, whose sums are weighted.
+    """
+    if not rounds or any(about for r in rounds for _, about, _ in r.members):
+        return None
+    users, K = s.population.users, getattr(s.selection, "users", 0)
+    T = {"multi_round": getattr(s.selection, "T", 1), "partition": K}.get(s.selection.kind, 1)
+    family = family_size(users, K, T) if K else None
+    P = Participation(users)
+    for r in rounds:
+        P.append(user for user, _, _ in r.members)
+    matrix = P.matrix()
+    return {
+        "family": family if family is None or family < LARGEST_FAMILY else None,
+        "T_weak": [None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
+        "T_strong": strong_over_time(matrix),
+        "F": fairness_gaps(matrix).tolist(),
+        "C": cardinalities(matrix).tolist(),
+    }
+
+
+def write_updates(path: Path, kept: list[Kept], users: int) -> None:
+    """`updates-NAME.npz`, arrays that `simfl privacy` reads: means [t, d] of `rounds` [t], and rows
+    `members`, `weights`, `updates` [n, d] with the place of their round in `which`."""
+    arrays: dict[str, Any] = {
+        "users": np.array(users),
+        "rounds": np.array([k.round for k in kept]),
+        "means": np.stack([k.mean for k in kept]),
+        "which": np.repeat(np.arange(len(kept)), [len(k.members) for k in kept]),
+        "members": np.concatenate([k.members for k in kept]),
+        "weights": np.concatenate([k.weights for k in kept]),
+        "updates": np.concatenate([k.updates for k in kept]),
+    }
+    with atomic(path, binary=True) as file:
+        np.savez(file, **arrays)
+
+
+def write_kept(path: Path, kept: Kept) -> None:
+    """One recorded round, for `read_kept`."""
+    with atomic(path, binary=True) as file:
+        np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
+
+
+def read_kept(path: Path) -> Kept:
+    """A recorded round that `write_kept` wrote.
+
+    Raises:
+        BadInput: it is not one.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in Kept.__annotations__}
+        return Kept(**{**found, "round": int(found["round"])})
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from None
+
+
+@contextmanager
+def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file that takes its place only when it is whole; text in UTF-8, or bytes."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    try:
+        with os.fdopen(handle, **how) as file:
+            yield file
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

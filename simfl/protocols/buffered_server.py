@@ -1,0 +1,184 @@
+"""Buffered asynchronous aggregation (Nguyen 2021; LightSecAgg App. F): the part that all servers share.
+
+    a user       admitted --begin--> in flight --upload--> waiting in the buffer --aggregate--> admitted
+    the server   K updates wait and no recovery is open --> aggregate --> version + 1
+
+The version t counts aggregates; an update made on version t_i has staleness t - t_i when its aggregate
+starts, and is thrown away beyond the bound. One recovery is open at a time, so t is one number for all
+of S(t), as in eq. 26; updates that arrive meanwhile wait for the next one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import Ops
+from simfl.protocols.machine import (
+    SERVER,
+    Discard,
+    Discarded,
+    Effects,
+    Entropy,
+    GiveUp,
+    Ignore,
+    Member,
+    Message,
+    Params,
+    Refuse,
+    Timer,
+    misshapen,
+)
+
+
+def about(user: int, cycle: int) -> str:
+    """The name of a user's update: the user and how often it began before."""
+    return f"{user}.{cycle}"
+
+
+def stamp(name: str) -> tuple[int, int]:
+    """(user, cycle) of a name; ValueError for one that `about` does not write: no update has two names."""
+    user, _, cycle = name.partition(".")
+    if not (user.isdecimal() and cycle.isdecimal()) or about(int(user), int(cycle)) != name:
+        raise ValueError(f"{name!r} is not the name of an update")
+    return int(user), int(cycle)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload(Message):
+    """An update (masked or not) made on version `version` in the sender's cycle `cycle` (eq. 32)."""
+
+    kind = "upload"
+    phase = "upload"
+    point = "upload"
+    name: str
+    version: int
+    vector: Handle
+
+    @property
+    def size_bytes(self) -> int:
+        return self.vector.size_bytes + 8
+
+    @property
+    def about(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An update in the buffer."""
+
+    user: int
+    about: str
+    version: int
+    vector: Handle
+
+
+class BufferedServer(ABC):
+    """Collects updates into a buffer of K and aggregates it when it is full."""
+
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
+        self.users = tuple(sorted(users))
+        self.params = params
+        self.ops = ops
+        self.entropy = entropy
+        self.version = 0
+        self.flights: dict[int, tuple[str, int]] = {}
+        self.buffer: list[Waiting] = []
+        self.aggregating: frozenset[int] = frozenset()
+
+    @abstractmethod
+    def start(self) -> Effects:
+        """Open the run."""
+
+    @abstractmethod
+    def invite(self, user: int, name: str) -> Effects:
+        """What a user is told when it begins a cycle, beside the model."""
+
+    @abstractmethod
+    def aggregate(self, taken: list[Waiting]) -> Effects:
+        """Aggregate these K updates; `finish` closes it."""
+
+    def other(self, sender: int, message: Message) -> Effects:
+        """A message that is not an upload."""
+        return [Ignore(sender, message.kind, "unknown", message.about)]
+
+    @property
+    def open(self) -> bool:
+        """Whether cycles may begin."""
+        return True
+
+    def admits(self, user: int) -> bool:
+        """Whether a user may begin: not in flight, no update of its own in the buffer."""
+        waits = any(w.user == user for w in self.buffer)
+        return user not in self.flights and user not in self.aggregating and not waits
+
+    def begin(self, user: int, cycle: int) -> Effects:
+        """A user begins: it downloads the present version."""
+        if not self.admits(user):
+            raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
+        name = about(user, cycle)
+        self.flights[user] = (name, self.version)
+        return [Timer("upload", "upload", name), *self.invite(user, name)]
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take an upload, or what the protocol adds."""
+        if not isinstance(message, Upload):
+            return self.other(sender, message)
+        if self.flights.get(sender) != (message.about, message.version):
+            return [Ignore(sender, "upload", "given up, or came before", message.about)]
+        self.ops.phase("upload")
+        flaw = misshapen(message.vector, 1, self.params.d, 4)
+        if flaw:
+            return [Refuse(sender, "upload", flaw, message.about), *self._give_up(sender)]
+        del self.flights[sender]
+        self.buffer.append(Waiting(sender, message.about, message.version, message.vector))
+        return self.next()
+
+    def awaits(self, timer: Timer) -> bool:
+        """Whether a timer still means something."""
+        return self.flights.get(stamp(timer.about)[0], ("",))[0] == timer.about
+
+    def expire(self, timer: Timer) -> Effects:
+        """A user's update is overdue: give it up."""
+        if not self.awaits(timer):
+            return [Ignore(SERVER, "timer", "stale", timer.about)]
+        return self._give_up(stamp(timer.about)[0])
+
+    def gone(self, user: int) -> Effects:
+        """The transport reports that a user's connection broke."""
+        return self._give_up(user) if user in self.flights else []
+
+    def back(self, user: int) -> Effects:
+        """A user connected again."""
+        return []
+
+    def next(self) -> Effects:
+        """Throw stale updates away, and aggregate if K are left and nothing is open."""
+        bound = self.version - self.params.staleness_bound
+        stale = [w for w in self.buffer if w.version < bound]
+        self.buffer = [w for w in self.buffer if w.version >= bound]
+        beyond = f"beyond {self.params.staleness_bound}"
+        effects: Effects = [Discard(w.user, w.about, Discarded.STALE, beyond) for w in stale]
+        if len(self.buffer) < self.params.K or self.aggregating:
+            return effects
+        taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]
+        self.aggregating = frozenset(w.user for w in taken)
+        self.ops.phase("recovery")
+        return [*effects, *self.aggregate(taken)]
+
+    def finish(self, effects: Effects, advance: bool) -> Effects:
+        """Close the open aggregation; `advance` if the model has a new version."""
+        self.aggregating = frozenset()
+        self.version += advance
+        return [*effects, *self.next()]
+
+    def member(self, update: Waiting, factor: float) -> Member:
+        """An update as a member of the aggregate that starts now."""
+        return Member(update.user, update.about, factor, self.version - update.version)
+
+    def _give_up(self, user: int) -> Effects:
+        name, _ = self.flights.pop(user)
+        return [GiveUp((user,), "upload", name)]

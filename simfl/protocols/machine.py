@@ -1,0 +1,284 @@
+"""Machines without a clock: a call goes in, effects come out.
+
+A machine has no clock, no socket and no global randomness. Whoever drives it (the loopback, the SimPy
+engine) delivers messages, fires timers and carries out the effects. A machine's law is the table at the
+top of its module: for a client which message is taken in which state, for a server which messages each
+stage collects. What is not in the table is answered with `Ignore`, so no driver needs cancellation.
+
+Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) becomes a `Refuse` effect;
+`ValueError` (the caller misuses the machine) is raised.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from simfl.crypto.shamir import P
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.results.trace import SERVER as SERVER
+from simfl.results.trace import Discarded as Discarded
+
+Entropy = Callable[[str], bytes]
+"""32 bytes by name; asking twice for one name is an error."""
+
+INT_BYTES = 4
+"""A public integer (a user's number, a weight, a version) on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What parties send each other. `point` is where in a round its sender can be lost; `relayed`: it holds
+    what users have for each other."""
+
+    kind: ClassVar[str]
+    phase: ClassVar[str]
+    point: ClassVar[str | None] = None
+    relayed: ClassVar[bool] = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire; the RPC layer's own cost is the network's overhead, not here."""
+        raise TypeError(f"{type(self).__name__} states no size")  # pragma: no cover
+
+    @property
+    def about(self) -> str:
+        """Whose update this is about in an asynchronous run, as `user.cycle`; else empty."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A user's local update, 1 x d float32, with its weight.
+
+    In an asynchronous run `about` names the user's cycle and `version` is t_i, the version it was made on.
+    """
+
+    delta: Handle
+    weight: int
+    about: str = ""
+    version: int = 0
+
+
+# --- effects ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a party."""
+
+    to: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Call `expire(self)` when the scenario's deadline `name` has passed."""
+
+    name: str
+    phase: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The offline phase is done: from here on the machine only waits for `submit`."""
+
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One update in an aggregate: whose, which, by what factor, and how stale."""
+
+    user: int
+    about: str = ""
+    factor: float = 1
+    staleness: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One aggregate: the sum over `members` in that order, and the mean update g that it stands for."""
+
+    total: Handle
+    mean: Handle
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The server goes on without these users; in an asynchronous run it takes the update `about` no more."""
+
+    users: tuple[int, ...]
+    phase: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """No aggregate: the round (or this aggregation) is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: what it was
+    about may wait in the buffer all the same."""
+
+    sender: int
+    message: str
+    why: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """An update that waited in the server's buffer is thrown away: no aggregate will have it."""
+
+    user: int
+    about: str
+    reason: Discarded
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A peer's message, or its part in one, was not what an honest peer sends; `sender` is to blame."""
+
+    sender: int
+    message: str
+    why: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a round over a graph came to: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
+
+    survivors: tuple[int, int, int, int]
+    reliable: bool
+    private: bool
+
+
+Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Discard | Refuse | Verdict
+Effects = list[Effect]
+
+
+# --- clients ------------------------------------------------------------------------------------
+class Client(ABC):
+    """A user in one synchronous round.
+
+    `table` maps (state, message kind) to (method, next state). `submit` may come before the machine is
+    in state "ready": the update is held. A refused message ends the client's part in the round; a share
+    that does not authenticate is only discarded.
+    """
+
+    table: ClassVar[dict[tuple[str, str], tuple[str, str]]] = {}
+    initial: ClassVar[str] = "ready"
+
+    def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
+        self.user = user
+        self.ops = ops
+        self.entropy = entropy
+        self.state = self.initial
+        self._update: Update | None = None
+        self._submitted = False
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a message from the server."""
+        method, following = self.table.get((self.state, message.kind), ("", ""))
+        if not method:
+            return [Ignore(sender, message.kind, f"out of phase: {self.state}")]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+        except PeerFault as fault:
+            self.state = "refused"
+            return [Refuse(fault.user, message.kind, fault.why)]
+        self.state = following
+        if following == "ready":
+            effects = [*effects, Ready(), *self._upload_if_ready()]
+        return effects
+
+    def submit(self, update: Update) -> Effects:
+        """The local update is there."""
+        if self._submitted:
+            raise ValueError(f"user {self.user}: an update was submitted twice")
+        self._update, self._submitted = update, True
+        return self._upload_if_ready()
+
+    def expire(self, timer: Timer) -> Effects:
+        """Clients set no timers."""
+        return [Ignore(self.user, "timer", "stale")]
+
+    def _upload_if_ready(self) -> Effects:
+        if self.state != "ready" or self._update is None:
+            return []
+        self.ops.phase("upload")
+        update, self._update = self._update, None
+        self.state = "uploaded"
+        return self.upload(update)
+
+    @abstractmethod
+    def upload(self, update: Update) -> Effects:
+        """Protect the update and send it."""
+
+
+# --- what every protocol is made from -----------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The public parameters of a run, in the papers' letters.
+
+    d: length of the update (weights ride along as one more coordinate, LightSecAgg Remark 3); q: field
+    size; levels: c_l; t: shares that reconstruct, or with `majority` the fewest that may be asked of
+    anyone; all_masks: the server expands every pairwise mask of who was lost, needed or not; k: degree of
+    SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
+    staleness, c_g: the buffer's (App. F); session: bytes that bind keys to this run.
+    """
+
+    d: int
+    q: int
+    T: int = 0
+    U: int = 1
+    t: int = 1
+    majority: bool = False
+    all_masks: bool = False
+    k: int = 0
+    p: float = 1.0
+    clip: float = 1.0
+    levels: int = 2**16
+    K: int = 1
+    staleness_bound: int = 0
+    staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
+    c_g: int = 64
+    session: bytes = b""
+
+    @property
+    def points(self) -> range:
+        """The users that can have evaluation points, in F_q and in Shamir's field."""
+        return range(min(self.q, P) - 1)
+
+    def threshold(self, circle: int) -> int:
+        """t_i of a user with so many in its closed neighbourhood. A majority of it is the fewest that two
+        disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        return max(self.t, circle // 2 + 1) if self.majority else self.t
+
+    def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
+        """The update as a vector over F_q, weighted before masking (Remark 3)."""
+        seed = ops.secret(entropy(f"quantise{update.about}"))
+        weight = update.weight if weighted else 1
+        return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
+
+
+def misshapen(handle: Any, n: int, length: int, width: int) -> str:
+    """What is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
+    got = (handle.n, handle.length, handle.width)
+    return "" if got == (n, length, width) else f"malformed: {got} instead of {(n, length, width)}"
+
+
+def point(user: int) -> int:
+    """A user's evaluation point in Shamir's code: distinct and never zero. In an MDS code: mds.points_of."""
+    return user + 1

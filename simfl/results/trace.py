@@ -1,0 +1,301 @@
+"""What happened, as immutable rows that name their causes.
+
+A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
+integer nanoseconds of virtual time. From these rows alone come the spans, the critical path, the bytes
+and the losses (`simfl.results.metrics`). Rows hold sizes and public names, never content: no key, mask or
+update can end up in a trace.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, ForwardRef, NamedTuple
+
+SERVER = -1
+"""The server's party number; users are 0 .. N - 1."""
+
+PHASES = ("offline", "training", "upload", "recovery")
+
+LANES = ("protocol", "training")
+"""Of a device: what it does one at a time."""
+
+
+class Begin(NamedTuple):
+    """A round starts with these users; `buffered`: the one start of a whole asynchronous run."""
+
+    round: int
+    at: int
+    users: tuple[int, ...]
+    buffered: bool = False
+
+
+class Step(NamedTuple):
+    """A party's lane works from `start` to `end`; segments are (phase, nanoseconds) and fill it.
+
+    `previous` is the step that held the lane (or the core) before, which is why it did not start when
+    it was `ready`. `left` is what was still to do when the step was broken off by a loss.
+    """
+
+    round: int
+    party: int
+    lane: str
+    call: str
+    what: str
+    about: str
+    cause: int
+    previous: int
+    ready: int
+    start: int
+    end: int
+    segments: tuple[tuple[str, int], ...]
+    left: int = 0
+
+
+class Sent(NamedTuple):
+    """A message of `size` bytes; `bytes` of them crossed. `arrived` is None when it broke off."""
+
+    round: int
+    sender: int
+    to: int
+    kind: str
+    phase: str
+    about: str
+    size: int
+    bytes: int
+    cause: int
+    sent: int
+    arrived: int | None
+
+
+class TimerSet(NamedTuple):
+    """The server set a deadline."""
+
+    round: int
+    name: str
+    phase: str
+    about: str
+    cause: int
+    at: int
+    fires: int
+
+
+class Lost(NamedTuple):
+    """A user was lost, in truth; whether and when the server notices is another matter."""
+
+    round: int
+    user: int
+    about: str
+    phase: str
+    why: str
+    cause: int
+    at: int
+
+
+class Presence(NamedTuple):
+    """A user's device came online or went offline."""
+
+    user: int
+    online: bool
+    at: int
+
+
+class GaveUp(NamedTuple):
+    """The server went on without these users' messages."""
+
+    round: int
+    phase: str
+    about: str
+    users: tuple[int, ...]
+    cause: int
+    at: int
+
+
+class Discarded(StrEnum):
+    """Why a server threw an update of its buffer away: how `why` begins in the `Ignored` row of it."""
+
+    STALE = "stale"
+    ABORTED = "its recovery was aborted"
+
+
+UPDATE = "update"
+"""What stands in place of the message in the `Ignored` row of a discarded update."""
+
+
+class Ignored(NamedTuple):
+    """A party threw a late, doubled or out-of-phase message (or timer, or update) of `sender` away unread."""
+
+    round: int
+    party: int
+    sender: int
+    message: str
+    about: str
+    why: str
+    cause: int
+    at: int
+
+    @property
+    def discarded(self) -> Discarded | None:
+        """Why the server threw an update away that it had in its buffer; None if it did no such thing."""
+        if self.party != SERVER or self.message != UPDATE:
+            return None
+        return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
+
+
+class Refused(NamedTuple):
+    """A party refused what an honest peer never asks, or found a message malformed or forged: by `sender`."""
+
+    round: int
+    party: int
+    sender: int
+    message: str
+    about: str
+    why: str
+    cause: int
+    at: int
+
+
+class Judged(NamedTuple):
+    """What a round over a graph came to: |V1| .. |V4|, reliable (CCESA Theorem 1), private (Theorem 2)."""
+
+    round: int
+    survivors: tuple[int, int, int, int]
+    reliable: bool
+    private: bool
+    cause: int
+    at: int
+
+
+class Aborted(NamedTuple):
+    """The round ends without an aggregate."""
+
+    round: int
+    reason: str
+    cause: int
+    at: int
+
+
+class Aggregated(NamedTuple):
+    """The aggregate is in the clear: `members` are (user, about, staleness) in the order of summing."""
+
+    round: int
+    members: tuple[tuple[int, str, int], ...]
+    cause: int
+    at: int
+
+
+class End(NamedTuple):
+    """The round is over: `cause` is the step that finished it, `start` is when it began."""
+
+    round: int
+    start: int
+    at: int
+    cause: int
+
+
+Row = (
+    Begin
+    | Step
+    | Sent
+    | TimerSet
+    | Lost
+    | Presence
+    | GaveUp
+    | Ignored
+    | Refused
+    | Judged
+    | Aborted
+    | Aggregated
+    | End
+)
+ROWS: dict[str, type[Any]] = {
+    "begin": Begin,
+    "step": Step,
+    "message": Sent,
+    "timer": TimerSet,
+    "lost": Lost,
+    "presence": Presence,
+    "gave_up": GaveUp,
+    "ignored": Ignored,
+    "refused": Refused,
+    "verdict": Judged,
+    "abort": Aborted,
+    "result": Aggregated,
+    "end": End,
+}
+
+
+class Trace(list[Row]):
+    """The rows of one protocol's run, in the order in which they were known."""
+
+    def add(self, row: Row) -> int:
+        """Append a row and return its number."""
+        self.append(row)
+        return len(self) - 1
+
+
+@contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """What was there before is no garbage, and what makes or reads millions of rows makes few cycles:
+    Python's collector, which would look through all of torch and the whole trace again and again, is put off.
+    In measured steps it is off."""
+    thresholds, mine = gc.get_threshold(), gc.get_freeze_count() == 0
+    gc.set_threshold(200_000, 20, 1000)
+    if mine:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        if mine:
+            gc.unfreeze()
+
+
+def lines(traces: dict[str, Trace]) -> Iterator[str]:
+    """The lines of `trace.jsonl`: before a protocol's rows, one that names it."""
+    for name, rows in traces.items():
+        yield heading(name)
+        yield from row_lines(rows)
+
+
+def heading(name: str) -> str:
+    """The line that stands before the rows of a protocol."""
+    return json.dumps({"row": "protocol", "name": name}) + "\n"
+
+
+def row_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """A line for each row."""
+    written = {kind: _writer(name, kind) for name, kind in ROWS.items()}
+    for row in rows:
+        yield written[type(row)](row)
+
+
+def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
+    """What writes rows of a kind: as the json module would, which would take longer than the run itself."""
+    line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
+    others = [
+        (k, _recurring if hint in RECURRING else _encoded)
+        for k, hint in enumerate(kind.__annotations__.values())
+        if hint != INTEGER
+    ]
+
+    def written(row: Any) -> str:
+        values = list(row)
+        for k, write in others:
+            if type(values[k]) is not int:
+                values[k] = write(values[k])
+        return line % tuple(values)
+
+    return written
+
+
+INTEGER = ForwardRef("int")
+RECURRING = (ForwardRef("str"), ForwardRef("tuple[tuple[str, int], ...]"))
+"""Hints of what recurs in a trace: the same few names, and the durations of a device."""
+
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+_recurring = lru_cache(maxsize=4096)(_encoded)

@@ -1,0 +1,184 @@
+"""Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from simfl.scenario.schema import Scenario
+from simfl.scenario.schema_shape import Shape
+from simfl.scenario.yaml_tree import Keys, Node, Problem, show
+
+_SAYS = {
+    "int": "must be a whole number, not {input}",
+    "float": "must be a number, not {input}",
+    "finite_number": "must be a finite number, not {input}",
+    "string_unicode": "must be text, not {input}: half of a surrogate pair is no character",
+    "string_too_long": "must have at most {max_length} characters: {input}",
+    "string": "must be text, not {input}: put it in quotes",
+    "bool": "must be true or false, not {input}",
+    "tuple": "must be a list, not {input}",
+    "dict": "must be a mapping, not {input}",
+    "model": "must be a mapping, not {input}",
+    "invalid_key": "a key must be text",
+    "greater_than": "must be above {gt}, not {input}",
+    "greater_than_equal": "must be at least {ge}, not {input}",
+    "less_than": "must be below {lt}, not {input}",
+    "less_than_equal": "must be at most {le}, not {input}",
+    "too_short": "must have at least {min_length} entry",
+    "too_long": "must have at most {max_length} entries, not {actual_length}",
+}
+"""By pydantic's type of error, or by the part of it before the first underscore."""
+
+_GONE: dict[Keys, str] = {
+    ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes",
+}
+"""Keys that scenarios once had."""
+
+
+def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
+    """A problem at a path, or where that is not in the tree, at the mapping around it.
+
+    tag: the key of a union's kind; what is wrong with the kind is placed there where it is written.
+    """
+    node = tree
+    for part in path if tag is None else (*path, tag):
+        key = int(part) if isinstance(node.value, list) and str(part).isdecimal() else part
+        child = node.child(key)
+        if child is None:
+            break
+        node = child
+    return Problem(node.file, node.line, ".".join(map(str, path)), message)
+
+
+def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
+    """pydantic's errors of a model as problems; a missing key that is there misspelt is reported once."""
+    found = [(error, *_follow(error["loc"], root)) for error in errors.errors(include_url=False)]
+    problems: dict[Problem, None] = {}
+    misspelt: set[Keys] = set()
+    for error, path, owner, _ in found:
+        if error["type"] == "extra_forbidden":
+            misspelt.update((*path[:-1], guess) for guess in _close(str(path[-1]), owner.fields()))
+    for error, path, owner, shape in found:
+        in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
+        if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
+            continue  # a number or a list of numbers: only the alternative that was meant
+        if error["type"] == "missing" and path in misspelt:
+            continue
+        problems[place(tree, path, _message(dict(error), path, owner, shape), shape.tag)] = None
+    return list(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The model that a key belongs to, and the union that it was chosen from."""
+
+    model: type[BaseModel] | None = None
+    union: Shape | None = None
+
+    def fields(self) -> list[str]:
+        return list(self.model.model_fields) if self.model else []
+
+
+def _follow(loc: Keys, root: type[BaseModel]) -> tuple[Keys, _Owner, Shape]:
+    """pydantic's location as the user's path, the model around it, and the shape there."""
+    path: list[str | int] = []
+    owner, current, shape = _Owner(), _Owner(root), Shape(root)
+    for part in loc:
+        if part in shape.kinds:
+            current = _Owner(shape.kinds[part], shape)
+            shape = Shape(shape.kinds[part])
+        elif len(shape.members) > 1 and isinstance(part, str):  # pydantic's name of an alternative
+            continue
+        else:
+            path.append(part)
+            owner = current
+            shape = Shape(shape.child(part, shape.model))
+            current = _Owner(shape.model)
+    return tuple(path), owner, shape
+
+
+def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> str:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if path in _GONE:
+        return _GONE[path]
+    if kind == "extra_forbidden":
+        return _unknown_key(str(path[-1]), owner)
+    if kind == "missing":
+        return f"missing: {_purpose(shape)}"
+    if kind == "union_tag_invalid":
+        return _unknown(shape.tag or "kind", context["tag"], shape.kinds)
+    if kind == "union_tag_not_found":
+        return _no_kind(value, shape)
+    if kind == "literal_error":
+        words = shape.words
+        return f"must be one of {', '.join(words)}, not {show(value)}{did_you_mean(value, words)}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind.startswith("model") and shape.kinds:
+        return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
+    if kind == "float_type" and type(value) is int:
+        kind = "finite_number"  # beyond what a float holds
+    says = _SAYS.get(kind) or _SAYS.get(kind.partition("_")[0])
+    if says is None:
+        return f"{error['msg']}, not {show(value)}"
+    bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
+    return says.format(**{**bounds, "input": show(value)})
+
+
+def _unknown_key(key: str, owner: _Owner) -> str:
+    message = f"unknown key {show(key)}"
+    if _close(key, owner.fields()) or owner.union is None:
+        return message + did_you_mean(key, owner.fields())
+    tag, kinds = owner.union.tag, owner.union.kinds
+    own = next(name for name, model in kinds.items() if model is owner.model)
+    message = f"{tag} {own} has no key {show(key)}"
+    for name, model in kinds.items():
+        for guess in _close(key, model.model_fields):
+            return f"{message}; did you mean {guess!r} of {tag} {name}?"
+    return message
+
+
+def _unknown(what: str, word: str, known: Iterable[str]) -> str:
+    return f"unknown {what} {show(word)}; known: {', '.join(known)}{did_you_mean(word, known)}"
+
+
+def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
+    fits = [kind for kind, model in shape.kinds.items() if value and set(value) <= set(model.model_fields)]
+    if len(fits) == 1:
+        return f"does not say its kind: add `kind: {fits[0]}`"
+    for word in value:
+        if word in shape.kinds:
+            return f"does not say its kind: write `kind: {word}`, with each value under its name"
+        if _close(word, shape.kinds):
+            return _unknown("kind", word, shape.kinds)
+    return f"does not say its kind: one of {', '.join(shape.kinds)}"
+
+
+def _purpose(shape: Shape) -> str:
+    """What is to be put at a place."""
+    if shape.kinds:
+        return f"one of {', '.join(shape.kinds)}"
+    if shape.model:
+        return (shape.model.__doc__ or "a mapping").strip().splitlines()[0]
+    if shape.open:
+        return "a mapping or a list of names"
+    if shape.words:
+        return f"one of {', '.join(shape.words)}"
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    wanted = [words.get(Shape(member).members[0], "a list") for member in shape.members]
+    return f"{' or '.join(wanted)} is needed"
+
+
+def _close(word: object, known: Iterable[str]) -> list[str]:
+    """The name most like a word, if one is like it at all."""
+    names = {name.lower(): name for name in known}
+    return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    return "".join(f"; did you mean {guess!r}?" for guess in _close(word, known))

@@ -1,0 +1,102 @@
+"""What the schema says of a place in the tree, and its shorthands written out there."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from simfl.scenario.yaml_tree import Node, nodes, plain
+
+
+@cache
+def hints(model: type[BaseModel]) -> dict[str, Any]:
+    return get_type_hints(model, include_extras=True)
+
+
+class Shape:
+    """An annotation of the schema, taken apart.
+
+    members: its alternatives but None; kinds: the models of a union by their `tag` (`kind` or `protocol`);
+    model: the one block that it is; open: its keys are the user's own; item: the annotation of a dict's
+    values or a tuple's entries; before: what is applied to a value before pydantic looks at it.
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        self.before: list[Any] = []
+        self.tag: str | None = None
+        while get_origin(annotation) is Annotated or _optional(annotation):
+            if inner := _optional(annotation):
+                annotation = inner
+                continue
+            annotation, *extras = get_args(annotation)
+            self.before += [extra.func for extra in extras if isinstance(extra, BeforeValidator)]
+            tags = [extra.discriminator for extra in extras if isinstance(extra, FieldInfo)]
+            self.tag = next((str(tag) for tag in tags if tag), self.tag)
+        union = get_origin(annotation) in (Union, UnionType)
+        self.members = [m for m in (get_args(annotation) if union else (annotation,)) if m is not NoneType]
+        models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
+        tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
+        self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
+        self.model = models[0] if models and not self.tag else None
+        self.open, self.item = False, None
+        for member in self.members:
+            bare = get_args(member)[0] if get_origin(member) is Annotated else member
+            if get_origin(bare) is dict:
+                self.open, self.item = True, get_args(bare)[1]
+            elif get_origin(bare) is tuple:
+                self.item = get_args(bare)[0]
+
+    def chosen(self, node: Node) -> type[BaseModel] | None:
+        """The model that a node means, if that can be told."""
+        tag = node.child(self.tag) if self.tag else None
+        return self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
+
+    def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
+        """The annotation of a key or entry; None where the schema has none."""
+        if model is not None:
+            return hints(model)[str(key)] if key in model.model_fields else None
+        return self.item
+
+    @property
+    def words(self) -> list[str]:
+        """The words that are allowed, where only certain ones are."""
+        return [str(word) for m in self.members if get_origin(m) is Literal for word in get_args(m)]
+
+
+def _optional(annotation: Any) -> Any:
+    """What may be left out, if that is an annotated type of its own."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return None
+    inner = [member for member in get_args(annotation) if member is not NoneType]
+    return inner[0] if len(inner) == 1 and get_origin(inner[0]) is Annotated else None
+
+
+def expand(annotation: Any, node: Node) -> Node:
+    """The node with all shorthands written out, each value still knowing its line."""
+    shape = Shape(annotation)
+    for write_out in reversed(shape.before):
+        short = _shallow(node)
+        try:
+            long = write_out(short)
+        except ValueError:  # pydantic will say so
+            return node
+        node = node if long is short else nodes(long, node)
+    if isinstance(node.value, dict):
+        model = shape.chosen(node)
+        for key, inner in node.value.items():
+            node.value[key] = expand(shape.child(key, model), inner)
+    elif isinstance(node.value, list):
+        node.value = [expand(shape.child(i, None), inner) for i, inner in enumerate(node.value)]
+    return node
+
+
+def _shallow(node: Node) -> Any:
+    """Plain as deep as a shorthand looks (two mappings, or a list), so that what is below keeps its place."""
+    if not isinstance(node.value, dict):
+        return plain(node)
+    inner = node.value.items()
+    return {k: v.value if v.value is None or isinstance(v.value, dict) else v for k, v in inner}

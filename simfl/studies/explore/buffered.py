@@ -1,0 +1,269 @@
+"""The explorer of buffered asynchronous runs: every pattern is a short run on the engine.
+
+What a buffer meets needs time (staleness is who came in between), so there is no loopback here: users are
+lost or late in their first cycle, are away while their masks are recovered, come back, and bring updates
+that are as stale as the bound allows, or staler. Beside the families of `patterns.py`:
+
+    busy       a message costs the server more than the gap to the next: uploads wait, and deadlines pass
+    flapping   all users come and go all the time, also while a slow server begins a cycle with them
+
+The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the
+bound, where staleness is counted anew from the trace; each update that begins has a deadline, and is given
+up, or taken once and then aggregated or thrown away once; a recovery is aborted only if fewer than U users
+were there to answer before its deadline; the server holds coded shares of a mask in one sum only, but for T;
+nobody refuses; and the run comes to its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from simfl.engine.setup import ClosedRound
+from simfl.experiment.build import Experiment, build, make_clocks
+from simfl.protocols.loopback import LoopbackRound
+from simfl.protocols.machine import SERVER
+from simfl.protocols.stamped import Recover, SumOfShares
+from simfl.results import trace as rows
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.studies.explore.cohort import small_world
+from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, script
+from simfl.studies.explore.replay import drive_here, watched
+
+DEADLINE_S = 0.12
+LONG_S = 10 * DEADLINE_S
+ROUNDS = 6
+ANSWER_NS = 30_000_000
+"""Within which whoever a request reaches has answered: two latencies and its work."""
+FATES = (
+    Fate("shares", "before_send"),
+    Fate("training", "mid_send"),
+    Fate("upload", "before_send"),
+    Fate("upload", "after_send"),
+    Fate("upload", "delay", 0.025),
+    Fate("upload", "delay", 0.05),
+    Fate("upload", "delay", 0.07),
+    Fate("upload", "delay", 0.095),
+)
+"""The delays are for about one to four versions: where losses are told, for less and for more than the bound
+allows; else the last ones are beyond the deadline."""
+
+
+def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str, Any]) -> Scenario:
+    """A few aggregations over a buffer of two; all but one user must answer to recover.
+
+    Raises:
+        ScenarioError: an override does not fit.
+    """
+    own = {
+        "rounds": ROUNDS,
+        "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
+        "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
+        "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
+        "privacy": {"T": 1, "D": 1, "U": users - 1},
+        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
+    }
+    spec = {"staleness": {"polynomial": 1.0}}
+    return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
+
+
+WORLDS: dict[Detect, dict[str, Any]] = {
+    "timeout": {
+        "detect": "timeout",
+        "buffer.return_s": 2 * DEADLINE_S,
+        "deadlines.upload": DEADLINE_S / 2,
+    },
+    "told": {
+        "detect": {"kind": "disconnect", "delay_s": 0.0},
+        "buffer.return_s": DEADLINE_S / 2,
+        "deadlines.upload": LONG_S,
+    },
+    "busy": {
+        "detect": "timeout",
+        "buffer.return_s": DEADLINE_S / 2,
+        "network.overhead_s": 0.02,
+        "deadlines": {"advertise": LONG_S, "upload": 0.08, "recovery": LONG_S},
+    },
+    "flapping": {
+        "detect": "timeout",
+        "buffer.return_s": DEADLINE_S / 2,
+        "population.availability": {
+            "kind": "sessions",
+            "on_s": {"exponential": 0.1},
+            "off_s": {"exponential": 0.03},
+        },
+        "server.slowdown": 3000.0,
+        "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
+    },
+}
+"""How each family's scenarios differ."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
+
+    scenario: Scenario
+    trace: rows.Trace
+    exact: list[bool | None]
+    out: LoopbackRound
+
+
+@dataclass(frozen=True)
+class BufferCohort:
+    """One asynchronous protocol of a scenario, ready for run after run."""
+
+    scenario: Scenario
+    protocol: str
+
+    @property
+    def users(self) -> int:
+        """N."""
+        return self.scenario.population.users
+
+    @property
+    def detects(self) -> tuple[Detect, ...]:
+        """The families of patterns."""
+        return *DETECTS, "busy", "flapping"
+
+    def fates(self, detect: Detect) -> tuple[Fate, ...]:
+        """What can become of a user in its first cycle."""
+        return FATES
+
+    @cached_property
+    def _study(self) -> dict[Detect, Experiment]:
+        return {detect: build(self.replayable((), detect)) for detect in self.detects}
+
+    def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
+        """The scenario in which `simfl run` meets this pattern.
+
+        Where the server is told of losses, users return before a recovery's deadline and may be as late as
+        they like; where it is not, they return after it, and are given up while their updates could count.
+        """
+        return load(self.scenario, {"dropout": script(pattern), **WORLDS[detect]})
+
+    def run(self, pattern: Pattern, detect: Detect) -> Watched:
+        """One run on the engine, watched."""
+        scenario = self.replayable(pattern, detect)
+        study = replace(self._study[detect], scenario=scenario)
+        session = study.session(self.protocol, make_clocks(study)(self.protocol))
+        kind, out = session.machines.kind, LoopbackRound()
+
+        def server(*arguments: Any) -> Any:
+            return watched(kind.server(*arguments), SERVER, out)
+
+        session.machines = replace(session.machines, kind=replace(kind, server=server))
+        exact: list[bool | None] = []
+
+        async def publish(outcome: ClosedRound) -> None:
+            audit = await session.ops.get(outcome.audit) if outcome.audit else None
+            exact.append(None if audit is None else not audit[0][:2].any())
+
+        drive_here(session, publish)
+        return Watched(scenario, session.trace, exact, out)
+
+
+def broken(seen: Watched) -> Iterator[str]:
+    """The laws that do not hold, each in one sentence."""
+    if len(seen.exact) != seen.scenario.rounds:
+        yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
+    for index, exact in enumerate(seen.exact):
+        if exact is False:
+            yield f"aggregate {index} is not the weighted sum of its members"
+    buffer = seen.scenario.buffer
+    assert buffer is not None
+    yield from of_updates(seen.trace, buffer.K, buffer.staleness_bound)
+    yield from _aborts(seen)
+    yield from _one_sum_a_mask(seen)
+    for row in seen.trace:
+        if isinstance(row, rows.Refused):
+            yield f"party {row.party} refused {row.message} of {row.sender}: {row.why}"
+
+
+def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
+    """The laws of what becomes of updates that do not hold in a trace."""
+    version, began, due, now = 0, dict[str, int](), set[str](), dict[str, str]()
+    over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
+    unread = {
+        row.cause
+        for row in trace
+        if isinstance(row, rows.Ignored | rows.Refused) and (row.party, row.message) == (SERVER, "upload")
+    }
+
+    def become(name: str, was: str, state: str) -> Iterator[str]:
+        if now.get(name, "not begun") != was:
+            yield f"update {name} is {state}, and was {now.get(name, 'not begun')} before instead of {was}"
+        now[name] = state
+
+    for number, row in enumerate(trace[:over]):  # behind it are steps that the end of the run broke off
+        match row:
+            case rows.Step(call="begin", about=name):
+                began[name] = version
+                yield from become(name, "not begun", "in flight")
+            case rows.TimerSet(name="upload", about=name):
+                due.add(name)
+            case rows.Step(party=-1, call="receive", what="upload", about=name) if number not in unread:
+                yield from become(name, "in flight", "taken")
+            case rows.GaveUp(about=name):
+                yield from become(name, "in flight", "given up")
+            case rows.Ignored(about=name) if row.discarded:
+                yield from become(name, "taken", "thrown away")
+            case rows.Aggregated(members=members):
+                if len({user for user, _, _ in members}) != K:
+                    yield f"aggregate {version} has members {members}, not K={K} different users"
+                for _, name, staleness in members:
+                    yield from become(name, "taken", f"in aggregate {version}")
+                    old = version - began.get(name, 0)
+                    if staleness != old:
+                        yield f"update {name} is {old} versions old, not {staleness}"
+                    if old > bound:
+                        yield f"update {name} is staler than the bound of {bound}"
+                version += 1
+    for name in began:
+        if name not in due:
+            yield f"update {name} has begun, and the server has no deadline for it"
+
+
+def _aborts(seen: Watched) -> Iterator[str]:
+    """A recovery that is aborted had its whole deadline, fewer than U answers, and fewer than U users whom
+    the request reached in time to answer, and who stayed."""
+    privacy, now, due, answers, there = seen.scenario.privacy, "", 0, set[int](), set[int]()
+    assert privacy is not None
+    assert privacy.U is not None
+    for row in seen.trace:
+        match row:
+            case rows.TimerSet(name="recovery", about=about, fires=fires):
+                now, due, answers, there = about, fires, set(), set()
+            case rows.Sent(kind="recover", to=user, about=about, arrived=arrived):
+                if about == now and arrived is not None and arrived + ANSWER_NS <= due:
+                    there.add(user)
+            case rows.Sent(kind="answer", sender=user, about=about, arrived=arrived):
+                if about == now and arrived is not None:
+                    answers.add(user)
+            case rows.Lost(user=user) | rows.Presence(user=user, online=False):
+                there.discard(user)
+            case rows.Aborted(reason=reason, at=at):
+                if at < due or max(len(answers), len(there)) >= privacy.U:
+                    yield f"{len(there)} users were there, {len(answers)} answered, and yet: {reason}"
+
+
+def _one_sum_a_mask(seen: Watched) -> Iterator[str]:
+    told: dict[tuple[int, int], Recover] = {}
+    sums: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+    for sender, to, message in seen.out.sent:
+        if isinstance(message, Recover):
+            told[to, message.number] = message
+        elif isinstance(message, SumOfShares):
+            request = told[sender, message.number]
+            for mask in request.masks:
+                sums[mask][request.masks, request.weights] += 1
+    privacy = seen.scenario.privacy
+    for mask, counted in sums.items():
+        most = max(counted.values())
+        others = counted.total() - most
+        if privacy is not None and others > privacy.T:
+            yield f"the server holds {others} coded shares of mask {mask} beside those of its aggregate"

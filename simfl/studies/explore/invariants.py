@@ -1,0 +1,159 @@
+"""What must hold of a synchronous round, whatever becomes of its users.
+
+The law of the sum: a round ends with the exact sum over exactly those whose upload came in time, or with
+an abort and its reason. The law of life: it ends with the sum if and only if the protocol's thresholds
+allow it, which is told here from the papers, by sets alone, without asking a machine. The law of secrets:
+the server never holds both kinds of share of a user, nor more than T coded shares of anything but the sum
+over the survivors. The law of honesty: nobody refuses what an honest party sends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simfl.crypto.shamir import SHARE_BYTES
+from simfl.protocols.graph_conditions import Evolution
+from simfl.protocols.graphs import Graph
+from simfl.protocols.keying import Answer, Survivors
+from simfl.protocols.loopback import LoopbackRound
+from simfl.protocols.machine import SERVER, Params
+from simfl.studies.explore.patterns import Pattern
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A protocol's thresholds, from the papers.
+
+    graph: who shares with whom, for the protocols that have one; points: where users send, in order.
+    """
+
+    params: Params
+    graph: Graph | None
+    points: tuple[str, ...]
+
+    def expected(self, pattern: Pattern) -> frozenset[int] | None:
+        """Whose updates the aggregate must hold, or None if there must be none.
+
+        V1 .. V4 are those whose message comes in time at each step. LightSecAgg needs U at each (Theorem
+        1); SecAgg and its graphs t, and CCESA's Theorem 1; who has fewer than t_i neighbours left goes no
+        further.
+        """
+        present, sets = frozenset(range(len(pattern))), list[frozenset[int]]()
+        for point in self.points:
+            answered = frozenset(user for user in present if self._in_time(pattern, user, point))
+            sets.append(answered)
+            if len(answered) < self._needed:
+                return None
+            present = answered
+            if self.graph is not None and point in ("advertise", "shares"):
+                left = {i: len(answered.intersection(self.graph[i])) for i in answered}
+                present = frozenset(i for i in answered if left[i] >= max(2, self._t(i)))
+        if self.graph is not None:
+            t = {i: self._t(i) for i in self.graph}
+            if not Evolution(self.graph, t, *sets).reliable:
+                return None
+        return sets[self.points.index("upload")]
+
+    @property
+    def _needed(self) -> int:
+        if len(self.points) == 1:
+            return 1
+        return self.params.t if self.graph is not None else self.params.U
+
+    def _t(self, user: int) -> int:
+        assert self.graph is not None
+        p = self.params
+        return max(p.t, len(self.graph[user]) // 2 + 1) if p.majority else p.t
+
+    def _in_time(self, pattern: Pattern, user: int, point: str) -> bool:
+        fate = pattern[user]
+        if fate is None:
+            return True
+        when, now = self.points.index(fate.point), self.points.index(point)
+        return now < when or (now == when and fate.when == "after_send")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A round that was watched. clients: the users' machines; exact: whether the aggregate is the plain sum
+    over its members, None without one."""
+
+    rules: Rules
+    out: LoopbackRound
+    clients: Mapping[int, Any]
+    exact: bool | None
+
+    @property
+    def members(self) -> tuple[int, ...] | None:
+        """Whose updates the aggregate holds, None without one."""
+        return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
+
+
+def broken(seen: Observation, pattern: Pattern) -> Iterator[str]:
+    """The laws that do not hold, each in one sentence."""
+    yield from of_life(seen.members, seen.out.reason, seen.rules.expected(pattern))
+    yield from of_itself(seen)
+
+
+def of_life(
+    members: tuple[int, ...] | None, reason: str | None, wanted: frozenset[int] | None
+) -> Iterator[str]:
+    """The laws that compare what came with what must come."""
+    if wanted is None and members is not None:
+        yield "there is a result, though the thresholds do not allow one"
+    if wanted is not None and members is None:
+        yield f"there is no result ({reason}), though the thresholds allow one over {sorted(wanted)}"
+    if wanted is not None and members is not None and sorted(members) != sorted(wanted):
+        yield f"users {sorted(wanted)} uploaded in time, but {sorted(members)} were counted"
+
+
+def of_itself(seen: Observation) -> Iterator[str]:
+    """The laws that a round keeps or breaks whoever was meant to be lost."""
+    out = seen.out
+    if (out.result is None) == (out.reason is None):
+        yield f"the round must end in one way: result {out.result is not None}, reason {out.reason!r}"
+    if out.reason == "":
+        yield "the round was aborted without a reason"
+    if out.result is not None and not seen.exact:
+        yield f"the aggregate is not the sum over its members {list(seen.members or ())}"
+    for party, refusal in out.refused:
+        yield f"{_name(party)} refused {refusal.message} of {_name(refusal.sender)}: {refusal.why}"
+    yield from _both_kinds(seen) if seen.rules.graph is not None else _other_sums(seen)
+
+
+def _both_kinds(seen: Observation) -> Iterator[str]:
+    """Of each user the server may learn shares of b_i or of s_i: told by comparing what it was sent with
+    what the senders hold."""
+    kinds: defaultdict[int, set[str]] = defaultdict(set)
+    for sender, to, message in seen.out.sent:
+        if to != SERVER or not isinstance(message, Answer):
+            continue
+        client = seen.clients[sender]
+        revealed = {bytes(row) for row in message.content.content}
+        for about, row in zip(client.holders, client.held.content, strict=True):
+            for kind, half in (("b", row[:SHARE_BYTES]), ("s", row[SHARE_BYTES:])):
+                if bytes(half) in revealed:
+                    kinds[about].add(kind)
+    for user, both in sorted(kinds.items()):
+        if len(both) > 1:
+            yield f"the server holds shares of both secrets of user {user}"
+
+
+def _other_sums(seen: Observation) -> Iterator[str]:
+    """Sums of coded shares over two sets: more than T of either are too many, for all but one of them."""
+    told = {
+        to: frozenset(message.users) for _, to, message in seen.out.sent if isinstance(message, Survivors)
+    }
+    answered = {s for s, to, m in seen.out.sent if to == SERVER and isinstance(m, Answer)}
+    sums = Counter(told[user] for user in answered)
+    others = sums.total() - max(sums.values(), default=0)
+    if others > seen.rules.params.T:
+        sets = " and ".join(str(sorted(users)) for users in sums)
+        yield f"the server holds coded shares of sums over {sets}, T={seen.rules.params.T}"
+
+
+def _name(party: int) -> str:
+    return "the server" if party == SERVER else f"user {party}"

@@ -1,0 +1,189 @@
+"""The drop-out explorer: tries loss patterns of a small cohort and holds every law to each.
+
+All patterns of a small cohort, or random ones of a larger. Patterns with fewer unlucky users come first,
+and random ones are shrunk by hypothesis, so that a pattern that breaks a law is a smallest one; it becomes
+a scenario that `simfl run` replays, and is replayed at once on the engine under the same laws.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from simfl.errors import RunFailed
+from simfl.protocols.registry import PROTOCOLS
+from simfl.studies.explore import buffered, invariants
+from simfl.studies.explore.buffered import BufferCohort, buffer_scenario
+from simfl.studies.explore.cohort import Cohort, cohort_scenario, fate_of
+from simfl.studies.explore.patterns import Detect, Pattern, count, describe, every
+from simfl.studies.explore.replay import replay
+
+AnyCohort = Cohort | BufferCohort
+
+CHUNK = 128
+"""Patterns that a worker takes at a time."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A pattern that breaks laws."""
+
+    detect: Detect
+    pattern: Pattern
+    laws: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{describe(self.pattern)} ({self.detect}): {'; '.join(self.laws)}"
+
+
+@dataclass
+class Report:
+    """What an exploration came to."""
+
+    patterns: int = 0
+    completed: int = 0
+    aborted: int = 0
+    violation: Violation | None = None
+
+    def add(self, other: Report) -> None:
+        """Take a part's counts, and its violation if there is none yet."""
+        self.patterns += other.patterns
+        self.completed += other.completed
+        self.aborted += other.aborted
+        self.violation = self.violation or other.violation
+
+
+def make_cohort(
+    protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
+) -> AnyCohort:
+    """The cohort of a protocol; `overrides` change its scenario.
+
+    Raises:
+        ScenarioError: an override does not fit.
+    """
+    if PROTOCOLS[protocol].asynchronous:
+        return BufferCohort(buffer_scenario(protocol, users, seed, overrides or {}), protocol)
+    return Cohort(cohort_scenario(protocol, users, seed, overrides or {}), protocol)
+
+
+def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+    """Whether all that was begun was completed, and the laws that do not hold."""
+    try:
+        return _judge(cohort, pattern, detect)
+    except Exception as error:  # a machine that fails is what the explorer is looking for
+        return False, (f"a machine failed: {type(error).__name__}: {error}",)
+
+
+def _judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+    if isinstance(cohort, BufferCohort):
+        seen = cohort.run(pattern, detect)
+        return None not in seen.exact, tuple(buffered.broken(seen))
+    members, reason, found, rules = cohort.tree.find(fate_of(pattern, detect))
+    return members is not None, (*invariants.of_life(members, reason, rules.expected(pattern)), *found)
+
+
+def reproduced(cohort: AnyCohort, violation: Violation) -> tuple[str, ...]:
+    """The laws that do not hold when the engine replays a violation's scenario."""
+    if isinstance(cohort, BufferCohort):
+        return judge(cohort, violation.pattern, violation.detect)[1]
+    try:
+        return tuple(
+            invariants.broken(replay(cohort, violation.pattern, violation.detect), violation.pattern)
+        )
+    except RunFailed as error:
+        return (f"a machine failed: {error}",)
+
+
+def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
+    """How many patterns `explore` tries."""
+    return sum(
+        count(cohort.users, len(cohort.fates(detect)), so_many)
+        for so_many in range(1 + (cohort.users if unlucky is None else unlucky))
+        for detect in cohort.detects
+    )
+
+
+def explore(
+    cohort: AnyCohort,
+    watch: Callable[[Report], None] | None = None,
+    jobs: int = 1,
+    unlucky: int | None = None,
+) -> Report:
+    """Try every pattern until one breaks a law: first nobody is lost, then one user, then two, ...
+
+    watch: told the counts so far, every few patterns; unlucky: at most so many users meet a fate.
+    """
+    report = Report()
+    most = cohort.users if unlucky is None else unlucky
+    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, most))
+    how = {"initializer": _leave_interrupts_to_the_parent} if jobs > 1 else {}
+    with Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs", **how) as parallel:
+        for part in parallel(tasks):
+            report.add(part)
+            if watch is not None:
+                watch(report)
+            if report.violation is not None:
+                break
+    return report
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _chunks(cohort: AnyCohort, most: int) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
+    for unlucky, detect in product(range(most + 1), cohort.detects):
+        patterns = every(cohort.users, cohort.fates(detect), unlucky)
+        while chunk := tuple(islice(patterns, CHUNK)):
+            yield detect, chunk
+
+
+def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) -> Report:
+    """Try some patterns, up to the first that breaks a law."""
+    report = Report()
+    for pattern in patterns:
+        completed, found = judge(cohort, pattern, detect)
+        report.patterns += 1
+        report.completed += completed
+        report.aborted += not completed
+        if found:
+            report.violation = Violation(detect, pattern, found)
+            break
+    return report
+
+
+def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | None = None) -> Report:
+    """Try random patterns, drawn and shrunk by hypothesis."""
+    from hypothesis import Phase, find, settings
+    from hypothesis import strategies as st
+    from hypothesis.errors import NoSuchExample
+
+    report = Report()
+
+    def breaks(case: tuple[Detect, Pattern]) -> bool:
+        detect, pattern = case
+        part = attempt(cohort, detect, (pattern,))
+        report.add(part)
+        if watch is not None:
+            watch(report)
+        return part.violation is not None
+
+    def patterns(detect: Detect) -> Any:
+        fate = st.none() | st.sampled_from(cohort.fates(detect))
+        return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
+
+    how = settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True,
+        phases=(Phase.generate, Phase.shrink),
+    )  # fmt: skip
+    try:
+        smallest = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
+    except NoSuchExample:
+        return report
+    report.violation = attempt(cohort, smallest[0], (smallest[1],)).violation
+    return report

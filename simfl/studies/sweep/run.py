@@ -1,0 +1,156 @@
+"""Run what is missing of a sweep, and keep each cell as soon as it is done."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+
+from joblib import delayed
+
+from simfl.errors import RunFailed
+from simfl.folder.identity import code_version, scenario_key
+from simfl.folder.result import Result, breakdown, versions
+from simfl.results import trace
+from simfl.results.text import write_csv
+from simfl.scenario.load import resolved_yaml
+from simfl.scenario.schema import Scenario
+from simfl.simulation import run
+from simfl.studies.sweep.backends import Backend, workers
+from simfl.studies.sweep.plan import Cell, Plan
+from simfl.studies.sweep.store import Damaged, Store
+
+TRACE = "trace.jsonl"
+KEPT = ("summary.json", "breakdown.csv", "resolved.yaml")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker sends back of a cell: its files, and what may differ from one run of it to the next."""
+
+    files: dict[str, str]
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a cell failed: in a line, and as a traceback."""
+
+    reason: str
+    details: str
+
+
+@dataclass
+class Sweep:
+    """A plan and its store. `keys`: the cells' folders; `failures`: folder -> its cell and why it failed.
+
+    traces: whether each cell keeps its trace.
+    """
+
+    plan: Plan
+    store: Store
+    traces: bool = False
+    keys: tuple[str, ...] = ()
+    failures: dict[str, tuple[Cell, Failed]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        code = code_version()
+        self.keys = tuple(scenario_key(cell.scenario, code) for cell in self.plan.cells)
+
+    def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
+        """The cells that are still to be run, by key; `warn` is told of each that is damaged."""
+        needed = (*KEPT, TRACE) if self.traces else KEPT
+        out: dict[str, Cell] = {}
+        for key, cell in zip(self.keys, self.plan.cells, strict=True):
+            try:
+                there = self.store.verify(key, needed)
+            except Damaged as why:
+                if key not in out:
+                    warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
+                there = False
+            if not there:
+                out.setdefault(key, cell)
+        return out
+
+    def kept(self) -> Iterator[tuple[Cell, str, dict[str, Any]]]:
+        """Cell, key and summary of those that did not fail, in the plan's order."""
+        for key, cell in zip(self.keys, self.plan.cells, strict=True):
+            if key not in self.failures:
+                yield cell, key, self.store.summary(key)
+
+    def perform(
+        self,
+        todo: dict[str, Cell],
+        backend: Backend = "loky",
+        jobs: int = 1,
+        address: str | None = None,
+        watch: Callable[[int], None] | None = None,
+    ) -> None:
+        """Run these cells and write each that did not fail; the store is locked. See `workers`.
+
+        watch: told how many are done.
+
+        Raises:
+            BadInput: there are no such workers.
+            RunFailed: the workers went away; what was done before is kept.
+        """
+        if not todo:
+            return
+        code = code_version()
+        tasks = (delayed(work)(key, cell.scenario, code, self.traces) for key, cell in todo.items())
+        with workers(backend, jobs, address) as parallel:
+            for count, (key, outcome) in enumerate(_results(parallel, tasks), 1):
+                if isinstance(outcome, Done):
+                    self.store.write(key, outcome.files, outcome.about)
+                else:
+                    self.failures[key] = todo[key], outcome
+                if watch is not None:
+                    watch(count)
+
+
+def _results(parallel: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[tuple[str, Done | Failed]]:
+    try:
+        yield from parallel(tasks)
+    except Exception as error:  # each backend has its own; what a cell raises comes back as `Failed`
+        first = (str(error).splitlines() or [""])[0]
+        raise RunFailed(f"the workers stopped: {type(error).__name__}: {first}") from error
+
+
+def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Done | Failed]:
+    """Run a cell, in a worker."""
+    if code_version() != code:
+        return key, Failed(f"the worker has simfl {code_version()}, not {code}", "")
+    since_s = time.monotonic()
+    try:
+        result = run(scenario)
+        files = files_of(result, traces)
+    except Exception as error:  # listed in the end; other cells go on
+        return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+    took_s = round(time.monotonic() - since_s, 3)
+    about = {"code": code, "versions": versions(), "training": result.training, "took_s": took_s}
+    return key, Done(files, about)
+
+
+def files_of(result: Result, traces: bool) -> dict[str, str]:
+    """The files of a cell by name: those of a run, without what is of this machine.
+
+    `versions` and each protocol's `training` are left empty in the summary: they are in `about.json`.
+    """
+    summary = result.summary
+    summary["versions"] = {}
+    for protocol in summary["protocols"].values():
+        protocol["training"] = None
+    table = StringIO()
+    write_csv(table, breakdown(result.rounds))
+    files = {
+        "summary.json": json.dumps(summary, indent=2) + "\n",
+        "breakdown.csv": table.getvalue(),
+        "resolved.yaml": resolved_yaml(result.scenario),
+    }
+    if traces:
+        files[TRACE] = "".join(trace.lines(result.traces))
+    return files

@@ -1,0 +1,138 @@
+"""Where a sweep keeps its cells: a folder for each, which is whole or not there.
+
+A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
+single files that it names, and the code. Files are written to a folder of another name beside it, synced,
+and renamed. Whoever writes holds the lock, so what a killed sweep left half-written is nobody's. Of a
+cell's files only `about.json` tells of the machine and the day; it also holds the others' digests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from simfl.errors import BadInput
+from simfl.results import strict_json
+
+HALF = ".writing-"
+"""What the name of a folder begins with until it is whole."""
+
+ABOUT = "about.json"
+
+
+class Damaged(Exception):
+    """A cell that is there but not as it was written; says what is wrong."""
+
+
+class Store:
+    """The cells of a sweep in `folder`/cells. Nothing is written, and no folder made, before it is locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cells = folder / "cells"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes here meanwhile; what a killed writer left half-written is removed.
+
+        Raises:
+            BadInput: another sweep is at work in this folder, or something else is in the place of its own.
+        """
+        place = self.folder / ".lock"
+        if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
+            raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
+        if place.is_symlink() or place.is_dir():  # opened, its target would be emptied
+            raise BadInput(f"{place} is not a sweep's lock, an empty file: remove it")
+        self.cells.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BadInput(
+                f"{self.folder}: another sweep is at work here: wait for it, or give another folder by --out"
+            ) from None
+        with lock:
+            for left in self.cells.glob(f"{HALF}*"):
+                _remove(left)
+            yield
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a cell, in whatever state."""
+        folder = self.cells / key
+        return folder.is_dir() and not folder.is_symlink()
+
+    def verify(self, key: str, needed: tuple[str, ...]) -> bool:
+        """Whether there is such a cell with the files that are needed.
+
+        Raises:
+            Damaged: there is one, but a file is not as it was written, or the cell is no folder of its own.
+        """
+        folder = self.cells / key
+        if not self.has(key):
+            if folder.is_symlink() or folder.exists():
+                raise Damaged("a link or a file is in its place")
+            return False
+        try:
+            digests = strict_json.parse((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
+            for name, digest in digests.items():
+                if Path(name).name != name:
+                    raise ValueError(f"{name} is not a name of a file")
+                if sha256((folder / name).read_bytes()).hexdigest() != digest:
+                    raise Damaged(f"{name} is not as it was written")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            missing = next((name for name in (ABOUT, *needed) if not (folder / name).is_file()), None)
+            raise Damaged(f"{missing} is missing" if missing else f"{ABOUT} cannot be read") from None
+        return set(needed) <= set(digests)
+
+    def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
+        """Put a cell in its place, instead of one that is there; call it with the lock held."""
+        half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.cells))
+        digests = {name: sha256(text.encode()).hexdigest() for name, text in files.items()}
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {**about, "machine": platform.node(), "written": written, "sha256": digests}
+        for name, text in {**files, ABOUT: json.dumps(told, indent=2) + "\n"}.items():
+            with (half / name).open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        half.chmod(0o755)
+        _sync(half)
+        place, old = self.cells / key, half.with_name(f"{half.name}-old")
+        if place.is_symlink() or place.exists():  # damaged, or without a file that is asked for now
+            os.rename(place, old)
+        os.rename(half, place)
+        _sync(self.cells)
+        _remove(old)
+
+    def summary(self, key: str) -> dict[str, Any]:
+        """A cell's `summary.json`."""
+        content: dict[str, Any] = json.loads((self.cells / key / "summary.json").read_text(encoding="utf-8"))
+        return content
+
+
+def _remove(path: Path) -> None:
+    """Remove what is there, if anything: a folder with all in it; of a link the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,3 @@
+"""simfl's version."""
+
+__version__ = "0.1.0"

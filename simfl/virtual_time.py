@@ -1,0 +1,15 @@
+"""Virtual time: integer nanoseconds since the start of a run."""
+
+from __future__ import annotations
+
+NS = 10**9
+
+
+def nanoseconds(seconds: float) -> int:
+    """Seconds as virtual time, rounded once."""
+    return round(seconds * NS)
+
+
+def lasting(seconds: float) -> int:
+    """`nanoseconds` of a state that lasts, at least 1: time moves on however short recurring states are."""
+    return max(1, nanoseconds(seconds))

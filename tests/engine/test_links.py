@@ -1,0 +1,300 @@
+"""Links: to the nanosecond by hand, and max-min fairness against a brute-force integrator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.engine.environment import Environment
+from simfl.engine.links import FairLink, Flow, Network, UserLink
+from simfl.virtual_time import NS
+from tests.engine.harness import Carried
+
+LATENCY_S, LATENCY = 0.02, 20_000_000
+
+
+def network(
+    env: Environment, up_mbps: float = 8, down_mbps: float = 16, server_mbps: float = 1000
+) -> Network:
+    return Network(env, up_mbps, down_mbps, LATENCY_S, server_mbps, server_mbps)
+
+
+def lasting(size_bytes: int, bps: int) -> int:
+    """8 B / rate, rounded to the nanosecond, halves up."""
+    return floor(Fraction(8 * size_bytes * NS, bps) + Fraction(1, 2))
+
+
+@dataclass
+class Log:
+    """What became of transfers, in the order of happening: (name, what, when or bytes)."""
+
+    env: Environment
+    events: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def transfer(self, name: str, size_bytes: int) -> Carried:
+        def note(what: str) -> Callable[[], None]:
+            return lambda: self.events.append((name, what, self.env.now))
+
+        return Carried(
+            size_bytes,
+            note("sent"),
+            note("arrived"),
+            lambda moved: self.events.append((name, "broke", moved)),
+        )
+
+    def when(self, what: str) -> dict[str, int]:
+        return {name: value for name, event, value in self.events if event == what}
+
+
+# --- one link -----------------------------------------------------------------------------------
+@given(size=st.integers(1, 10**7), mbps=st.integers(1, 900), up=st.booleans())
+def test_a_free_link_takes_its_latency_and_8B_over_rate_to_the_nanosecond(
+    size: int, mbps: int, up: bool
+) -> None:
+    env = Environment()
+    log = Log(env)
+    rates = {"up_mbps": mbps, "down_mbps": 901.0} if up else {"up_mbps": 901.0, "down_mbps": mbps}
+    network(env, **rates).link(0, up).send(log.transfer("a", size))
+    env.run()
+    last_bit = lasting(size, mbps * 10**6)
+    assert log.events == [("a", "sent", last_bit), ("a", "arrived", last_bit + LATENCY)]
+
+
+def test_two_equal_transfers_over_the_servers_link_take_twice_as_long() -> None:
+    env = Environment()
+    log = Log(env)
+    links = network(env, up_mbps=100, server_mbps=100)
+    for user in (0, 1):
+        links.link(user, up=True).send(log.transfer(f"user {user}", 12_500))
+    env.run()
+    assert log.when("sent") == {"user 0": 2_000_000, "user 1": 2_000_000}  # 1 ms each alone
+
+
+@pytest.mark.parametrize(("direct", "relayed_ns"), [(True, 1_000_000), (False, 3_000_000)])
+def test_what_users_have_for_each_other_does_not_pass_the_servers_link_if_it_goes_direct(
+    direct: bool, relayed_ns: int
+) -> None:
+    env = Environment()
+    log = Log(env)
+    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=direct)
+    for user in range(3):  # 1 ms each alone; two of them are for the server
+        transfer = log.transfer(f"user {user}", 12_500)
+        transfer.relayed = user == 0
+        links.link(user, up=True).send(transfer)
+    env.run()
+    sent = log.when("sent")
+    assert sent["user 0"] == relayed_ns
+    assert sent["user 1"] == sent["user 2"] == (2_000_000 if direct else 3_000_000)
+
+
+def test_a_relayed_transfer_that_breaks_off_leaves_the_link_that_it_was_on() -> None:
+    env = Environment()
+    log = Log(env)
+    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=True)
+    shares = log.transfer("shares", 12_500)
+    shares.relayed = True
+    links.link(0, up=True).send(shares)
+    links.link(1, up=True).send(log.transfer("upload", 12_500))
+    env.at(500_000, links.link(0, up=True).cut)
+    env.run()
+    assert log.when("broke") == {"shares": 6250}
+    assert log.when("sent") == {"upload": 1_000_000}
+
+
+def test_the_two_directions_of_the_servers_link_do_not_share() -> None:
+    env = Environment()
+    log = Log(env)
+    links = Network(env, 100, 100, LATENCY_S, 100, 100)
+    for user, up in ((0, True), (1, False)):
+        links.link(user, up).send(log.transfer(f"up {up}", 12_500))
+    env.run()
+    assert set(log.when("sent").values()) == {1_000_000}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 5000)), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_a_users_messages_go_one_after_another_in_the_order_of_sending(
+    plan: list[tuple[int, int]], up: bool
+) -> None:
+    env = Environment()
+    log = Log(env)
+    link = network(env, up_mbps=8, down_mbps=8).link(3, up)
+    free_at, expected = 0, []
+    for k, (at, size) in enumerate(sorted(plan)):
+        env.at(at, lambda k=k, size=size: link.send(log.transfer(str(k), size)))
+        free_at = max(at, free_at) + 1000 * size  # 8 Mbit/s: a byte a microsecond
+        expected.append((str(k), free_at + LATENCY))
+    env.run()
+    assert list(log.when("arrived").items()) == expected
+
+
+# --- breaking off -------------------------------------------------------------------------------
+def started(up: bool) -> tuple[Environment, Log, UserLink]:
+    """Two transfers of 1000 bytes on one 8 Mbit/s link: the first ends at 1 ms, the second at 2 ms."""
+    env = Environment()
+    log = Log(env)
+    link = network(env, up_mbps=8, down_mbps=8).link(0, up)
+    for name in ("a", "b"):
+        link.send(log.transfer(name, 1000))
+    return env, log, link
+
+
+def test_a_paused_downlink_keeps_its_order_and_sends_again_what_was_in_flight() -> None:
+    env, log, link = started(up=False)
+    env.at(1_250_999, link.pause)  # a is in the air, a quarter of b has moved
+    env.at(50_000_000, link.resume)
+    env.run()
+    assert log.events == [
+        ("a", "sent", 1_000_000),
+        ("b", "broke", 250),
+        ("a", "broke", 1000),
+        ("a", "sent", 51_000_000),
+        ("b", "sent", 52_000_000),
+        ("a", "arrived", 51_000_000 + LATENCY),
+        ("b", "arrived", 52_000_000 + LATENCY),
+    ]
+
+
+def test_what_left_a_paused_uplink_arrives_and_the_rest_waits() -> None:
+    env, log, link = started(up=True)
+    env.at(1_250_000, link.pause)
+    env.at(50_000_000, link.resume)
+    env.run()
+    assert ("b", "broke", 250) in log.events
+    assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "b": 51_000_000 + LATENCY}
+
+
+def test_a_message_sent_while_a_link_is_paused_waits_behind_the_earlier_ones() -> None:
+    env, log, link = started(up=False)
+    env.at(500_000, link.pause)
+    env.at(600_000, lambda: link.send(log.transfer("c", 1000)))
+    env.at(1_000_000, link.resume)
+    env.run()
+    assert log.when("sent") == {"a": 2_000_000, "b": 3_000_000, "c": 4_000_000}
+
+
+def test_cut_drops_what_has_not_left_and_reports_the_bytes_that_moved() -> None:
+    env, log, link = started(up=True)
+    env.at(1_250_000, link.cut)
+    env.at(2_000_000, lambda: link.send(log.transfer("c", 1000)))
+    env.run()
+    assert [event for event in log.events if event[1] == "broke"] == [("b", "broke", 250)]
+    assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "c": 3_000_000 + LATENCY}
+
+
+def test_cut_reports_what_had_only_been_queued_as_zero_bytes() -> None:
+    env, log, link = started(up=True)
+    env.at(300_000, link.cut)
+    env.run()
+    assert log.events == [("a", "broke", 300), ("b", "broke", 0)]
+
+
+def test_stop_says_how_many_bytes_moved_alone_and_shared() -> None:
+    env = Environment()
+    link = FairLink(env, 8_000_000)  # a byte a microsecond
+    moved: list[int] = []
+    first = link.start(10_000, 8_000_000, lambda: None)
+    flows: list[Flow] = []
+    env.at(1_000_000, lambda: flows.append(link.start(10_000, 8_000_000, lambda: None)))
+    env.at(3_000_000, lambda: moved.append(link.stop(first)))
+    env.at(4_000_999, lambda: moved.append(link.stop(flows[0])))
+    env.run()
+    assert moved == [1000 + 1000, 1000 + 1000]  # 1 ms alone and 2 ms at half the rate; the other way round
+
+
+# --- sharing ------------------------------------------------------------------------------------
+@dataclass
+class Sent:
+    """One transfer of a case: stopped after `patience` ns unless that is None."""
+
+    at: int
+    size: int
+    cap: int
+    patience: int | None
+
+
+def brute_force(rate: int, plan: list[Sent]) -> dict[int, tuple[str, Fraction]]:
+    """Progressive filling at every instant, in fractions: when each was done, or what it had moved."""
+    now, left, out = Fraction(0), {k: Fraction(8 * s.size * NS) for k, s in enumerate(plan)}, {}
+    while len(out) < len(plan):
+        moving = [k for k, s in enumerate(plan) if s.at <= now and k not in out]
+        rates, spare = {}, Fraction(rate)
+        for n, k in enumerate(sorted(moving, key=lambda k: plan[k].cap)):
+            rates[k] = min(Fraction(plan[k].cap), spare / (len(moving) - n))
+            spare -= rates[k]
+        stops = {k: s.at + s.patience for k, s in enumerate(plan) if s.patience is not None}
+        events = [Fraction(s.at) for s in plan if s.at > now]
+        events += [now + left[k] / rates[k] for k in moving]
+        events += [Fraction(stops[k]) for k in moving if k in stops]
+        then = min(events)
+        for k in moving:
+            left[k] -= rates[k] * (then - now)
+            if not left[k]:
+                out[k] = ("done", then)
+            elif stops.get(k) == then:
+                out[k] = ("moved", Fraction(plan[k].size) - left[k] / (8 * NS))
+        now = then
+    return out
+
+
+SENT = st.builds(
+    Sent,
+    st.integers(0, 2000),
+    st.integers(1, 500),
+    st.sampled_from([300_000_000, 700_000_000, 1_100_000_001, 4_000_000_000]),
+    st.none() | st.integers(1, 3000),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rate=st.sampled_from([500_000_000, 999_999_999, 2_000_000_000]), plan=st.lists(SENT, max_size=6))
+def test_concurrent_transfers_share_max_min_fairly(rate: int, plan: list[Sent]) -> None:
+    env = Environment()
+    link, got = FairLink(env, rate), dict[int, tuple[str, int]]()
+
+    def begin(k: int) -> None:
+        def done() -> None:
+            got[k] = ("done", env.now)
+
+        def give_up() -> None:
+            if k not in got:
+                got[k] = ("moved", link.stop(flow))
+
+        flow = link.start(plan[k].size, plan[k].cap, done)
+        patience = plan[k].patience
+        if patience is not None:
+            env.at(env.now + patience, give_up)
+
+    for k, sent in enumerate(plan):
+        env.at(sent.at, lambda k=k: begin(k))
+    env.run()
+
+    expected = brute_force(rate, plan)
+    assert got.keys() == expected.keys()
+    for k, (what, value) in got.items():
+        should, exact = expected[k]
+        if what == should:
+            assert abs(value - exact) <= 2, (what, value, float(exact))  # ns; or bytes, rounded down
+        else:  # it was done within 2 ns of being stopped
+            done = value if what == "done" else exact
+            patience = plan[k].patience
+            assert patience is not None
+            assert abs(done - plan[k].at - patience) <= 2
+
+
+@given(st.integers(2, 40), st.integers(1, 2000))
+def test_the_shared_link_is_never_idle_nor_overfull(users: int, size: int) -> None:
+    env = Environment()
+    link, ends = FairLink(env, 10**9), list[int]()
+    for _ in range(users):
+        link.start(size, 10**9, lambda: ends.append(env.now))
+    env.run()
+    assert ends == pytest.approx([8 * size * users] * users, abs=1)

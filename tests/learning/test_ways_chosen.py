@@ -1,0 +1,28 @@
+"""The way of training that `auto` takes: by the model and the device alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from simfl.learning.ways import CHUNK, Way, way_of
+
+
+@pytest.mark.parametrize(
+    ("asked", "softmax", "device", "name"),
+    [
+        (None, True, "cpu", "closed_form"),
+        (None, True, "cuda", "closed_form"),
+        (None, False, "cpu", "loop"),
+        (None, False, "cuda", "vectorised"),
+        ("vectorised", True, "cpu", "vectorised"),
+        ("loop", True, "cuda", "loop"),
+    ],
+)
+def test_way_follows_model_and_device(asked: object, softmax: bool, device: str, name: str) -> None:
+    way = way_of(asked, softmax, device)  # type: ignore[arg-type]
+    assert way == Way(name, 1 if name == "loop" else CHUNK)  # type: ignore[arg-type]
+
+
+def test_a_way_is_told_in_words() -> None:
+    assert str(Way("loop", 1)) == "one client after the other"
+    assert str(Way("closed_form", 64)) == "closed form, 64 clients at a time"

@@ -1,0 +1,133 @@
+"""The fitted profile against the cells of LightSecAgg's Table 4: those that it has seen, and the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import simfl
+from papers import fit_table4
+from papers.lightsecagg_gains import gains
+from papers.lightsecagg_testbed import (
+    COEFFICIENT_S,
+    PROTOCOLS,
+    RATES,
+    TABLE4,
+    breakdown,
+    coefficients,
+    settings,
+)
+from simfl import profiles
+from tests.engine.harness import ROOT, run
+
+SCENARIO = ROOT / "scenarios" / "papers" / "lightsecagg.yaml"
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_table4_as_it_is_typed_in_adds_up(name: str, overlap: bool) -> None:
+    table = TABLE4[overlap][name]
+    for column in range(len(RATES)):
+        total = sum(cells[column] for phase, cells in table.items() if phase != "total")
+        assert table["total"][column] == pytest.approx(total, rel=0.06)  # the overlapped half does not quite
+
+
+@pytest.mark.parametrize(
+    ("p", "overlap"),
+    [
+        (0.1, False),
+        (0.1, True),
+        *(pytest.param(p, ov, marks=pytest.mark.slow) for p in RATES[1:] for ov in (False, True)),
+    ],
+)
+def test_the_profile_meets_what_it_was_fitted_to_within_5_percent_and_the_rest_within_10(
+    p: float, overlap: bool
+) -> None:
+    result = simfl.run(SCENARIO, settings(p, overlap))
+    bound = 0.05 if p in fit_table4.SEEN and not overlap else 0.1
+    far = {
+        (name, phase): part
+        for name, phase, part in fit_table4.differences(result, p, overlap)
+        if abs(part) > bound
+    }
+    assert not far
+    for phase in ("recovery", "total"):
+        ours = {name: breakdown(result, name)[phase] for name in PROTOCOLS}
+        paper = {name: TABLE4[overlap][name][phase][RATES.index(p)] for name in PROTOCOLS}
+        assert sorted(ours, key=ours.__getitem__) == sorted(paper, key=paper.__getitem__)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_breakdown_adds_up_to_the_round_and_its_phases_end_when_the_last_is_done(overlap: bool) -> None:
+    result = run({"protocols": ["lightsecagg"], "overlap": overlap})
+    parts, (found,) = breakdown(result, "lightsecagg"), result.rounds["lightsecagg"]
+    total = parts.pop("total")
+    assert total == pytest.approx((found.end - found.start) / 1e9, abs=1e-9)
+    assert sum(parts.values()) == pytest.approx(total)
+    assert ("training" in parts) is not overlap
+    if not overlap:
+        assert parts["offline"] == pytest.approx(found.span["offline"] / 1e9)  # it begins with the round
+
+
+def test_a_round_that_comes_to_nothing_has_no_breakdown() -> None:
+    result = run({"protocols": ["secagg"], "dropout": {"kind": "rate", "rate": 1.0}})
+    with pytest.raises(ValueError, match="users answered, 2 needed"):
+        breakdown(result, "secagg")
+
+
+@pytest.mark.parametrize(
+    ("model", "d"), [("logistic", 7_850), ("mobilenet_v3", 3_111_462), ("efficientnet_b0", 5_288_548)]
+)
+def test_another_models_profile_has_what_was_fitted_as_a_constant_in_proportion_to_d(
+    model: str, d: int
+) -> None:
+    fitted, own = profiles.load("lightsecagg_table4"), profiles.load(f"lightsecagg_table4_{model}")
+    changed = {kind for kind, rate in own.seconds.items() if rate != fitted.seconds[kind]}
+    assert changed == {"sharing", "secret", "lagrange_pair"}
+    for kind in changed:
+        assert own.seconds[kind] / fitted.seconds[kind] == pytest.approx(d / 1_206_590, rel=0.01)
+    assert [law.model for law in own.training] == [model]
+    assert [law.model for law in fitted.training] == ["femnist_cnn"]
+
+
+def test_profiles_are_those_of_the_values_that_were_fitted() -> None:
+    """The files are what `--write` makes of their own values."""
+    fitted = profiles.load("lightsecagg_table4")
+    values = {kind: fitted.seconds[kind] for kind in fit_table4.START if kind != "training"}
+    values["training"] = fitted.training[0].start
+    for model in fit_table4.SHAPES:
+        name = fit_table4.name_of(model)
+        values[f"training {model}"] = profiles.load(name).training[0].start
+        text = (ROOT / "simfl" / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+        assert profiles.text(fit_table4.profile(values, model)) == text
+
+
+def test_the_smallest_models_gains_are_the_one_that_is_solved_and_those_that_are_predicted() -> None:
+    dataset = {"kind": "synthetic", "shape": [1, 28, 28], "classes": 10, "train": 200, "test": 10}
+    learning = {"learning.model": "logistic", "learning.dataset": dataset}
+    profile = {"profile": "lightsecagg_table4_logistic"}
+    result = simfl.run(SCENARIO, {**settings(0.3, False), **learning, **profile})
+    parts = {name: breakdown(result, name) for name in PROTOCOLS}
+    total = {name: s["total"] for name, s in parts.items()}
+    alone = {name: s["total"] - s["training"] for name, s in parts.items()}
+    assert gains(total) == (pytest.approx(6.7, rel=0.002), pytest.approx(2.5, rel=0.15))
+    assert gains(alone) == (pytest.approx(13.0, rel=0.15), pytest.approx(4.1, rel=0.15))
+
+
+def test_what_finding_coefficients_adds_is_what_a_profile_with_them_takes_longer(tmp_path: Path) -> None:
+    taken = []
+    for rate in (1e-12, COEFFICIENT_S[0]):
+        seconds = {**profiles.load("lightsecagg_table4").seconds, "mds_coefficient": rate}
+        file = tmp_path / "profile.yaml"
+        file.write_text(profiles.text({"description": "with coefficients", "seconds": seconds}))
+        result = simfl.run(SCENARIO, {**settings(0.1, False), "profile": str(file)})
+        taken.append(breakdown(result, "lightsecagg")["total"])
+    assert taken[1] - taken[0] == pytest.approx(coefficients(200, 140)[0], rel=1e-6)
+    assert coefficients(200, 140)[0] == pytest.approx((28_000 + 19_600) * 73e-6)
+
+
+def test_the_profile_that_is_shipped_is_the_reference_with_the_fitted_rates() -> None:
+    shipped, reference = (profiles.load(name).seconds for name in ("lightsecagg_table4", "reference"))
+    changed = {kind for kind, rate in shipped.items() if rate != reference[kind]}
+    assert changed == set(fit_table4.START) - {"training"}

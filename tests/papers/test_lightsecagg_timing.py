@@ -1,0 +1,86 @@
+"""What the entries of LightSecAgg's timing tables and figures say of values that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from papers import lightsecagg_figs, lightsecagg_gains, lightsecagg_table4
+from papers.lightsecagg_testbed import PROTOCOLS, RATES, TABLE4
+
+
+def column(p: float, overlap: bool) -> dict[str, dict[str, float]]:
+    """The paper's own values."""
+    return {
+        name: {phase: s[RATES.index(p)] for phase, s in TABLE4[overlap][name].items()} for name in PROTOCOLS
+    }
+
+
+@pytest.mark.parametrize(("overlap", "p", "bound"), [(False, 0.5, 0.05), (False, 0.3, 0.1), (True, 0.5, 0.1)])
+def test_a_cell_may_be_off_by_a_part_of_its_columns_total(overlap: bool, p: float, bound: float) -> None:
+    for share, agrees in ((0.99, True), (1.01, False), (-1.01, False)):
+        ours = column(p, overlap)
+        ours["secagg"]["upload"] += share * bound * ours["secagg"]["total"]
+        told = {cell.label: cell.agrees for cell in lightsecagg_table4.cells(ours, p, overlap)}
+        (label,) = (label for label in told if label.endswith("SecAgg, upload") and "Light" not in label)
+        assert told.pop(label) is agrees
+        assert all(told.values())
+
+
+def test_another_order_of_the_protocols_is_not_as_stated() -> None:
+    ours = column(0.1, True)
+    ours["secagg_plus"]["total"] = 1.0
+    *_, order = lightsecagg_table4.cells(ours, 0.1, True)
+    assert (order.paper, order.agrees) == ("LightSecAgg < SecAgg+ < SecAgg", False)
+    assert order.ours == "SecAgg+ < LightSecAgg < SecAgg"
+
+
+def test_the_papers_gains_are_those_of_its_table4() -> None:
+    """Table 2's row of the CNN and Table 3's of 320 Mbit/s are Table 4's columns at p = 30 %."""
+    alone, together = column(0.3, False), column(0.3, True)
+    _, printed = lightsecagg_gains.TABLE2["femnist_cnn"]
+    totals = {name: s["total"] for name, s in alone.items()}
+    aggregation = {name: s["total"] - s["training"] for name, s in alone.items()}
+    overlapped = {name: s["total"] for name, s in together.items()}
+    for seconds, gains in zip((totals, overlapped, aggregation), printed, strict=True):
+        assert lightsecagg_gains.gains(seconds) == pytest.approx(gains, abs=0.06)
+    assert lightsecagg_gains.gains(overlapped) == pytest.approx(lightsecagg_gains.TABLE3[320], abs=0.06)
+
+
+def test_a_row_of_gains_names_what_it_was_solved_from_and_whether_it_is_in_order() -> None:
+    ours = dict.fromkeys(lightsecagg_gains.KINDS, (13.0, 4.0))
+    *cells, order = lightsecagg_gains.cells("logistic", ours)
+    assert [cell.paper for cell in cells] == [6.7, 2.5, 8.0, 2.9, 13.0, 4.1]
+    assert [bool(cell.remark) for cell in cells] == [True, *[False] * 5]
+    assert order.agrees
+    *_, order = lightsecagg_gains.cells("logistic", {**ours, "overlapped": (13.0, 0.9)})
+    assert order.agrees is False
+
+
+def curves() -> lightsecagg_figs.Curves:
+    """Times that rise with N and p, LightSecAgg's the least."""
+    return {
+        (overlap, name, p): {N: factor * N * (1 + p) for N in (50, 200)}
+        for overlap in (False, True)
+        for factor, name in enumerate(("lightsecagg", "secagg_plus", "secagg"), 1)
+        for p in RATES
+    }
+
+
+def test_what_is_said_of_a_figure_is_found_out() -> None:
+    assert all(cell.agrees for cell in lightsecagg_figs.cells(curves()))
+    flat = curves()
+    flat[True, "secagg", 0.3] = flat[True, "secagg", 0.1]
+    wrong = [cell.label for cell in lightsecagg_figs.cells(flat) if not cell.agrees]
+    assert wrong == ["overlapped: SecAgg against the drop-out rate"]
+    swapped = curves()
+    swapped[False, "lightsecagg", 0.5] = {50: 1.0, 200: 1e6}
+    wrong = [cell.label for cell in lightsecagg_figs.cells(swapped) if not cell.agrees]
+    assert wrong == ["non-overlapped: order at N = 200, p = 50%"]
+
+
+def test_a_chart_has_the_lines_of_one_half() -> None:
+    chart = lightsecagg_figs.chart(curves(), overlap=True)
+    assert len(chart.lines) == 9
+    assert chart.lines[0].name == "LightSecAgg, p = 10%"
+    assert chart.lines[0].x == (50.0, 200.0)
+    assert chart.lines[0].y == pytest.approx((55.0, 220.0))

@@ -1,0 +1,107 @@
+"""What is read off a trace over time, on small traces by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from simfl.reports import trace_series as read_off
+from simfl.reports.folder import Run
+from simfl.results.trace import (
+    SERVER,
+    Aggregated,
+    Begin,
+    End,
+    Ignored,
+    Presence,
+    Refused,
+    Row,
+    Sent,
+    Step,
+    Trace,
+)
+from tests.results.test_metrics import sent
+
+
+def test_messages_under_way_are_counted_in_each_direction() -> None:
+    trace = Trace(
+        [
+            sent(SERVER, 0, "training", -1, 0, 10),
+            sent(SERVER, 1, "training", -1, 0, 15),
+            sent(0, SERVER, "upload", -1, 5, 20),
+            sent(1, SERVER, "upload", -1, 20, 30),
+            sent(2, SERVER, "upload", -1, 6, None),
+        ]
+    )
+    assert read_off.link_load(trace, range(5), up=False) == [(0, 2), (10, 1), (15, 0)]
+    assert read_off.link_load(trace, range(5), up=True) == [(5, 1), (30, 0)]  # one leaves as the next comes
+    assert read_off.link_load(trace, [3], up=True) == [(20, 1), (30, 0)]
+
+
+def test_users_are_online_until_they_go() -> None:
+    trace = Trace([Presence(0, False, 0), Presence(1, False, 5), Presence(0, True, 5), Presence(2, False, 9)])
+    assert read_off.online(trace, 4) == [(0, 3), (9, 2)]
+    assert read_off.online(Trace(), 4) == [(0, 4)]
+
+
+def upload(user: int, cause: int, at: int) -> Row:
+    return Step(
+        0, SERVER, "protocol", "receive", "upload", f"{user}.0", cause, -1, at, at, at + 1, (("upload", 1),)
+    )
+
+
+def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_away() -> None:
+    trace = Trace(
+        [
+            Begin(0, 0, (0, 1, 2), buffered=True),
+            upload(0, 0, 1),
+            upload(1, 0, 3),
+            upload(2, 0, 5),
+            Ignored(0, SERVER, 2, "upload", "2.0", "given up, or came before", 3, 6),
+            upload(3, 0, 7),
+            Refused(0, SERVER, 3, "upload", "3.0", "malformed", 5, 8),
+            Ignored(0, SERVER, 0, "update", "0.0", "stale: beyond 4", 5, 9),
+            upload(4, 0, 9),
+            upload(5, 0, 10),
+            Aggregated(0, ((1, "1.0", 0), (4, "4.0", 0)), 8, 10),
+            End(0, 0, 10, 8),
+        ]
+    )
+    assert read_off.buffer_fill(trace) == [(0, 0), (2, 1), (4, 2), (9, 1), (10, 0), (11, 1)]
+    assert read_off.version(trace) == [(0, 0), (10, 1)]
+
+
+def test_the_buffer_of_a_run_is_never_negative_and_full_before_each_aggregate(buffered: Run) -> None:
+    K = buffered.scenario.buffer.K if buffered.scenario.buffer else 0
+    for trace in buffered.traces.values():
+        changes = read_off.buffer_fill(trace)
+        assert min(value for _, value in changes) == 0
+        for row in trace:
+            if isinstance(row, Aggregated):
+                before = max(c for c in changes if c[0] < row.at or (c[0] == row.at and c[1] >= K))
+                assert before[1] >= K - 1  # the last of them may come in the very step that aggregates
+
+
+@pytest.mark.parametrize("kind", ["losing", "buffered"])
+def test_every_row_is_of_one_round(kind: str, request: pytest.FixtureRequest) -> None:
+    run: Run = request.getfixturevalue(kind)
+    for trace in run.traces.values():
+        groups = read_off.by_round(trace)
+        assert sorted(n for numbers in groups.values() for n in numbers) == list(range(len(trace)))
+        for number, row in enumerate(trace):
+            if isinstance(row, End):
+                assert number in groups[row.round]
+    if kind == "losing":
+        for trace in run.traces.values():
+            for index, numbers in read_off.by_round(trace).items():
+                assert {getattr(trace[n], "round", index) for n in numbers} == {index}
+
+
+def test_a_receipt_is_the_step_on_a_message(losing: Run) -> None:
+    for trace in losing.traces.values():
+        answered = read_off.receipts(trace)
+        assert answered
+        for number, receipt in answered.items():
+            message, taken = trace[number], trace[receipt]
+            assert isinstance(message, Sent)
+            assert isinstance(taken, Step)
+            assert (taken.party, taken.ready) == (message.to, message.arrived)

@@ -1,0 +1,168 @@
+"""What a sweep runs, keeps and does not run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.errors import RunFailed
+from simfl.folder.identity import code_version
+from simfl.results import trace_reader
+from simfl.studies.sweep import run as module
+from simfl.studies.sweep.plan import make_plan
+from simfl.studies.sweep.run import Failed, Sweep, work
+from simfl.studies.sweep.store import Store
+from tests.studies.sweep.small import BASE, files, study, swept
+
+
+def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
+    sweep = swept(study(tmp_path, seeds=1), tmp_path / "out", traces=True)
+    for cell, key, summary in sweep.kept():
+        folder = tmp_path / "out" / "cells" / key
+        result = simfl.run(cell.scenario, out=tmp_path / "run")
+        own = result.summary
+        assert json.loads((folder / "about.json").read_text())["versions"] == own["versions"]
+        own["versions"] = {}  # the one key that differs: nothing was trained, so that one is empty anyway
+        assert summary == json.loads(json.dumps(own))
+        for name in ("breakdown.csv", "resolved.yaml", "trace.jsonl"):
+            assert (folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+        assert trace_reader.read(folder / "trace.jsonl").keys() == {"fedavg", "lightsecagg"}
+        shutil.rmtree(tmp_path / "run")
+
+
+def test_nothing_in_a_cells_files_tells_of_the_machine_or_the_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, with other versions, at another time; with real training."""
+    file = study(
+        tmp_path,
+        base={**BASE, "payload": "real", "learning": {**BASE["learning"], "way": "loop"}},
+        grid={},
+        seeds=1,
+    )
+    swept(file, tmp_path / "one")
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    monkeypatch.setattr("platform.python_version", lambda: "9.9")
+    monkeypatch.setattr("simfl.folder.result.version", lambda name: "9.9")
+    monkeypatch.setattr("simfl.learning.ways.Way.__str__", lambda way: "side by side, 9 x the loop")
+    swept(file, tmp_path / "two")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    (about,) = (tmp_path / "two").rglob("about.json")
+    told = json.loads(about.read_text())
+    assert told["machine"] == "elsewhere"
+    assert told["training"]["fedavg"] == "side by side, 9 x the loop"
+
+
+def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = swept(study(tmp_path), tmp_path / "out")
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.json")}
+    monkeypatch.setattr(module, "run", lambda scenario: pytest.fail("it was run again"))
+    again = swept(study(tmp_path), tmp_path / "out")
+    assert again.keys == first.keys
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.json")}
+    monkeypatch.undo()
+    more = swept(study(tmp_path, seeds=3), tmp_path / "out")  # a larger study takes what is there
+    assert set(first.keys) < set(more.keys)
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
+
+
+def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
+    counted: list[int] = []
+    sweep = swept(
+        study(tmp_path, grid={"overlap": [True, True]}, seeds=2), tmp_path / "out", watch=counted.append
+    )
+    assert counted == [1, 2]
+    assert len(list(sweep.kept())) == 4
+
+
+def test_another_version_of_the_code_takes_nothing_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept(study(tmp_path, seeds=1), tmp_path / "out")
+    monkeypatch.setattr(module, "code_version", lambda: "newer")
+    sweep = Sweep(make_plan(study(tmp_path, seeds=1)), Store(tmp_path / "out"))
+    assert len(sweep.missing(print)) == 2
+
+
+def test_traces_that_are_asked_for_later_are_made_later(tmp_path: Path) -> None:
+    swept(study(tmp_path, seeds=1), tmp_path / "out")
+    before = files(tmp_path / "out")
+    sweep = swept(study(tmp_path, seeds=1), tmp_path / "out", traces=True)
+    after = files(tmp_path / "out")
+    assert {name for name in after if name not in before} == {
+        f"cells/{key}/trace.jsonl" for key in sweep.keys
+    }
+    assert {name: after[name] for name in before} == before
+
+
+def test_damaged_cells_are_told_of_and_run_again(tmp_path: Path) -> None:
+    sweep = swept(study(tmp_path), tmp_path / "out")
+    whole = files(tmp_path / "out")
+    for key, name in zip(sweep.keys[1:], ("summary.json", "breakdown.csv", "about.json"), strict=True):
+        broken = tmp_path / "out" / "cells" / key / name
+        broken.write_bytes(broken.read_bytes()[:-9])
+    told: list[str] = []
+    assert list(sweep.missing(told.append)) == list(sweep.keys[1:])
+    assert [said.partition("(")[2] for said in told] == [
+        "dropout.rate=0.0, seed=6) is run again: summary.json is not as it was written",
+        "dropout.rate=0.2, seed=5) is run again: breakdown.csv is not as it was written",
+        "dropout.rate=0.2, seed=6) is run again: about.json cannot be read",
+    ]
+    swept(study(tmp_path), tmp_path / "out")
+    assert files(tmp_path / "out") == whole
+
+
+def test_a_cell_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = module.run
+
+    def run(scenario: Any) -> Any:
+        if scenario.seed == 6 and scenario.dropout.rate == 0.2:
+            raise RuntimeError("boom")
+        return original(scenario)
+
+    monkeypatch.setattr(module, "run", run)
+    sweep = swept(study(tmp_path), tmp_path / "out")
+    failed = {(cell.seed, cell.scenario.dropout.rate): why for cell, why in sweep.failures.values()}
+    assert failed.keys() == {(6, 0.2)}
+    assert failed[6, 0.2].reason == "RuntimeError: boom"
+    assert "in run" in failed[6, 0.2].details
+    assert len(list(sweep.kept())) == 3
+    monkeypatch.undo()
+    again = swept(study(tmp_path), tmp_path / "out")
+    assert not again.failures
+    assert len(list(again.kept())) == 4
+
+
+def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
+    (cell, *_) = make_plan(study(tmp_path)).cells
+    key, outcome = work("k", cell.scenario, "0.1.0+other", False)
+    assert key == "k"
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == f"the worker has simfl {code_version()}, not 0.1.0+other"
+
+
+def test_workers_that_go_away_end_the_sweep_and_leave_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_results", stop_after(module._results, 3))
+    with pytest.raises(RunFailed, match="the workers stopped: OSError: gone"):
+        swept(study(tmp_path), tmp_path / "out")
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == 3
+
+
+def stop_after(results: Any, count: int) -> Any:
+    def stopped(parallel: Any, tasks: Any) -> Any:
+        def gone(more: Any) -> Any:
+            for number, result in enumerate(parallel(more)):
+                if number == count:
+                    raise OSError("gone")
+                yield result
+
+        return results(gone, tasks)
+
+    return stopped
