@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 MAX_SHOWN = 200
 """Characters of a user's own text that a message has."""
 
@@ -24,6 +26,18 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
         return f"a whole number of {value.bit_length()} bits"
     return cut(repr(value))
+
+
+def show(value: Any) -> str:
+    """Return a value in the few words that a message has for it."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list | tuple):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = shown(value)
+    return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"
 
 
 class BadInput(ValueError):

@@ -34,13 +34,14 @@ from simfl.errors import counted
 from simfl.experiment import memory
 from simfl.experiment.learners import make_trainers, server_rule
 from simfl.experiment.memory import Memory
-from simfl.learning import partition, server_opt
+from simfl.learning import partition
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import Availability
 from simfl.population.dropout import Losses, draw, held
 from simfl.protocols.machine import SERVER, Params
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
+from simfl.protocols.staleness import Constant
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
 from simfl.scenario import footprint, schema
@@ -257,16 +258,13 @@ def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
     T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
     U = (s.privacy.U if s.privacy else None) or max(1, s.cohort - D)
     graph = sparsity(s, spec)
-    weighting = getattr(spec, "staleness", None)
-    staleness: Callable[[int], float] = server_opt.constant
-    if isinstance(weighting, schema.Polynomial):
-        staleness = partial(server_opt.polynomial, alpha=weighting.alpha)
     clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
     buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
     return Params(
         d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority,
         all_masks=getattr(spec, "lost_masks", "needed") == "all", k=graph.k, p=graph.p,
-        clip=clip, levels=levels, staleness=staleness, c_g=getattr(spec, "c_g", 1),
+        clip=clip, levels=levels, staleness=getattr(spec, "staleness", Constant()).checked,
+        c_g=getattr(spec, "c_g", 1),
         session=s.name.encode(), **buffered,
     )  # fmt: skip
 

@@ -94,18 +94,6 @@ def adaptive(weights: F32, state: F64, lr: float, tau: float) -> F32:
     return _rounded(weights.astype(np.float64) - step)
 
 
-def constant(tau: int) -> float:
-    """s(tau) = 1 for a staleness of tau >= 0 aggregations."""
-    return 1.0
-
-
-def polynomial(tau: int, alpha: float) -> float:
-    """s(tau) = (1 + tau)^-alpha, below eq. 26; tau >= 0 aggregations, otherwise ValueError."""
-    if tau < 0:
-        raise ValueError(f"staleness tau={tau} must not be negative")
-    return float((1 + tau) ** -alpha)
-
-
 def _rounded(weights: F64) -> F32:
     with np.errstate(over="ignore"):  # a model that leaves float32 fails the run when it is trained on
         return weights.astype(np.float32)

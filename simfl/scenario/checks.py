@@ -129,23 +129,19 @@ def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
 
 def _weights(name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer) -> Found:
     """c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
-    if isinstance(spec.staleness, schema.Constant):
+    tau = buffer.staleness_bound
+    try:
+        weight = spec.staleness.checked(tau)
+    except ValueError as error:
+        yield f"protocols.{name}.staleness", str(error)
         return
-    alpha, tau = spec.staleness.alpha, buffer.staleness_bound
-    # In logarithms: a large alpha takes the power beyond what a float holds.
-    if alpha * math.log1p(tau) > math.log(2**32):
-        yield (
-            f"protocols.{name}.staleness.alpha",
-            f"alpha={alpha:g} makes (1 + {tau})^-alpha too small to quantise: use a smaller alpha, or "
-            "a smaller staleness_bound",
-        )
-        return
-    least = math.ceil((1 + tau) ** alpha)
-    if spec.c_g < least:
+    if spec.c_g * weight < 1 - 1e-9:
+        least = math.ceil(1 / weight - 1e-9)
+        remedy = f"use c_g={least} or above" if least < 2**31 else "use a smaller staleness_bound"
         yield (
             f"protocols.{name}.c_g",
-            f"c_g={spec.c_g} x (1 + {tau})^-{alpha:g} is below 1, so a weight could round to zero: use c_g="
-            f"{least} or above",
+            f"c_g={spec.c_g} x s({tau}) = {spec.c_g * weight:.3g} is below 1, so a weight could round to "
+            f"zero: {remedy}, or weights that fall less",
         )
 
 

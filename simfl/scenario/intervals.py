@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.errors import cut
-from simfl.scenario.blocks import GREATEST
+from simfl.blocks import GREATEST
+from simfl.errors import cut, show
 from simfl.scenario.yaml_reader import text_of
-from simfl.scenario.yaml_tree import Problem, ScenarioError, refusal, show
+from simfl.scenario.yaml_tree import Problem, ScenarioError, refusal
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"

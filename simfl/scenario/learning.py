@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simfl.scenario.blocks import (
+from simfl.blocks import (
     Block,
     Classes,
     Count,

@@ -14,14 +14,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import cut
+from simfl.errors import cut, show
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
 from simfl.scenario.yaml_reader import dump, parse, read
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain, refusal, show
+from simfl.scenario.yaml_tree import SET, Node, nodes, plain, refusal
 from simfl.scenario.yaml_tree import Problem as Problem
 from simfl.scenario.yaml_tree import ScenarioError as ScenarioError
 
@@ -74,13 +74,13 @@ PATHS = (
     ("population", "availability", "file"),
     ("learning", "dataset", "file"),
     ("learning", "data", "root"),
-    ("learning", "model", "module"),
 )
-"""Where a scenario names a file or folder."""
+"""Where a scenario names a file or folder; besides, every `module` names one."""
 
 
 def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
     """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
+    _anchor_modules(tree, folders)
     for keys in PATHS:
         node: Node | None = tree
         for key in keys:
@@ -89,9 +89,21 @@ def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
             node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
 
+def _anchor_modules(node: Node, folders: Mapping[str, Path]) -> None:
+    inner = node.value.values() if isinstance(node.value, dict) else node.value
+    for child in inner if isinstance(node.value, dict | list) else ():
+        _anchor_modules(child, folders)
+    reference = node.child("module")
+    if reference is not None and isinstance(reference.value, str):
+        reference.value = os.path.abspath(folders.get(reference.file, Path()) / reference.value)
+
+
 def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
     """`load` for a tree, which is changed: overrides may be nodes, which then keep their place. folders: what
     the paths of a file are relative to; those of any other, to the working directory."""
+    _anchor_modules(
+        tree, folders
+    )  # before shorthands are written out, which asks such a class for its fields
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from simfl.errors import show
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
-from simfl.scenario.yaml_tree import Keys, Node, Problem, show
+from simfl.scenario.yaml_tree import Keys, Node, Problem
 
 _SAYS = {
     "int": "must be a whole number, not {input}",
@@ -57,7 +58,7 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
     """pydantic's errors of a model as problems; a missing key that is there misspelt is reported once."""
-    found = [(error, *_follow(error["loc"], root)) for error in errors.errors(include_url=False)]
+    found = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
     for error, path, owner, _ in found:
@@ -84,18 +85,21 @@ class _Owner:
         return list(self.model.model_fields) if self.model else []
 
 
-def _follow(loc: Keys, root: type[BaseModel]) -> tuple[Keys, _Owner, Shape]:
+def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, _Owner, Shape]:
     """pydantic's location as the user's path, the model around it, and the shape there."""
     path: list[str | int] = []
+    node: Node | None = tree
     owner, current, shape = _Owner(), _Owner(root), Shape(root)
     for part in loc:
         if part in shape.kinds:
-            current = _Owner(shape.kinds[part], shape)
-            shape = Shape(shape.kinds[part])
+            model = shape.own_class(shape.kinds[part], node)
+            current = _Owner(model, shape)
+            shape = Shape(model)
         elif len(shape.members) > 1 and isinstance(part, str):  # pydantic's name of an alternative
             continue
         else:
             path.append(part)
+            node = node.child(part) if node else None
             owner = current
             shape = Shape(shape.child(part, shape.model))
             current = _Owner(shape.model)
@@ -135,7 +139,7 @@ def _unknown_key(key: str, owner: _Owner) -> str:
     if _close(key, owner.fields()) or owner.union is None:
         return message + did_you_mean(key, owner.fields())
     tag, kinds = owner.union.tag, owner.union.kinds
-    own = next(name for name, model in kinds.items() if model is owner.model)
+    own = next((name for name, model in kinds.items() if model is owner.model), "module")
     message = f"{tag} {own} has no key {show(key)}"
     for name, model in kinds.items():
         for guess in _close(key, model.model_fields):

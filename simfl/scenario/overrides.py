@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simfl.errors import cut
+from simfl.errors import cut, show
 from simfl.scenario.messages import did_you_mean
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.yaml_tree import SET, Node, nodes, show
+from simfl.scenario.yaml_tree import SET, Node, nodes
 
 
 class Unfit(Exception):

@@ -6,22 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from simfl.blocks import Bits, Block, Count, Fraction, Levels, Name, Natural, Positive
 from simfl.crypto import ntt
-from simfl.scenario.blocks import (
-    Bits,
-    Block,
-    Count,
-    Exponent,
-    Fraction,
-    Levels,
-    Name,
-    Natural,
-    Positive,
-    shorthand,
-)
+from simfl.errors import show
+from simfl.protocols.staleness import AnyStaleness, Constant
 from simfl.scenario.learning import Partition
 from simfl.scenario.rounds import Selection
-from simfl.scenario.yaml_tree import show
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
@@ -43,23 +33,6 @@ Prime = Annotated[
     ),
 ]
 """A prime by its value, or by the name of what it is good for."""
-
-
-class Constant(Block):
-    """s(tau) = 1."""
-
-    kind: Literal["constant"] = "constant"
-
-
-class Polynomial(Block):
-    """s(tau) = (1 + tau)^-alpha."""
-
-    kind: Literal["polynomial"] = "polynomial"
-    alpha: Exponent = 1.0
-    """The exponent."""
-
-
-Staleness = Annotated[Constant | Polynomial, Field(discriminator="kind"), shorthand(polynomial="alpha")]
 
 
 class Entry(Block):
@@ -151,7 +124,7 @@ class FedBuff(Entry):
     """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
 
     protocol: Literal["fedbuff"] = "fedbuff"
-    staleness: Staleness = Constant()
+    staleness: AnyStaleness = Constant()
     """The weight of an update that is tau versions old."""
 
 
@@ -159,7 +132,7 @@ class LightSecAggAsync(Entry):
     """LightSecAgg over a buffer (App. F); `c_g` quantises the staleness weights (eq. 34)."""
 
     protocol: Literal["lightsecagg_async"] = "lightsecagg_async"
-    staleness: Staleness = Constant()
+    staleness: AnyStaleness = Constant()
     """The weight of an update that is tau versions old."""
     c_g: Count = 64
     """Levels of the staleness weights (eq. 34)."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from simfl.kinds import UnionName
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.scenario.yaml_reader import dump
@@ -86,7 +87,7 @@ class _Section:
 
     def _type(self, annotation: Any) -> str:
         """What is to be written there, with links to sections."""
-        name = self.names.get(id(annotation))
+        name = self.names.get(id(annotation)) or _union_name(annotation)
         shape = Shape(annotation)
         if name and shape.kinds:
             return self._link(name, annotation)
@@ -108,6 +109,11 @@ class _Section:
     def _link(self, name: str, annotation: Any) -> str:
         self.met.append((name, annotation))
         return f"[{name}](#{name.lower()})"
+
+
+def _union_name(annotation: Any) -> str | None:
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
 
 
 def _short(shape: Shape, word: str) -> str:

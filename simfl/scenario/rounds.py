@@ -6,16 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from simfl.scenario.blocks import (
-    Block,
-    Count,
-    Fraction,
-    Natural,
-    NonNegative,
-    Positive,
-    bare_number,
-    shorthand,
-)
+from simfl.blocks import Block, Count, Fraction, Natural, NonNegative, Positive, bare_number, shorthand
 
 Point = Literal["advertise", "shares", "training", "upload", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from simfl.kinds import resolved
 from simfl.scenario.yaml_tree import Node, nodes, plain
 
 
@@ -53,7 +54,14 @@ class Shape:
     def chosen(self, node: Node) -> type[BaseModel] | None:
         """The model that a node means, if that can be told."""
         tag = node.child(self.tag) if self.tag else None
-        return self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
+        model = self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
+        return model and self.own_class(model, node)
+
+    @staticmethod
+    def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
+        """The class that a node means: where `model` stands for a file's own class, that class."""
+        reference = node.child("module") if node else None
+        return resolved(model, reference.value if reference else None)
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
         """The annotation of a key or entry; None where the schema has none."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simfl.scenario.blocks import (
+from simfl.blocks import (
     Block,
     Count,
     Distribution,

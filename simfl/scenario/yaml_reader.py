@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from simfl.errors import cut
-from simfl.scenario.blocks import as_name
-from simfl.scenario.yaml_tree import SET, Keys, Node, Problem, ScenarioError, plain, refusal, show
+from simfl.blocks import as_name
+from simfl.errors import cut, show
+from simfl.scenario.yaml_tree import SET, Keys, Node, Problem, ScenarioError, plain, refusal
 
 MAX_VALUES = 200_000
 """More values than this in one file are taken for aliases that multiply."""

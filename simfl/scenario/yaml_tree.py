@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.errors import MAX_SHOWN, BadInput, cut, shown
+from simfl.errors import MAX_SHOWN, BadInput, cut
 
 SET = "--set"
 """Where a value stands that came from an override."""
@@ -77,15 +77,3 @@ def plain(node: Node) -> Any:
     if isinstance(node.value, list):
         return [plain(child) for child in node.value]
     return node.value
-
-
-def show(value: Any) -> str:
-    """A value in the few words that a message has for it."""
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict | list | tuple):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = shown(value)
-    return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"

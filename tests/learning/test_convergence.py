@@ -9,9 +9,10 @@ import torch
 from simfl.learning.data import digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import iid
-from simfl.learning.server_opt import apply, polynomial
+from simfl.learning.server_opt import apply
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from simfl.protocols.staleness import Polynomial
 from simfl.random_streams import Streams
 
 
@@ -49,7 +50,7 @@ def test_stale_updates_in_a_buffer_learn_the_digits() -> None:
     for t in range(40):
         users = draws.choice(100, 10, replace=False)
         taus = np.minimum(draws.integers(0, 11, 10), t).tolist()
-        s = [polynomial(tau, 1.0) for tau in taus]
+        s = [Polynomial(alpha=1.0)(tau) for tau in taus]
         seeds = [streams.bytes("train", user, t) for user in users.tolist()]
         deltas = trainer.train([models[t - tau] for tau in taus], users.tolist(), seeds, [t] * 10)
         g = np.average(deltas.astype(np.float64), axis=0, weights=s)[None]

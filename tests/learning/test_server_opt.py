@@ -11,10 +11,8 @@ from simfl.learning.server_opt import (
     AdaptiveKind,
     adaptive,
     apply,
-    constant,
     initial_moments,
     moments,
-    polynomial,
 )
 
 F64 = NDArray[np.float64]
@@ -180,11 +178,3 @@ def test_adaptive_errors_name_the_values() -> None:
     other: Any = "adagrad"
     with pytest.raises(ValueError, match="fedadam or fedyogi, not adagrad"):
         moments(state, g, other, 0.9, 0.99)
-
-
-def test_staleness() -> None:
-    assert [constant(tau) for tau in (0, 1, 9)] == [1.0, 1.0, 1.0]
-    assert [polynomial(tau, 1.0) for tau in (0, 1, 3)] == [1.0, 0.5, 0.25]
-    assert polynomial(3, 0.5) == 0.5
-    with pytest.raises(ValueError, match="tau=-1 must not be negative"):
-        polynomial(-1, 1.0)

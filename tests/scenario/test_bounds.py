@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from simfl.blocks import GREATEST, LEAST, as_name
 from simfl.experiment.build import build, make_clocks
 from simfl.profiles import Profile
-from simfl.scenario.blocks import GREATEST, LEAST, as_name
 from simfl.scenario.load import ScenarioError, load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import SweepFile

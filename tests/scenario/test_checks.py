@@ -111,11 +111,11 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "deadlines.upload: missing; protocol fedbuff waits there",
         "deadlines.upload: missing; protocol lightsecagg_async waits there"]),
     ({"buffer.staleness_bound": 80}, [
-        "protocols.lightsecagg_async.c_g: c_g=64 x (1 + 80)^-1 is below 1, so a weight could round to zero: "
-        "use c_g=81 or above"]),
+        "protocols.lightsecagg_async.c_g: c_g=64 x s(80) = 0.79 is below 1, so a weight could round to zero: "
+        "use c_g=81 or above, or weights that fall less"]),
     ({"buffer.staleness_bound": 4, "protocols.lightsecagg_async.staleness.alpha": 20.0}, [
-        "protocols.lightsecagg_async.staleness.alpha: alpha=20 makes (1 + 4)^-alpha too small to quantise: "
-        "use a smaller alpha, or a smaller staleness_bound"]),
+        "protocols.lightsecagg_async.c_g: c_g=64 x s(4) = 6.71e-13 is below 1, so a weight could round to "
+        "zero: use a smaller staleness_bound, or weights that fall less"]),
     ({"quantization.levels": 2**20}, [
         "quantization.levels: a sum of K=10 updates x c_g=64 x clip 8 x 1048576 levels (protocol "
         "lightsecagg_async) can reach 5368709120, which must be below (q - 1)/2 = 2147483645: use at most "

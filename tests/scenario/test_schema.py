@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema, load, resolved_yaml
 from tests.scenario.worlds import SYNC, read, write
@@ -37,7 +38,7 @@ from tests.scenario.worlds import SYNC, read, write
         (schema.Dropout, {"worst_case": [0.1, 0.3]}, schema.WorstCase(fraction=(0.1, 0.3))),
         (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
         (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
-        (schema.Staleness, "polynomial", schema.Polynomial(alpha=1.0)),
+        (AnyStaleness, "polynomial", Polynomial(alpha=1.0)),
         (schema.Selection, {"random": 5}, schema.SelectUsers(kind="random", users=5)),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from simfl.scenario.yaml_tree import show
+from simfl.errors import show
 
 LEAST, GREATEST = 1e-9, 1e9
 """Bounds of factors and of seconds; a nanosecond is the least time that the clock can show."""
@@ -83,7 +83,8 @@ class Block(BaseModel):
 
 
 def shorthand(**main: str) -> BeforeValidator:
-    """Accept `word` for `{kind: word}` and `{word: value}` for `{kind: word, <main[word]>: value}`."""
+    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}`, and
+    `{module: path.py:Name, ...}` for the same with `kind: module`."""
 
     def expand(value: Any) -> Any:
         if isinstance(value, str):
@@ -91,6 +92,8 @@ def shorthand(**main: str) -> BeforeValidator:
             if colon and word in main:
                 return {"kind": word, main[word]: rest}
             return {"kind": value}
+        if isinstance(value, dict) and "kind" not in value and "module" in value and "module" in main:
+            return {"kind": "module", **value}
         if isinstance(value, dict) and "kind" not in value and len(value) == 1:
             ((word, inner),) = value.items()
             if word in main:

@@ -1,0 +1,172 @@
+"""The door: how a scenario names a kind of thing, be it ours, an installed package's or anybody's file.
+
+A kind is one class: a `Block` whose fields are its scenario keys and whose methods are its behaviour. There
+are three ways to name one, with the same checks, messages and JSON Schema:
+
+    staleness: {kind: hinge, a: 10}                     ours: a line in the registry of its thing
+    staleness: {kind: theirs, a: 10}                    a package's, by an entry point in `simfl.staleness`
+    staleness: {module: hinge.py:Hinge, a: 10}          a file's, relative to the scenario's folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+from importlib.metadata import entry_points
+from inspect import isabstract
+from operator import or_
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
+
+from pydantic import (
+    BaseModel,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializeAsAny,
+    create_model,
+    model_validator,
+)
+
+from simfl import python_files
+from simfl.blocks import Block, Text, shorthand
+from simfl.errors import BadInput
+
+B = TypeVar("B", bound=Block)
+
+
+class Outside(Block):
+    """Your own: `module: path.py:Name`, a class in a Python file, with its fields beside it.
+
+    A relative path is of the scenario file's folder. The file is Python and is executed.
+    """
+
+    model_config = {**Block.model_config, "extra": "allow"}
+    base: ClassVar[type[Block]]
+    thing: ClassVar[str]
+    tag: ClassVar[str]
+
+    module: Text
+    """`path.py:Name`, from the scenario's folder."""
+
+    @classmethod
+    def named(cls, reference: str) -> type[Block]:
+        """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
+        _, found = python_files.find(reference, f"a class of {cls.thing}")
+        if not (isinstance(found, type) and issubclass(found, cls.base)):
+            base = f"{cls.base.__module__}.{cls.base.__name__}"
+            raise ValueError(f"{reference:.200} is no {cls.thing}: it must be a class derived from {base}")
+        if isabstract(found):
+            lacks = ", ".join(sorted(found.__abstractmethods__))
+            raise ValueError(f"{reference:.200} is no whole {cls.thing}: it lacks {lacks}")
+        return _tagged(found, cls.tag, "module", reference)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _as_own_class(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        if isinstance(data, cls.base) or not (
+            isinstance(data, Mapping) and isinstance(data.get("module"), str)
+        ):
+            return data if isinstance(data, cls.base) else handler(data)
+        return cls.named(data["module"]).model_validate(dict(data))
+
+
+@cache
+def _tagged(found: type[Block], tag: str, word: str, reference: str = "") -> type[Block]:
+    """Return a class with the tag by which scenarios know it."""
+    fields: dict[str, Any] = {tag: (Literal[word], word)}
+    if reference:
+        fields["module"] = (Text, reference)
+    # The module stays the file's own: messages and pickled names lead to where the class was written.
+    return create_model(
+        found.__name__, __base__=found, __doc__=found.__doc__, __module__=found.__module__, **fields
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UnionName:
+    """The name of a union in the reference of scenarios."""
+
+    name: str
+
+
+class Kinds(Generic[B]):
+    """All kinds of one thing, by the word that names each in a scenario.
+
+    thing: as messages name it. base: what each is derived from. own: ours; a class's `main_key`, if it has
+    one, is the key whose value may stand alone: `{polynomial: 1.0}`. group: entry points `simfl.GROUP` add to
+    them. tag: the key that tells them apart.
+    """
+
+    def __init__(
+        self, thing: str, base: type[B], own: Iterable[type[B]], group: str, tag: str = "kind"
+    ) -> None:
+        self.thing, self.base, self.group, self.tag = thing, base, group, tag
+        self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
+        for word, cls in _installed(f"simfl.{group}", base, thing):
+            if word in self.classes or word == "module":
+                raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
+            self.classes[word] = cast(type[B], _tagged(cls, tag, word))
+        name = "".join(part.capitalize() for part in ("own", *thing.split()))
+        self.outside = type(
+            name,
+            (Outside,),
+            {
+                "__module__": __name__, "__doc__": Outside.__doc__, "base": base, "thing": thing, "tag": tag,
+                "__annotations__": {tag: Literal["module"]}, tag: "module",
+            },
+        )  # fmt: skip
+
+    def __getitem__(self, word: str) -> type[B]:
+        return self.classes[word]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.classes)
+
+    def annotation(self, *before: Any) -> Any:
+        """Return the annotation of a field that takes any of them. before: shorthands of its own."""
+        union = reduce(or_, (*self.classes.values(), self.outside))
+        mains = {word: key for word, cls in self.classes.items() if (key := getattr(cls, "main_key", ""))}
+        short = [shorthand(**mains, module="module")] if self.tag == "kind" else []
+        any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
+        return Annotated[
+            any_of_them, Field(discriminator=self.tag), UnionName(self.base.__name__), *short, *before
+        ]
+
+
+@cache
+def _entry_points() -> tuple[Any, ...]:
+    found = entry_points()
+    return tuple(p for group in found.groups if group.startswith("simfl.") for p in found.select(group=group))
+
+
+def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
+    """Yield the classes that installed packages offer.
+
+    Raises:
+        BadInput: a package's class cannot be loaded, or is of another thing; names the package.
+    """
+    for point in _entry_points():
+        if point.group != group:
+            continue
+        whose = (
+            f"entry point {point.name} = {point.value} of package {point.dist.name if point.dist else '?'}"
+        )
+        try:
+            found = point.load()
+        except Exception as error:
+            raise BadInput(f"{whose} cannot be loaded: {type(error).__name__}: {error}") from error
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise BadInput(
+                f"{whose} is no {thing}: it must be derived from {base.__module__}.{base.__name__}"
+            )
+        yield point.name, found
+
+
+def resolved(model: type[BaseModel], reference: Any) -> type[BaseModel]:
+    """Return the class that a node of a scenario means: a file's own class where `model` stands for one."""
+    if issubclass(model, Outside) and isinstance(reference, str):
+        try:
+            return model.named(reference)
+        except ValueError:
+            return model
+    return model

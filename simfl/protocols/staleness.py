@@ -1,0 +1,68 @@
+"""Staleness weights s(tau) of updates that are tau versions old (LightSecAgg eq. 26)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from simfl.blocks import Block, Exponent
+from simfl.kinds import Kinds
+
+
+class Staleness(Block):
+    """A weight s(tau) in (0, 1] for a staleness of tau = 0, 1, 2, ... aggregations, with s(0) = 1.
+
+    >>> class Hinge(Staleness):
+    ...     a: float = 10.0
+    ...     b: int = 4
+    ...     def __call__(self, tau: int) -> float:
+    ...         return 1.0 if tau <= self.b else 1 / (self.a * (tau - self.b) + 1)
+    >>> Hinge()(5)
+    0.09090909090909091
+    """
+
+    main_key: ClassVar[str] = ""
+
+    @abstractmethod
+    def __call__(self, tau: int) -> float:
+        """Return s(tau)."""
+
+    def checked(self, tau: int) -> float:
+        """Return s(tau).
+
+        Raises:
+            ValueError: it is not in (0, 1].
+        """
+        weight = self(tau)
+        if not 0 < weight <= 1:
+            raise ValueError(f"staleness weight s({tau}) = {weight} must be above 0 and at most 1")
+        return weight
+
+
+class Constant(Staleness):
+    """s(tau) = 1."""
+
+    kind: Literal["constant"] = "constant"
+
+    def __call__(self, tau: int) -> float:
+        return 1.0
+
+
+class Polynomial(Staleness):
+    """s(tau) = (1 + tau)^-alpha."""
+
+    main_key = "alpha"
+    kind: Literal["polynomial"] = "polynomial"
+    alpha: Exponent = 1.0
+    """The exponent."""
+
+    def __call__(self, tau: int) -> float:
+        return float((1 + tau) ** -self.alpha)
+
+
+STALENESS = Kinds("staleness weight", Staleness, (Constant, Polynomial), "staleness")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyStaleness = Staleness
+else:
+    AnyStaleness = STALENESS.annotation()

@@ -1,0 +1,83 @@
+"""Python files that a scenario names: executed once, and to blame by file and line for what they raise.
+
+Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_modules: dict[Path, tuple[str, ModuleType]] = {}
+"""File -> the digest of the text that was executed, and what came of it."""
+
+
+def find(reference: str, what: str) -> tuple[Path, Any]:
+    """Return the file and the object that `path.py:Name` names. `what` says what it should be, for messages.
+
+    Raises:
+        ValueError: it is not of that form, there is no such file or name, or the file raised an error.
+    """
+    file, colon, name = reference.rpartition(":")
+    if not (colon and file and name):
+        raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file():
+        raise ValueError(f"{reference:.200}: there is no Python file {file:.200}")
+    module = execute(path)
+    if not hasattr(module, name):
+        raise ValueError(f"{reference:.200}: {file:.200} has no {name:.80}")
+    return path, getattr(module, name)
+
+
+def execute(path: Path) -> ModuleType:
+    """Return the module of a file, which is executed once as long as its text stays the same.
+
+    Raises:
+        ValueError: the file raised an error; names the line.
+    """
+    path = path.resolve()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    known = _modules.get(path)
+    if known is not None and known[0] == digest:
+        return known[1]
+    private = f"_simfl_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    spec = spec_from_file_location(private, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path}: it cannot be loaded as Python")
+    module = module_from_spec(spec)
+    sys.modules[private] = module  # dataclasses and pydantic look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[private]
+        raise ValueError(raised(error, path)) from error
+    _modules[path] = digest, module
+    return module
+
+
+def executed() -> dict[str, str]:
+    """Return the files that were executed, each with the SHA-256 of its text."""
+    return {str(path): digest for path, (digest, _) in _modules.items()}
+
+
+def raised(error: BaseException, path: Path) -> str:
+    """Say what a file raised, and in which of its lines."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}:{error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
+    place = f"{path}:{lines[-1]}" if lines else str(path)
+    return f"{place} raised {type(error).__name__}: {error}"
+
+
+def blame(error: BaseException) -> str | None:
+    """Say which executed file an error came out of, and in which line; None if it is none of theirs."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = next((Path(f.filename) for f in reversed(frames) if Path(f.filename).resolve() in _modules), None)
+    return None if own is None else raised(error, own)
