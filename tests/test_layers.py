@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "learning": ("errors", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
-    "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),
+    "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": ("errors", "blocks", "kinds", "crypto", "protocols", "selection"),
     "population": ("virtual_time", "random_streams", "scenario"),
     "engine": (
@@ -50,7 +50,7 @@ MAY_IMPORT = {
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
     "reports": (
-        "errors", "results", "privacy", "protocols", "scenario", "folder", "simulation", "studies",
+        "errors", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "catalog": ("profiles", "protocols", "learning"),
     "cli": (
@@ -84,6 +84,7 @@ HOMES = {
     "pydantic": (
         "blocks",
         "kinds",
+        "protocols",
         "scenario",
         "profiles",
         "learning",

@@ -31,9 +31,12 @@ def explore(
     from simfl.scenario.load import parse_override
     from simfl.scenario.messages import did_you_mean
 
-    if protocol not in PROTOCOLS:
-        known = f"known: {', '.join(PROTOCOLS)}{did_you_mean(protocol, PROTOCOLS)}"
-        raise typer.BadParameter(f"unknown protocol {protocol!r}; {known}", param_hint="PROTOCOL")
+    try:
+        PROTOCOLS.find(protocol)
+    except ValueError as problem:
+        raise typer.BadParameter(
+            f"{problem}{did_you_mean(protocol, PROTOCOLS)}", param_hint="PROTOCOL"
+        ) from None
     overrides = dict(parse_override(text) for text in set_ or [])
 
     from simfl.studies.explore.rounds import make_cohort

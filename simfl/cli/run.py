@@ -119,14 +119,14 @@ def check(
     from simfl.experiment.build import build, make_clocks
     from simfl.reports.histogram import label_histogram
     from simfl.scenario.load import resolved_yaml
-    from simfl.scenario.sparsity import promises
+    from simfl.scenario.params import notes
 
     with doing() as stage:
         study = build(loaded, stage)
         stage("reading the recording")
         make_clocks(study)
         stage("finding out how often each protocol fails")
-        promised = list(promises(loaded))
+        promised = list(notes(loaded))
         stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1

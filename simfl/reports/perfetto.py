@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.protocols.registry import PROTOCOLS
 from simfl.reports import trace_series as read_off
 from simfl.reports.folder import Run
 from simfl.results.trace import (  # fmt: skip
@@ -286,7 +285,7 @@ def tells_who_is_online(run: Run, name: str) -> bool:
     availability = run.scenario.population.availability
     if availability.kind == "bernoulli" and availability.slot_s is None:
         return False
-    return availability.kind == "always" or PROTOCOLS[run.scenario.protocols[name].protocol].connected
+    return availability.kind == "always" or run.scenario.protocols[name].connected
 
 
 def _times(row: Row) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def test_another_seed_is_another_trace(which: str) -> None:
 
 PRINT = """
 import sys, simfl
-from tests.engine.test_drivers import WORLDS, run
+from tests.engine.test_driver import WORLDS, run
 for which, (overrides, base) in WORLDS.items():
     run(overrides, base, out=f"{sys.argv[1]}/{which}")
 """

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.population.dropout import Losses, PlannedLoss, draw, quantile
-from simfl.protocols.registry import KEYED, PLAIN
+from simfl.protocols.protocol import KEYED, PLAIN
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Lost, Step
 from simfl.scenario import schema
