@@ -122,13 +122,16 @@ class Kinds(Generic[B]):
         """Return the class of a word, or of `path.py:Name`.
 
         Raises:
-            ValueError: there is none.
+            BadInput: there is none.
         """
         if ":" in word:
-            return cast(type[B], self._outside(None).named(os.path.abspath(word)))
+            try:
+                return cast(type[B], self._outside(None).named(os.path.abspath(word)))
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
         if word not in self.classes:
             known = f"{', '.join(self.classes)}, or path.py:Name of your own"
-            raise ValueError(f"unknown {self.thing} {word!r:.200}; known: {known}")
+            raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")
         return self.classes[word]
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:

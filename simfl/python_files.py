@@ -8,10 +8,14 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from simfl.errors import BadInput, RunFailed
 
 _modules: dict[Path, tuple[str, ModuleType]] = {}
 """File -> the digest of the text that was executed, and what came of it."""
@@ -81,3 +85,17 @@ def blame(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     own = next((Path(f.filename) for f in reversed(frames) if Path(f.filename).resolve() in _modules), None)
     return None if own is None else raised(error, own)
+
+
+@contextmanager
+def blamed(kind: type[BadInput] | type[RunFailed]) -> Iterator[None]:
+    """Raise what comes out of an executed file as an error of this kind, which names its file and line."""
+    try:
+        yield
+    except (BadInput, RunFailed):
+        raise
+    except Exception as error:
+        told = blame(error)
+        if told is None:
+            raise
+        raise kind(told) from error

@@ -25,6 +25,7 @@ from simfl.folder.result import Kept, Measurement, Result
 from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.threads import one_thread
+from simfl.python_files import blamed
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
@@ -76,9 +77,10 @@ async def simulate(
     with folder as own:
         if own is not None and resume:
             own.check(loaded)
-        study = build(loaded)
+        with blamed(BadInput):
+            study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
-        with one_thread(loaded.payload == "real"), seldom_collecting():
+        with blamed(RunFailed), one_thread(loaded.payload == "real"), seldom_collecting():
             return await _all(study, saver, resume, watch)
 
 

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "random_streams": (),
     "unpacking": (),
     "version": (),
-    "python_files": (),
+    "python_files": ("errors",),
     "blocks": ("errors",),
     "kinds": ("errors", "blocks", "python_files"),
     "crypto": (),

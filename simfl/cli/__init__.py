@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import calibrate, explore, privacy, reports, reproduce, run, schema, sweep
+from simfl.cli import calibrate, explore, privacy, reports, reproduce, run, schema, sweep, verify
 from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "run",
     "schema",
     "sweep",
+    "verify",
 ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, Set, app, interrupted, say, tell
+from simfl.cli.common import FAILED, Set, app, interrupted, say, tell, tell_whose_code
 
 if TYPE_CHECKING:
     from simfl.studies.explore.rounds import AnyCohort, Violation
@@ -41,7 +41,9 @@ def explore(
 
     from simfl.studies.explore.rounds import make_cohort
 
-    _explore(make_cohort(protocol, users, seed, overrides), random, jobs, Path(out))
+    cohort = make_cohort(protocol, users, seed, overrides)
+    tell_whose_code()
+    _explore(cohort, random, jobs, Path(out))
 
 
 def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:

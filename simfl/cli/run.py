@@ -116,13 +116,16 @@ def check(
     """Check a scenario without running it, and print what it resolves to."""
     loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
 
+    from simfl.errors import BadInput
     from simfl.experiment.build import build, make_clocks
+    from simfl.python_files import blamed
     from simfl.reports.histogram import label_histogram
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.params import notes
 
     with doing() as stage:
-        study = build(loaded, stage)
+        with blamed(BadInput):
+            study = build(loaded, stage)
         stage("reading the recording")
         make_clocks(study)
         stage("finding out how often each protocol fails")

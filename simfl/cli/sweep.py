@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, app, interrupted, tell
+from simfl.cli.common import FAILED, app, interrupted, tell, tell_whose_code
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.plan import Plan
@@ -62,6 +62,7 @@ def sweep(
     if parquet:
         parquet_files.need()
     plan = make_plan(study)
+    tell_whose_code()
     folder = out or Path("sweeps") / plan.name
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")

@@ -14,11 +14,10 @@ from simfl.scenario.schema import Scenario
 FILES = (
     ("population", "availability", "file"),
     ("learning", "dataset", "file"),
-    ("learning", "model", "module"),
     ("profile",),
     ("clock", "dir"),
 )
-"""Where a scenario names a single file whose content decides the outcome."""
+"""Where a scenario names a single file whose content decides the outcome; every `module` names one too."""
 
 
 @cache
@@ -44,7 +43,16 @@ def identified(scenario: Scenario) -> dict[str, Any]:
             block = block.get(key) if isinstance(block, dict) else None
         if isinstance(block, dict) and isinstance(block.get(last), str):
             block[last] = _content(block[last])
+    _digest_modules(tree)
     return tree
+
+
+def _digest_modules(tree: Any) -> None:
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for child in inner:
+        _digest_modules(child)
+    if isinstance(tree, dict) and isinstance(tree.get("module"), str):
+        tree["module"] = f"{_content(tree['module'])}:{tree['module'].rpartition(':')[2]}"
 
 
 def scenario_key(scenario: Scenario, code: str) -> str:

@@ -57,6 +57,7 @@ class LightSecAggAsyncClient:
         self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
         self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
         self.latest: dict[int, int] = {}
+        self.refused: set[str] = set()  # cycles that did not begin: there is no mask for their updates
         self.asked = -1
 
     def receive(self, sender: int, message: Message) -> Effects:
@@ -69,6 +70,8 @@ class LightSecAggAsyncClient:
             effects: Effects = getattr(self, method)(message)
             return effects
         except PeerFault as fault:
+            if isinstance(message, Start):
+                self.refused.add(message.about)
             return [Refuse(fault.user, message.kind, fault.why, message.about)]
 
     def advertise(self, message: Invite) -> Effects:
@@ -112,6 +115,8 @@ class LightSecAggAsyncClient:
 
     def submit(self, update: Update) -> Effects:
         """Mask the update (eq. 32) with the mask of its own cycle, which is used up by that."""
+        if update.about in self.refused:
+            return [Ignore(self.user, "update", "its cycle was refused", update.about)]
         if self.mask is None or self.mask[0] != update.about:
             raise ValueError(f"user {self.user}: no mask for update {update.about}")
         self.ops.phase("upload")

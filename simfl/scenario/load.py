@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import cut, show
+from simfl.errors import BadInput, cut, show
+from simfl.python_files import blamed
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
@@ -114,8 +115,9 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
             problems.append(Problem(at.file, at.line, path, str(unfit)))
     _anchor(tree, folders)
     try:
-        scenario = Scenario.model_validate(plain(tree))
-        found = checks.check(scenario)
+        with blamed(BadInput):
+            scenario = Scenario.model_validate(plain(tree))
+            found = checks.check(scenario)
         problems += [place(tree, tuple(path.split(".")), message) for path, message in found]
     except ValidationError as errors:
         problems += translate(errors, tree)
