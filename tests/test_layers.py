@@ -36,7 +36,7 @@ MAY_IMPORT = {
         "profiles", "protocols", "scenario", "population", "engine",
     ),
     "folder": (
-        "errors", "virtual_time", "version", "results", "selection", "privacy", "scenario", "engine",
+        "errors", "version", "results", "selection", "privacy", "scenario", "engine",
     ),
     "simulation": (
         "errors", "virtual_time", "results", "learning", "dataplane", "scenario", "engine", "experiment",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.blocks import GREATEST as GREATEST
 from simfl.scenario.blocks import LEAST as LEAST
 from simfl.scenario.blocks import Block as Block
@@ -163,6 +164,11 @@ class Scenario(Block):
     """Data, model and training."""
     protocols: Protocols
     """What is compared: a list of names, or a mapping from names of your own to settings."""
+
+    @property
+    def asynchronous(self) -> bool:
+        """True if its protocols are: one scenario compares protocols of one mode."""
+        return any(PROTOCOLS[entry.protocol].asynchronous for entry in self.protocols.values())
 
     @property
     def cohort(self) -> int:

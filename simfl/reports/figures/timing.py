@@ -28,8 +28,9 @@ from simfl.reports.figures.style import (
     phase_patches,
     style,
 )
-from simfl.reports.folder import NS, Run
+from simfl.reports.folder import Run
 from simfl.results.metrics import Round
+from simfl.results.summary import NS
 from simfl.results.trace import PHASES, SERVER, Sent, Step, Trace
 
 PANELS = 6
