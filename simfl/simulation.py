@@ -21,11 +21,12 @@ from simfl.engine.warm_up import warm
 from simfl.errors import BadInput, RunFailed
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.folder import unfinished
-from simfl.folder.result import Kept, Measurement, Result
+from simfl.folder.result import Kept, Result
 from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.threads import one_thread
 from simfl.python_files import blamed
+from simfl.results.summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario

@@ -88,18 +88,17 @@ def _at_a_time(plan: Plan) -> int:
 def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run what is missing, write the tables; how many cells were there before."""
     from simfl.errors import RunFailed
-    from simfl.reports.sweep import progress
-    from simfl.reports.terminal import console
+    from simfl.reports.terminal import console, counting
     from simfl.studies.sweep.plan import check
 
     errors, plan, store = console(stderr=True), state.plan, state.store
     new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
-    with progress(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
+    with counting(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
         check(plan, new, watch)
     with store.locked():
         todo = state.missing(_say)
         try:
-            with progress(errors, plan.name, len(todo)) as watch:
+            with counting(errors, plan.name, len(todo)) as watch:
                 state.perform(todo, backend.value, jobs, address, watch)
         except RunFailed:
             _failures(state)

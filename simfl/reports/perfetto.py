@@ -105,10 +105,10 @@ def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     """The text of `trace.perfetto.json`, an event a line."""
     about = {
-        "simulator": f"simfl {run.summary['versions'].get('simfl', '')}".rstrip(),
-        "scenario": run.summary["scenario"],
-        "seed": run.summary["seed"],
-        "clock": run.summary["clock"],
+        "simulator": f"simfl {run.summary.versions.get('simfl', '')}".rstrip(),
+        "scenario": run.summary.scenario,
+        "seed": run.summary.seed,
+        "clock": run.summary.clock,
         "time": "virtual; 1 us of the trace is 1 us of the simulated world",
         "left_out": left_out(run, chosen),
     }

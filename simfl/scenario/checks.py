@@ -24,7 +24,6 @@ Found = Iterator[tuple[str, str]]
 def check(scenario: Scenario) -> list[tuple[str, str]]:
     """All problems of a scenario that is valid block by block, as (dotted path, message)."""
     kinds: dict[str, Protocol] = dict(scenario.protocols)
-    asynchronous = any(kind.asynchronous for kind in kinds.values())
     mixed = list(_one_mode(kinds))
     found = [
         *mixed,
@@ -34,8 +33,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         *_field(scenario),
     ]
     if not mixed:
-        found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
-        found += _selections(scenario, asynchronous)
+        found += _buffered(scenario, kinds) if scenario.asynchronous else _in_rounds(scenario)
+        found += _selections(scenario)
     found += _script(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
@@ -147,17 +146,17 @@ def _overflow(s: Scenario, name: str, spec: Protocol) -> Found:
 
 
 # --- who takes part, and who is lost ------------------------------------------------------------
-def _selections(s: Scenario, asynchronous: bool) -> Found:
-    yield from _selection(s, asynchronous)
+def _selections(s: Scenario) -> Found:
+    yield from _selection(s)
     for name, entry in s.protocols.items():
         if entry.selection is not None:
-            for path, message in _selection(s.of(name), asynchronous):
+            for path, message in _selection(s.of(name)):
                 yield f"protocols.{name}.{path}", message
 
 
-def _selection(s: Scenario, asynchronous: bool) -> Found:
+def _selection(s: Scenario) -> Found:
     selection, users = s.selection, s.population.users
-    if asynchronous and not isinstance(selection, schema.SelectAll):
+    if s.asynchronous and not isinstance(selection, schema.SelectAll):
         yield (
             "selection",
             f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "

@@ -154,6 +154,11 @@ class Scenario(Block):
     """What is compared: a list of names, or a mapping from names of your own to settings."""
 
     @property
+    def asynchronous(self) -> bool:
+        """True if its protocols are: one scenario compares protocols of one mode."""
+        return any(entry.asynchronous for entry in self.protocols.values())
+
+    @property
     def cohort(self) -> int:
         """N of a round: the most users that it can hold."""
         most = getattr(self.selection, "users", self.population.users)
