@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,19 +165,18 @@ def test_half_a_line_is_cut_off(half: Path) -> None:
 
 
 # --- killed for real ----------------------------------------------------------------------------
-def killed_and_resumed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> None:
-    """SIGKILL so many times, each time going on; then the same bytes as of a run that nothing ended.
+def killed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> Iterator[bytes]:
+    """SIGKILL so many times, each time going on to the end; yields what was saved of the trace at each kill.
 
     The moments: a random one while it starts, or soon after a few more rounds were saved.
     """
     command = [sys.executable, str(ROOT / "run.py"), "--no-progress", "--save-every", "0"]
-    subprocess.run([*command, *scenario, "--out", tmp_path / "whole"], check=True, stdout=subprocess.DEVNULL)
-    out, rng, killed = tmp_path / "broken", random.Random(number), 0
+    out, rng, times = tmp_path / "broken", random.Random(number), 0
     journal = out / NAME / "journal.jsonl"
     while True:
         arguments = ["--resume", str(out)] if journal.exists() else [*scenario, "--out", str(out)]
         running = subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        if killed < kills:
+        if times < kills:
             more, saved = rng.randint(0, 3), lines(journal)
             while more and lines(journal) < saved + more and running.poll() is None:
                 time.sleep(0.002)
@@ -187,9 +186,18 @@ def killed_and_resumed(tmp_path: Path, kills: int, number: int, scenario: list[s
         assert running.returncode in (0, -signal.SIGKILL), errors
         if running.returncode == 0:
             break
-        killed += 1
-    assert killed == kills
-    assert content(out) == content(tmp_path / "whole")
+        times += 1
+        whole = journal.read_bytes().rpartition(b"\n")[0].splitlines() if journal.exists() else []
+        yield (out / NAME / "trace.jsonl").read_bytes()[: json.loads(whole[-1])["size"]] if whole else b""
+    assert times == kills
+
+
+def killed_and_resumed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> None:
+    """The same bytes as of a run that nothing ended."""
+    command = [sys.executable, str(ROOT / "run.py"), "--no-progress", *scenario, "--out", tmp_path / "whole"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert len(list(killed(tmp_path, kills, number, scenario))) == kills
+    assert content(tmp_path / "broken") == content(tmp_path / "whole")
 
 
 def lines(journal: Path) -> int:
@@ -219,3 +227,13 @@ def test_buffers_killed_ten_times(tmp_path: Path, more: list[str]) -> None:
     smaller = ["--clock", "modelled", "--set", "population.users=40", "--set", "buffer.concurrency=20"]
     smaller += ["--set", "privacy={T: 20, D: 12, U: 28}", "--set", "rounds=20"]
     killed_and_resumed(tmp_path, 10, 3, [scenario, *smaller, *more])
+
+
+@pytest.mark.slow
+def test_measured_rounds_killed_ten_times(tmp_path: Path) -> None:
+    """What was saved at a kill is what the trace begins with ever after."""
+    scenario = [*TUTORIAL, "--set", "rounds=60", "--clock", "measured", "--protocols", "lightsecagg"]
+    saved = [part for part in killed(tmp_path, 10, 4, scenario) if part]
+    trace = content(tmp_path / "broken")["trace.jsonl"]
+    assert len({len(part) for part in saved}) > 3
+    assert all(trace.startswith(part) for part in saved)
