@@ -34,6 +34,17 @@ from simfl.errors import BadInput
 B = TypeVar("B", bound=Block)
 
 
+class Choice(Block):
+    """The base of what a scenario chooses by its kind.
+
+    main_key: the key whose value may stand alone, as in `{polynomial: 1.0}`, if there is one.
+    """
+
+    main_key: ClassVar[str] = ""
+    kind: str = ""
+    """The word by which scenarios know it."""
+
+
 class Outside(Block):
     """Your own: `module: path.py:Name`, a class in a Python file, with its fields beside it.
 
@@ -92,9 +103,8 @@ class UnionName:
 class Kinds(Generic[B]):
     """All kinds of one thing, by the word that names each in a scenario.
 
-    thing: as messages name it. base: what each is derived from. own: ours; a class's `main_key`, if it has
-    one, is the key whose value may stand alone: `{polynomial: 1.0}`. group: entry points `simfl.GROUP` add to
-    them. tag: the key that tells them apart.
+    thing: as messages name it. base: what each is derived from. own: ours. group: entry
+    points `simfl.GROUP` add to them. tag: the key that tells them apart.
     """
 
     def __init__(

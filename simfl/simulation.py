@@ -25,6 +25,7 @@ from simfl.folder.result import Kept, Measurement, Result
 from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.threads import one_thread
+from simfl.python_files import blaming
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
@@ -197,7 +198,8 @@ async def _one(
         tell()
 
     try:
-        await drive(session, publish, tell)
+        with blaming(RunFailed):
+            await drive(session, publish, tell)
         if saver is not None:
             saver.end()
     finally:

@@ -22,28 +22,28 @@ MAY_IMPORT = {
     "kinds": ("errors", "blocks", "python_files"),
     "crypto": (),
     "results": ("errors",),
-    "selection": (),
+    "selection": ("errors", "blocks", "kinds"),
     "privacy": ("errors", "selection", "unpacking"),
     "learning": ("errors", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),
-    "scenario": ("errors", "blocks", "kinds", "crypto", "protocols", "selection"),
+    "scenario": ("errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection"),
     "population": ("virtual_time", "random_streams", "scenario"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
         "protocols", "population",
     ),
     "experiment": (
-        "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "learning", "dataplane",
-        "profiles", "protocols", "scenario", "population", "engine",
+        "errors", "virtual_time", "random_streams", "python_files", "results", "crypto", "selection",
+        "learning", "dataplane", "profiles", "protocols", "scenario", "population", "engine",
     ),
     "folder": (
         "errors", "virtual_time", "version", "results", "selection", "privacy", "scenario", "engine",
     ),
     "simulation": (
-        "errors", "virtual_time", "results", "learning", "dataplane", "scenario", "engine", "experiment",
-        "folder",
+        "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario", "engine",
+        "experiment", "folder",
     ),
     "studies": (
         "errors", "random_streams", "results", "crypto", "learning", "dataplane", "profiles", "protocols",
@@ -84,6 +84,7 @@ HOMES = {
     "pydantic": (
         "blocks",
         "kinds",
+        "selection",
         "scenario",
         "profiles",
         "learning",

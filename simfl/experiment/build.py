@@ -30,7 +30,7 @@ from simfl.engine.links import Network
 from simfl.engine.rounds import RoundSession
 from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
-from simfl.errors import counted
+from simfl.errors import BadInput, counted
 from simfl.experiment import memory
 from simfl.experiment.learners import make_trainers, server_rule
 from simfl.experiment.memory import Memory
@@ -42,6 +42,7 @@ from simfl.protocols.machine import SERVER, Params
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
 from simfl.protocols.staleness import Constant
+from simfl.python_files import blaming
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
 from simfl.scenario import footprint, schema
@@ -49,7 +50,6 @@ from simfl.scenario.intervals import read_intervals
 from simfl.scenario.problems import error, or_error
 from simfl.scenario.sparsity import sparsity
 from simfl.selection.history import Participation
-from simfl.selection.registry import SCHEMES, Select
 from simfl.virtual_time import lasting, nanoseconds
 
 
@@ -127,7 +127,11 @@ def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Experim
         ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
             data cannot be dealt out as asked.
     """
-    s = scenario
+    with blaming(BadInput):
+        return _built(scenario, tell)
+
+
+def _built(s: schema.Scenario, tell: Tell) -> Experiment:
     for path, message in footprint.check(s):
         raise error(s, path, message)
     streams = Streams(s.seed)
@@ -181,11 +185,8 @@ def make_world(
     def noise(user: int, which: int | str) -> float:
         return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
 
-    scheme = _scheme(s.selection)
-
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
-        k = getattr(s.selection, "users", None)
-        return scheme(available, history, k, streams.rng("selection", index))
+        return s.selection.chosen(available, history, streams.rng("selection", index))
 
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
     quorums = {
@@ -219,16 +220,6 @@ def make_world(
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
     )
-
-
-def _scheme(spec: schema.Selection) -> Select:
-    """A scheme with its own parameters bound."""
-    match spec:
-        case schema.SelectBernoulli(probability=probability):
-            return partial(SCHEMES[spec.kind], probability=probability)
-        case schema.SelectMultiRound(T=T, fair=fair):
-            return partial(SCHEMES[spec.kind], T=T, fair=fair)
-    return SCHEMES[spec.kind]
 
 
 def make_availability(s: schema.Scenario, streams: Streams) -> Availability:

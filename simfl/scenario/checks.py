@@ -16,7 +16,7 @@ from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import footprint, schema
 from simfl.scenario.intervals import numbered
 from simfl.scenario.schema import Scenario
-from simfl.selection.multi_round import check_batches
+from simfl.selection.schemes import All
 
 Found = Iterator[tuple[str, str]]
 
@@ -177,21 +177,14 @@ def _selections(s: Scenario, asynchronous: bool) -> Found:
 
 def _selection(s: Scenario, asynchronous: bool) -> Found:
     selection, users = s.selection, s.population.users
-    if asynchronous and not isinstance(selection, schema.SelectAll):
+    if asynchronous and not isinstance(selection, All):
         yield (
             "selection",
             f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
             "limits who is in flight)",
         )
-    k = getattr(selection, "users", users)
-    if k > users:
-        yield "selection.users", f"users={k} must not be above population.users={users}"
-    elif selection.kind in ("partition", "multi_round"):
-        T = selection.T if isinstance(selection, schema.SelectMultiRound) else k
-        try:
-            check_batches(users, k, T)
-        except ValueError as error:
-            yield "selection", str(error)
+    for key, message in selection.problems(users):
+        yield ".".join(filter(None, ("selection", key))), message
 
 
 def _script(s: Scenario) -> Found:

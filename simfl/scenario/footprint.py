@@ -53,9 +53,8 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
     """What the users take, and what they know of each other, under an entry of the protocols."""
     s, entry = s.of(name), s.protocols[name]
     users, kind = s.population.users, entry.protocol
-    members = min(s.cohort, s.buffer.concurrency or users) if s.buffer else s.cohort
-    if isinstance(s.selection, schema.SelectBernoulli):
-        members = math.ceil(members * s.selection.probability)
+    most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
+    members = min(s.cohort, most)
     available = s.population.availability
     by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
     each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import cut, show
+from simfl.errors import RunFailed, cut, show
+from simfl.python_files import blaming
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
@@ -114,11 +115,14 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
             problems.append(Problem(at.file, at.line, path, str(unfit)))
     _anchor(tree, folders)
     try:
-        scenario = Scenario.model_validate(plain(tree))
-        found = checks.check(scenario)
+        with blaming(RunFailed):
+            scenario = Scenario.model_validate(plain(tree))
+            found = checks.check(scenario)
         problems += [place(tree, tuple(path.split(".")), message) for path, message in found]
     except ValidationError as errors:
         problems += translate(errors, tree)
+    except RunFailed as error:  # a stranger's own methods
+        problems.append(Problem(tree.file, None, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))
     return scenario

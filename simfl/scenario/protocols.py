@@ -11,7 +11,7 @@ from simfl.crypto import ntt
 from simfl.errors import show
 from simfl.protocols.staleness import AnyStaleness, Constant
 from simfl.scenario.learning import Partition
-from simfl.scenario.rounds import Selection
+from simfl.selection.schemes import AnySelection
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
@@ -38,7 +38,7 @@ Prime = Annotated[
 class Entry(Block):
     """What every entry of `protocols` may say for itself, in place of what the scenario says for all."""
 
-    selection: Selection | None = None
+    selection: AnySelection | None = None
     """For this entry only."""
     partition: Partition | None = None
     """For this entry only."""

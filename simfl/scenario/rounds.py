@@ -1,4 +1,4 @@
-"""How rounds and buffers go: who is picked, how long the server waits, and who is lost where."""
+"""How rounds and buffers go: how long the server waits, and who is lost where."""
 
 from __future__ import annotations
 
@@ -16,54 +16,6 @@ POINTS: tuple[Point, ...] = get_args(Point)
 
 STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
 """Steps 0 to 3 of CCESA."""
-
-
-class SelectAll(Block):
-    """Everyone who is available."""
-
-    kind: Literal["all"] = "all"
-
-
-class SelectUsers(Block):
-    """K = `users` of the available.
-
-    random: uniformly. weighted_random: those who took part least often, the last of them at random.
-    partition: one of N / K fixed groups, wholly available, that took part least often (all three
-    Multi-RoundSecAgg section 3.3).
-    """
-
-    kind: Literal["random", "weighted_random", "partition"]
-    users: Count
-    """K, the users of a round."""
-
-
-class SelectBernoulli(Block):
-    """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2)."""
-
-    kind: Literal["bernoulli"] = "bernoulli"
-    probability: Annotated[Fraction, Field(gt=0)]
-    """Of each available user."""
-
-
-class SelectMultiRound(Block):
-    """K = `users` in K / T batches of T users that always take part together (Multi-RoundSecAgg, Algorithms
-    1 and 2): the batch that took part least often and others at random, or with `fair: false` all at random
-    (lambda = 1 and 0)."""
-
-    kind: Literal["multi_round"] = "multi_round"
-    users: Count
-    """K, a multiple of T."""
-    T: Count
-    """The users of a batch, who take part together or not at all."""
-    fair: bool = True
-    """Prefers the batch that took part least often."""
-
-
-Selection = Annotated[
-    SelectAll | SelectUsers | SelectBernoulli | SelectMultiRound,
-    Field(discriminator="kind"),
-    shorthand(random="users", weighted_random="users", partition="users", bernoulli="probability"),
-]
 
 
 class Buffer(Block):

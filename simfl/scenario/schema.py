@@ -79,11 +79,6 @@ from simfl.scenario.rounds import Point as Point
 from simfl.scenario.rounds import Quorum as Quorum
 from simfl.scenario.rounds import Rate as Rate
 from simfl.scenario.rounds import Script as Script
-from simfl.scenario.rounds import SelectAll as SelectAll
-from simfl.scenario.rounds import SelectBernoulli as SelectBernoulli
-from simfl.scenario.rounds import Selection as Selection
-from simfl.scenario.rounds import SelectMultiRound as SelectMultiRound
-from simfl.scenario.rounds import SelectUsers as SelectUsers
 from simfl.scenario.rounds import When as When
 from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
@@ -103,6 +98,7 @@ from simfl.scenario.world import ServerLink as ServerLink
 from simfl.scenario.world import Sessions as Sessions
 from simfl.scenario.world import Trace as Trace
 from simfl.scenario.world import UserLink as UserLink
+from simfl.selection.schemes import All, AnySelection
 
 
 class Scenario(Block):
@@ -146,7 +142,7 @@ class Scenario(Block):
     """How long the server waits in each collecting state."""
     dropout: Dropout = NoLosses()
     """Who is lost within a round, and where."""
-    selection: Selection = SelectAll()
+    selection: AnySelection = All()
     """Who of the available takes part in a round."""
     buffer: Buffer | None = None
     """For asynchronous protocols, which need it."""
@@ -164,8 +160,7 @@ class Scenario(Block):
     @property
     def cohort(self) -> int:
         """N of a round: the most users that it can hold."""
-        most = getattr(self.selection, "users", self.population.users)
-        return min(most, self.population.users)
+        return min(self.selection.cohort(self.population.users), self.population.users)
 
     def of(self, name: str) -> Scenario:
         """The scenario as one entry of `protocols` sees it."""

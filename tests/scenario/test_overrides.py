@@ -8,6 +8,7 @@ import pytest
 
 from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, parse_override
+from simfl.selection.schemes import Random
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
 
 
@@ -36,7 +37,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["population.availability.p=0.5"], "population.availability", schema.Bernoulli(p=0.5)),
         (["population.devices.slowdown=2"], "population.devices.slowdown", schema.Fixed(value=2)),
         (["population.devices.slowdown.mean=2"], "population.devices.slowdown", schema.Exponential(mean=2)),
-        (["selection.users=90"], "selection", schema.SelectUsers(kind="random", users=90)),
+        (["selection.users=90"], "selection", Random(users=90)),
         (["learning.partition.beta=0.3"], "learning.partition", schema.Dirichlet(beta=0.3)),
         (["network.users.preset=5g"], "network.users.uplink_mbps", 802.0),
         (["privacy.U=60"], "privacy.U", 60),

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema, load, resolved_yaml
+from simfl.selection.schemes import AnySelection, Random
 from tests.scenario.worlds import SYNC, read, write
 
 
@@ -39,7 +40,7 @@ from tests.scenario.worlds import SYNC, read, write
         (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
         (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
         (AnyStaleness, "polynomial", Polynomial(alpha=1.0)),
-        (schema.Selection, {"random": 5}, schema.SelectUsers(kind="random", users=5)),
+        (AnySelection, {"random": 5}, Random(users=5)),
     ],
 )
 def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:

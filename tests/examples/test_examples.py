@@ -1,0 +1,32 @@
+"""Every example runs, and does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.folder.result import Result
+from simfl.results import trace as rows
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, **overrides: Any) -> Result:
+    return simfl.run(EXAMPLES / f"{name}.yaml", {"payload": "shadow", **overrides})
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_short_and_has_a_scenario(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 25
+    assert f"{path.name}:" in path.with_suffix(".yaml").read_text(encoding="utf-8")
+
+
+def test_rested_users_sit_out() -> None:
+    for trace in run("rested").traces.values():
+        rounds = [set(row.users) for row in trace if isinstance(row, rows.Begin)]
+        assert [len(members) for members in rounds] == [4] * 6
+        for index in range(1, 6):
+            assert not rounds[index] & set().union(*rounds[max(0, index - 2) : index])

@@ -1,0 +1,152 @@
+"""A stranger's kind of each thing, in a file beside the scenario, is taken like our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.errors import BadInput, RunFailed
+from simfl.scenario.load import ScenarioError, load, resolved_yaml
+from simfl.scenario.study import load_study
+from tests.engine.harness import SYNC
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class `Theirs` with one field of its own, in a file; `lacks` its one abstract method."""
+
+    path: str
+    thing: str
+    code: str
+    value: dict[str, Any]
+    wrong: tuple[dict[str, Any], str]
+    lacks: str
+    scenario: dict[str, Any]
+
+
+SELECTION = Case(
+    "selection",
+    "selection",
+    """
+from pydantic import Field
+from simfl.selection.schemes import Selection
+
+
+class Theirs(Selection):
+    users: int = Field(2, ge=1)
+
+    def select(self, available, history, rng):
+        if history.counts.sum() > 99:
+            raise LookupError("too long")
+        return available[: self.users]
+
+    def cohort(self, users):
+        return self.users
+
+    def problems(self, users):
+        if self.users == 13:
+            yield "users", "users=13 is unlucky"
+
+
+class Half(Selection):
+    pass
+
+
+class Raises(Selection):
+    def select(self, available, history, rng):
+        return 1 // 0
+
+    def cohort(self, users):
+        return 3
+
+
+class RaisesEarly(Theirs):
+    def problems(self, users):
+        return 1 // 0
+""",
+    {"users": 3},
+    ({"users": 0}, "selection.users: must be at least 1, not 0"),
+    "select",
+    {},
+)
+CASES = [SELECTION]
+by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "theirs.py"
+
+
+def said(case: Case, file: Path, name: str = "Theirs", **values: Any) -> dict[str, Any]:
+    """Return the scenario with the class of this name."""
+    file.write_text(case.code)
+    scenario: dict[str, Any] = {
+        **SYNC, "payload": "shadow", "rounds": 2, "privacy": {"T": 1, "D": 0}, **case.scenario
+    }  # fmt: skip
+    *way, last = case.path.split(".")
+    inner = scenario
+    for part in way:
+        inner[part] = dict(inner.get(part, {}))
+        inner = inner[part]
+    inner[last] = {"module": f"{file}:{name}", **values}
+    return scenario
+
+
+@by_path
+def test_it_runs_and_resolves(case: Case, file: Path, tmp_path: Path) -> None:
+    scenario = load(said(case, file, **case.value))
+    kept = tmp_path / "resolved.yaml"
+    kept.write_text(resolved_yaml(scenario))
+    assert load(kept) == scenario
+    result = simfl.run(scenario)
+    assert result.summary["protocols"]["fedavg"]["rounds"][0]["status"] == "completed"
+
+
+@by_path
+def test_its_fields_can_be_overridden(case: Case, file: Path) -> None:
+    ((key, value),) = case.value.items()
+    scenario = load(said(case, file), {f"{case.path}.{key}": value})
+    assert scenario == load(said(case, file, **case.value))
+
+
+@by_path
+def test_what_is_wrong_is_told_at_its_place(case: Case, file: Path) -> None:
+    fields, message = case.wrong
+    with pytest.raises(ScenarioError) as problem:
+        load(said(case, file, **fields))
+    assert message in str(problem.value)
+    with pytest.raises(ScenarioError, match=rf"{case.path}.nonsense: .*no key 'nonsense'"):
+        load(said(case, file, nonsense=1))
+    with pytest.raises(ScenarioError, match=f"is no whole {case.thing}: it lacks {case.lacks}"):
+        load(said(case, file, "Half"))
+    with pytest.raises(ScenarioError, match=f"is no {case.thing}: it must be a class derived from"):
+        load(said(case, file, "Path" if "import Path" in case.code else "Field"))
+
+
+@by_path
+def test_what_its_methods_raise_is_told_with_its_line(case: Case, file: Path) -> None:
+    line = 1 + case.code[: case.code.index("1 // 0")].count("\n")
+    with pytest.raises((BadInput, RunFailed), match=rf"{file}:{line} raised ZeroDivisionError"):
+        simfl.run(said(case, file, "Raises"))
+
+
+@by_path
+def test_a_study_sweeps_it(case: Case, file: Path, tmp_path: Path) -> None:
+    base, study = tmp_path / "base.yaml", tmp_path / "study.yaml"
+    ((key, value),) = case.value.items()
+    base.write_text(resolved_yaml(load(said(case, file))))
+    study.write_text(f"base: base.yaml\ngrid: {{{case.path}.{key}: [{value}]}}\n")
+    read = load_study(study)
+    assert read.resolve(read.grid[0], 5) == load(said(case, file, **case.value), seed=5)
+
+
+def test_problems_of_a_selection_are_told(file: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"selection\.users: users=13 is unlucky"):
+        load(said(SELECTION, file, users=13))
+    with pytest.raises(ScenarioError, match=r"theirs.py:\d+ raised ZeroDivisionError"):
+        load(said(SELECTION, file, "RaisesEarly"))
