@@ -24,11 +24,11 @@ MAY_IMPORT = {
     "results": ("errors",),
     "selection": ("errors", "blocks", "kinds"),
     "privacy": ("errors", "selection", "unpacking"),
-    "learning": ("errors", "unpacking"),
+    "learning": ("errors", "blocks", "kinds", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),
-    "scenario": ("errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection"),
+    "scenario": ("errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning"),
     "population": ("virtual_time", "random_streams", "scenario"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",

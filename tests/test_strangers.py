@@ -73,7 +73,35 @@ class RaisesEarly(Theirs):
     "select",
     {},
 )
-CASES = [SELECTION]
+PARTITION = Case(
+    "learning.partition",
+    "partition",
+    """
+from pydantic import Field
+from simfl.learning.partition import Partition
+
+
+class Theirs(Partition):
+    every: int = Field(1, ge=1)
+
+    def deal(self, split, users, rng):
+        return [range(user, len(split.y_train), users * self.every) for user in range(users)]
+
+
+class Half(Partition):
+    pass
+
+
+class Raises(Partition):
+    def deal(self, split, users, rng):
+        return 1 // 0
+""",
+    {"every": 2},
+    ({"every": 0}, "learning.partition.every: must be at least 1, not 0"),
+    "deal",
+    {},
+)
+CASES = [SELECTION, PARTITION]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

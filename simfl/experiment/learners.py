@@ -6,11 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simfl.errors import counted
-from simfl.learning import data, models, partition, server_opt
+from simfl.learning import data, models, server_opt
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -48,7 +45,8 @@ def make_trainers(
         dealt = s.of(name).learning.partition
         key = dealt.model_dump_json()
         if key not in made:
-            parts = or_error(s, "learning.partition", partial(_deal, dealt, split, s, streams))
+            deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
+            parts = or_error(s, "learning.partition", deal)
             make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
@@ -70,25 +68,6 @@ def _split(spec: schema.Learning, streams: Streams) -> data.Split:
 
 def _model(spec: schema.Model) -> models.Model:
     return models.find(spec.module if isinstance(spec, schema.Own) else spec.kind)
-
-
-def _deal(
-    spec: schema.Partition, split: data.Split, s: schema.Scenario, streams: Streams
-) -> list[NDArray[np.int64]]:
-    """Each user's training samples."""
-    y, users, rng = split.y_train, s.population.users, streams.rng("partition")
-    match spec:
-        case schema.Dirichlet(beta=beta, min_samples=least):
-            return partition.dirichlet(y, users, beta, rng, least)
-        case schema.Shards(per_user=shards):
-            return partition.shards(y, users, shards, rng)
-        case schema.ByUser():
-            return partition.natural(split.owner, users, rng)
-        case schema.Shared(samples=samples):
-            return partition.shared(y, users, samples, rng)
-        case schema.QuantitySkew(beta=beta, min_samples=least):
-            return partition.quantity_skew(y, users, beta, rng, least)
-    return partition.iid(y, users, rng)
 
 
 def local_sgd(spec: schema.Learning) -> LocalSgd:

@@ -27,12 +27,8 @@ KEYED: under any other protocol."""
 PAIR = {"secagg": 65, "ccesa": 140, "lightsecagg_async": 80}
 """Of each user, or mask, that a user knows of."""
 
-CUT = ("iid", "natural")
-"""Partitions in which a user's samples are one piece of an array."""
 SAMPLE, DEALT = 16, 80
 """Of a sample while it is dealt out, in one piece or not."""
-HAND = 900
-"""More of a user whose samples are not one piece."""
 
 PUBLISHED = {
     "digits": 4 * 1_797 * 64,
@@ -75,12 +71,7 @@ def _hand_bytes(s: schema.Scenario) -> int:
     """What a user's numbers of samples take, and the counts of its labels that `simfl check` shows."""
     data, dealt = s.learning.dataset, s.learning.partition
     classes = data.classes if isinstance(data, schema.Synthetic) else CLASSES.get(data.kind, 10)
-    each = (0 if dealt.kind in CUT else HAND) + 16 * classes
-    if isinstance(dealt, schema.Dirichlet):
-        each += 140 * classes
-    elif isinstance(dealt, schema.Shared):
-        each += 16 * dealt.samples
-    return each
+    return dealt.hand_bytes(classes) + 16 * classes
 
 
 def data_bytes(s: schema.Scenario) -> int:
@@ -91,7 +82,7 @@ def data_bytes(s: schema.Scenario) -> int:
     if isinstance(data, schema.Synthetic):
         values = math.prod(data.shape) * (data.classes + 2 * data.train + data.test)
         scores = 12 * min(EVALUATED, data.test) * data.classes if real else 0
-        cut = all(s.of(name).learning.partition.kind in CUT for name in s.protocols)
+        cut = all(s.of(name).learning.partition.one_piece for name in s.protocols)
         labels = 24 * (data.train + data.test) + (SAMPLE if cut else DEALT) * data.train
         return 4 * values + labels + scores
     return PUBLISHED.get(data.kind, 0)

@@ -19,6 +19,7 @@ from simfl.blocks import (
     Text,
     shorthand,
 )
+from simfl.learning.partition import AnyPartition, Iid
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -70,62 +71,6 @@ class Data(Block):
 
     root: Text | None = None
     """The folder, from the scenario's."""
-
-
-# --- how users share it -------------------------------------------------------------------------
-class Iid(Block):
-    """Samples dealt at random, equally."""
-
-    kind: Literal["iid"] = "iid"
-
-
-class Dirichlet(Block):
-    """Label shares per user drawn from a Dirichlet distribution with parameter beta."""
-
-    kind: Literal["dirichlet"] = "dirichlet"
-    beta: Positive
-    """The smaller, the more uneven."""
-    min_samples: Count = 1
-    """What every user has at least."""
-
-
-class Shards(Block):
-    """Samples sorted by label and cut into `per_user` shards a user (McMahan 2017)."""
-
-    kind: Literal["shards"] = "shards"
-    per_user: Count = 2
-    """Shards of each user."""
-
-
-class ByUser(Block):
-    """The data set's own users, such as the writers of FEMNIST."""
-
-    kind: Literal["natural"] = "natural"
-
-
-class Shared(Block):
-    """`samples` that every user has, and one-label shards of the rest (Multi-RoundSecAgg App. E)."""
-
-    kind: Literal["shared"] = "shared"
-    samples: Count
-    """Samples that every user has."""
-
-
-class QuantitySkew(Block):
-    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta."""
-
-    kind: Literal["quantity_skew"] = "quantity_skew"
-    beta: Positive
-    """The smaller, the more uneven."""
-    min_samples: Count = 1
-    """What every user has at least."""
-
-
-Partition = Annotated[
-    Iid | Dirichlet | Shards | ByUser | Shared | QuantitySkew,
-    Field(discriminator="kind"),
-    shorthand(dirichlet="beta", shards="per_user", shared="samples", quantity_skew="beta"),
-]
 
 
 # --- models -------------------------------------------------------------------------------------
@@ -217,7 +162,7 @@ class Learning(Block):
     """See `simfl list datasets`."""
     data: Data = Data()
     """Where published data sets lie."""
-    partition: Partition = Iid()
+    partition: AnyPartition = Iid()
     """How users share the samples."""
     model: Model = Zoo(kind="logistic")
     """See `simfl list models`."""

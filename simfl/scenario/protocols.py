@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from simfl.blocks import Bits, Block, Count, Fraction, Levels, Name, Natural, Positive
 from simfl.crypto import ntt
 from simfl.errors import show
+from simfl.learning.partition import AnyPartition
 from simfl.protocols.staleness import AnyStaleness, Constant
-from simfl.scenario.learning import Partition
 from simfl.selection.schemes import AnySelection
 
 _Number = TypeVar("_Number")
@@ -40,7 +40,7 @@ class Entry(Block):
 
     selection: AnySelection | None = None
     """For this entry only."""
-    partition: Partition | None = None
+    partition: AnyPartition | None = None
     """For this entry only."""
 
 

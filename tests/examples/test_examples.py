@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl.experiment.build import build
 from simfl.folder.result import Result
 from simfl.results import trace as rows
+from simfl.scenario.load import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -30,3 +32,11 @@ def test_rested_users_sit_out() -> None:
         assert [len(members) for members in rounds] == [4] * 6
         for index in range(1, 6):
             assert not rounds[index] & set().union(*rounds[max(0, index - 2) : index])
+
+
+def test_twins_hold_the_same_samples() -> None:
+    parts = build(load(EXAMPLES / "twins.yaml")).trainer.parts
+    assert [len(part) for part in parts] == [120] * 12
+    for first in range(0, 12, 3):
+        assert parts[first].tolist() == parts[first + 1].tolist() == parts[first + 2].tolist()
+    run("twins")

@@ -8,7 +8,7 @@ import torch
 
 from simfl.learning.data import digits
 from simfl.learning.models import MODELS
-from simfl.learning.partition import iid
+from simfl.learning.partition import Iid
 from simfl.learning.server_opt import apply
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -27,7 +27,7 @@ def _one_thread() -> Iterator[None]:
 def make(users: int, epochs: int, lr: float) -> tuple[Streams, Trainer]:
     streams = Streams(1)
     split = digits(streams.rng("data"))
-    parts = iid(split.y_train, users, streams.rng("partition"))
+    parts = Iid().dealt(split, users, streams.rng("partition"))
     return streams, Trainer(split, parts, MODELS["logistic"], LocalSgd(epochs, 10, lr), "cpu", "closed_form")
 
 

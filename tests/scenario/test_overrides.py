@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simfl.learning.partition import Dirichlet
 from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, parse_override
 from simfl.selection.schemes import Random
@@ -38,7 +39,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["population.devices.slowdown=2"], "population.devices.slowdown", schema.Fixed(value=2)),
         (["population.devices.slowdown.mean=2"], "population.devices.slowdown", schema.Exponential(mean=2)),
         (["selection.users=90"], "selection", Random(users=90)),
-        (["learning.partition.beta=0.3"], "learning.partition", schema.Dirichlet(beta=0.3)),
+        (["learning.partition.beta=0.3"], "learning.partition", Dirichlet(beta=0.3)),
         (["network.users.preset=5g"], "network.users.uplink_mbps", 802.0),
         (["privacy.U=60"], "privacy.U", 60),
         (["protocols.secagg.t=60"], "protocols.secagg.t", 60),

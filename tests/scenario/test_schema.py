@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from simfl.learning.partition import AnyPartition, Dirichlet
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema, load, resolved_yaml
@@ -38,7 +39,7 @@ from tests.scenario.worlds import SYNC, read, write
         (schema.Dropout, {"worst_case": 0.1}, schema.WorstCase(fraction=0.1)),
         (schema.Dropout, {"worst_case": [0.1, 0.3]}, schema.WorstCase(fraction=(0.1, 0.3))),
         (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
-        (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
+        (AnyPartition, {"dirichlet": 0.1}, Dirichlet(beta=0.1)),
         (AnyStaleness, "polynomial", Polynomial(alpha=1.0)),
         (AnySelection, {"random": 5}, Random(users=5)),
     ],

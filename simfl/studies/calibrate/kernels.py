@@ -18,8 +18,9 @@ from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
-from simfl.learning import data, partition, server_opt
+from simfl.learning import data, server_opt
 from simfl.learning.models import MODELS
+from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.index_views import Same
@@ -139,7 +140,7 @@ def training() -> Callable[[], Rates]:
     """Local training by minibatches and multiply-adds: tiny models on the digits, clients of two sizes."""
     split = data.digits(STREAMS.rng("data"))
     trainers = [
-        Trainer(split, partition.iid(split.y_train, users, STREAMS.rng("partition")), MODELS[model],
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model],
                 LocalSgd(5, 10, 0.1), "cpu", "loop")
         for model in ("logistic", "cnn") for users in (100, 20)
     ]  # fmt: skip
