@@ -28,8 +28,11 @@ MAY_IMPORT = {
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),
-    "scenario": ("errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning"),
-    "population": ("virtual_time", "random_streams", "scenario"),
+    "scenario": (
+        "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
+        "population",
+    ),
+    "population": ("errors", "virtual_time", "random_streams", "blocks", "kinds"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
         "protocols", "population",
@@ -85,6 +88,7 @@ HOMES = {
         "blocks",
         "kinds",
         "selection",
+        "population",
         "scenario",
         "profiles",
         "learning",

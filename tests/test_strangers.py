@@ -101,7 +101,38 @@ class Raises(Partition):
     "deal",
     {},
 )
-CASES = [SELECTION, PARTITION]
+AVAILABILITY = Case(
+    "population.availability",
+    "availability",
+    """
+from pydantic import Field
+from simfl.population.availability import Availability, UserStates
+
+
+class Theirs(UserStates):
+    on_s: float = Field(2.0, gt=0)
+
+    def states(self, user, rng):
+        while True:
+            yield self.on_s, True
+            yield 0.1 * rng.random(), False
+
+
+class Half(UserStates):
+    pass
+
+
+class Raises(UserStates):
+    def states(self, user, rng):
+        yield 0.001, True
+        yield 1 // 0, False
+""",
+    {"on_s": 3.5},
+    ({"on_s": 0}, "population.availability.on_s: must be above 0, not 0"),
+    "states",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

@@ -54,7 +54,7 @@ class RunConfig:
     deadlines_ns: dict[str, int]
     quorum: dict[str, float]
     disconnect_ns: int | None
-    in_round: Callable[[int], Any]
+    in_round: Callable[[int], NDArray[np.bool_]] | None
     days: Days | None
     samples: Callable[[int], int]
     select: Callable[[Sequence[int], Participation, int], list[int] | None]

@@ -36,8 +36,9 @@ from simfl.experiment.learners import make_trainers, server_rule
 from simfl.experiment.memory import Memory
 from simfl.learning import partition
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import Availability
-from simfl.population.dropout import Losses, draw, held
+from simfl.population.availability import OnlineTimes
+from simfl.population.distributions import draw, held
+from simfl.population.dropout import Losses
 from simfl.protocols.machine import SERVER, Params
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import grace
@@ -46,7 +47,6 @@ from simfl.python_files import blaming
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
 from simfl.scenario import footprint, schema
-from simfl.scenario.intervals import read_intervals
 from simfl.scenario.problems import error, or_error
 from simfl.scenario.sparsity import sparsity
 from simfl.selection.history import Participation
@@ -61,7 +61,7 @@ class Experiment:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
-    availability: Availability
+    availability: OnlineTimes
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -160,7 +160,7 @@ def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
 
 
 def make_world(
-    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability
+    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes
 ) -> RunConfig:
     """What all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
@@ -208,8 +208,8 @@ def make_world(
         deadlines_ns=deadlines,
         quorum={name: quorum.fraction for name, quorum in quorums.items()},
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
-        in_round=availability.in_round,
-        days=availability.at if availability.timed else None,
+        in_round=availability.by_round,
+        days=availability.at if s.population.availability.changes == "with time" else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),
@@ -222,14 +222,14 @@ def make_world(
     )
 
 
-def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
+def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
     """When users are online.
 
     An asynchronous run waits for as long as users come and go, so one in which too few ever come is refused.
     """
-    spec, users = s.population.availability, s.population.users
-    intervals = read_intervals(spec.file, users) if isinstance(spec, schema.Trace) else {}
-    availability = Availability(spec, users, streams, intervals)
+    users = s.population.users
+    make = partial(s.population.availability.times, users, streams)
+    availability: OnlineTimes = or_error(s, "population.availability", make)
     if s.buffer is None:
         return availability
     for name, protocol in s.protocols.items():

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log1p
-from statistics import NormalDist
 
 import numpy as np
 
 from simfl.random_streams import Streams
 from simfl.scenario import schema
 from simfl.virtual_time import nanoseconds
-
-STANDARD_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +23,6 @@ class PlannedLoss:
     point: str
     when: str
     delay_ns: int = 0
-
-
-def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int) -> np.ndarray:
-    """`size` draws of a scenario's distribution, each held within the bounds of a given value (`held`)."""
-    match distribution:
-        case schema.Fixed(value=value):
-            return np.full(size, value)
-        case schema.Uniform(low=low, high=high):
-            return rng.uniform(low, high, size)
-        case schema.LogNormal(median=median, sigma=sigma):
-            return held(rng.lognormal(np.log(median), sigma, size))
-        case schema.Exponential(mean=mean):
-            return held(rng.exponential(mean, size))
-    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
-
-
-def held(draws: np.ndarray) -> np.ndarray:
-    """Draws within 1e-9 and 1e9: no time that was drawn is below a nanosecond, no product beyond a float."""
-    within: np.ndarray = np.clip(draws, schema.LEAST, schema.GREATEST)
-    return within
-
-
-def quantile(distribution: schema.Distribution, u: float) -> float:
-    """The draw of a scenario's distribution that a uniform one, 0 < u < 1, stands for."""
-    match distribution:
-        case schema.Fixed(value=value):
-            drawn = value
-        case schema.Uniform(low=low, high=high):
-            drawn = low + (high - low) * u
-        case schema.LogNormal(median=median, sigma=sigma):
-            drawn = median * exp(sigma * STANDARD_NORMAL.inv_cdf(u))
-        case schema.Exponential(mean=mean):
-            drawn = -mean * log1p(-u)
-        case _:
-            raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
-    return min(max(drawn, schema.LEAST), schema.GREATEST)
 
 
 class Losses:

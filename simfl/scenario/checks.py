@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
+from simfl.population.intervals import numbered
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import footprint, schema
-from simfl.scenario.intervals import numbered
 from simfl.scenario.schema import Scenario
 from simfl.selection.schemes import All
 
@@ -36,6 +36,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     if not mixed:
         found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
         found += _selections(scenario, asynchronous)
+    for key, message in scenario.population.availability.problems(asynchronous):
+        found.append((".".join(filter(None, ("population.availability", key))), message))
     found += _script(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
@@ -115,9 +117,6 @@ def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
     for kind, key in ((schema.Rate, "rate"), (schema.WorstCase, "fraction")):
         if isinstance(s.dropout, kind) and isinstance(getattr(s.dropout, key), tuple):
             yield f"dropout.{key}", f"a list goes round by round: an asynchronous run takes one {key}"
-    available = s.population.availability
-    if isinstance(available, schema.Bernoulli) and available.slot_s is None:
-        yield "population.availability.slot_s", "missing; an asynchronous run has no rounds to draw p in"
     for name, spec in s.protocols.items():
         if isinstance(spec, schema.LightSecAggAsync) and s.buffer is not None:
             if s.buffer.K < 2:

@@ -51,9 +51,7 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
     users, kind = s.population.users, entry.protocol
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    available = s.population.availability
-    by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
-    each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES
+    each = USER + (COMES_AND_GOES if s.population.availability.changes == "with time" else 0)
     member = MEMBER.get(kind, KEYED) + (JITTER if s.network.users.jitter_s else 0)
     known = round(PAIR.get(kind, 0) * _pairs(s, entry, members))
     return users * (each + _hand_bytes(s)) + members * member + known

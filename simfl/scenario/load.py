@@ -14,7 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import RunFailed, cut, show
+from simfl.errors import Problem as Problem
+from simfl.errors import RunFailed, cut, refusal, show
+from simfl.errors import ScenarioError as ScenarioError
 from simfl.python_files import blaming
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
@@ -22,9 +24,7 @@ from simfl.scenario.overrides import Unfit, override
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
 from simfl.scenario.yaml_reader import dump, parse, read
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain, refusal
-from simfl.scenario.yaml_tree import Problem as Problem
-from simfl.scenario.yaml_tree import ScenarioError as ScenarioError
+from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
 
 def load(

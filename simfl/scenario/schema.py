@@ -75,12 +75,8 @@ from simfl.scenario.rounds import Script as Script
 from simfl.scenario.rounds import When as When
 from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
-from simfl.scenario.world import Always as Always
-from simfl.scenario.world import Availability as Availability
-from simfl.scenario.world import Bernoulli as Bernoulli
 from simfl.scenario.world import Clock as Clock
 from simfl.scenario.world import Devices as Devices
-from simfl.scenario.world import Diurnal as Diurnal
 from simfl.scenario.world import Measured as Measured
 from simfl.scenario.world import Modelled as Modelled
 from simfl.scenario.world import Network as Network
@@ -88,8 +84,6 @@ from simfl.scenario.world import Population as Population
 from simfl.scenario.world import Recorded as Recorded
 from simfl.scenario.world import Server as Server
 from simfl.scenario.world import ServerLink as ServerLink
-from simfl.scenario.world import Sessions as Sessions
-from simfl.scenario.world import Trace as Trace
 from simfl.scenario.world import UserLink as UserLink
 from simfl.selection.schemes import All, AnySelection
 

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.folder.result import Result
-from simfl.population.availability import Availability
 from simfl.population.dropout import Losses
 from simfl.protocols.registry import KEYED, PLAIN, PROTOCOLS
 from simfl.random_streams import Streams
@@ -257,7 +256,7 @@ def test_presence_depends_on_no_earlier_draw_and_no_order(availability: str) -> 
     spec = schema.Population.model_validate(
         {"users": 5, "devices": {"slowdown": 1.0}, "availability": BY_TIME[availability]}
     ).availability
-    one, other = (Availability(spec, 5, Streams(4)) for _ in range(2))
+    one, other = (spec.times(5, Streams(4)) for _ in range(2))
     forward = {user: list(islice(days(one, user), 60)) for user in range(5)}
     side_by_side = {user: days(other, user) for user in reversed(range(5))}
     backward = {user: [next(changes)] for user, changes in side_by_side.items()}

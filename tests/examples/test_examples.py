@@ -10,6 +10,7 @@ import pytest
 import simfl
 from simfl.experiment.build import build
 from simfl.folder.result import Result
+from simfl.random_streams import Streams
 from simfl.results import trace as rows
 from simfl.scenario.load import load
 
@@ -40,3 +41,14 @@ def test_twins_hold_the_same_samples() -> None:
     for first in range(0, 12, 3):
         assert parts[first].tolist() == parts[first + 1].tolist() == parts[first + 2].tolist()
     run("twins")
+
+
+def test_phones_take_part_while_they_charge() -> None:
+    scenario = load(EXAMPLES / "charging.yaml")
+    everyone = scenario.population.availability.times(40, Streams(scenario.seed))
+    (trace,) = run("charging").traces.values()
+    begun = [
+        (step.about, step.ready) for step in trace if isinstance(step, rows.Step) and step.call == "begin"
+    ]
+    assert len(begun) >= 30
+    assert all(everyone.at(int(about.split(".")[0]), at)[0] for about, at in begun)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.population.dropout import Losses, PlannedLoss, draw, quantile
+from simfl.population.distributions import draw, quantile
+from simfl.population.dropout import Losses, PlannedLoss
 from simfl.protocols.registry import KEYED, PLAIN
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Lost, Step

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simfl.learning.partition import Dirichlet
+from simfl.population.availability import Bernoulli
 from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, parse_override
 from simfl.selection.schemes import Random
@@ -35,7 +36,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["clock=recorded:runs/a"], "clock", schema.Recorded(dir="runs/a")),
         (["clock.dir=runs/a"], "clock", schema.Recorded(dir="runs/a")),
         (["clock=measured"], "clock", schema.Measured()),
-        (["population.availability.p=0.5"], "population.availability", schema.Bernoulli(p=0.5)),
+        (["population.availability.p=0.5"], "population.availability", Bernoulli(p=0.5)),
         (["population.devices.slowdown=2"], "population.devices.slowdown", schema.Fixed(value=2)),
         (["population.devices.slowdown.mean=2"], "population.devices.slowdown", schema.Exponential(mean=2)),
         (["selection.users=90"], "selection", Random(users=90)),

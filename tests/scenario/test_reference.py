@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from simfl.population.availability import AnyAvailability
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema
 from simfl.scenario.reference import markdown
@@ -45,7 +46,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
-    for union in (schema.Dropout, schema.Availability, schema.Protocol, schema.Model):
+    for union in (schema.Dropout, AnyAvailability, schema.Protocol, schema.Model):
         for kind in Shape(union).kinds:
             assert f"`{kind}`" in page
 
