@@ -132,7 +132,36 @@ class Raises(UserStates):
     "states",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY]
+DROPOUT = Case(
+    "dropout",
+    "drop-out",
+    """
+from pydantic import Field
+from simfl.population.dropout import Dropout, PlannedLoss
+
+
+class Theirs(Dropout):
+    p: float = Field(0.0, ge=0, le=1)
+
+    def planned(self, user, index, streams):
+        out = streams.rng("losses", "cell", user % 2, index).random() < self.p
+        return PlannedLoss("upload", "mid_send") if out else None
+
+
+class Half(Dropout):
+    pass
+
+
+class Raises(Dropout):
+    def planned(self, user, index, streams):
+        return 1 // 0
+""",
+    {"p": 1e-9},
+    ({"p": 2.0}, "dropout.p: must be at most 1, not 2.0"),
+    "planned",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
-from simfl.population.intervals import numbered
+from simfl.population.dropout import NoLosses
 from simfl.protocols.registry import PROTOCOLS, Kind
 from simfl.scenario import footprint, schema
 from simfl.scenario.schema import Scenario
@@ -36,9 +36,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     if not mixed:
         found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
         found += _selections(scenario, asynchronous)
-    for key, message in scenario.population.availability.problems(asynchronous):
-        found.append((".".join(filter(None, ("population.availability", key))), message))
-    found += _script(scenario)
+    found += _population(scenario, asynchronous)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
     found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
@@ -112,11 +110,8 @@ def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
         yield "buffer", f"missing; protocol {name} is asynchronous"
     elif s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, schema.NoLosses):
+    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
         yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
-    for kind, key in ((schema.Rate, "rate"), (schema.WorstCase, "fraction")):
-        if isinstance(s.dropout, kind) and isinstance(getattr(s.dropout, key), tuple):
-            yield f"dropout.{key}", f"a list goes round by round: an asynchronous run takes one {key}"
     for name, spec in s.protocols.items():
         if isinstance(spec, schema.LightSecAggAsync) and s.buffer is not None:
             if s.buffer.K < 2:
@@ -183,21 +178,18 @@ def _selection(s: Scenario, asynchronous: bool) -> Found:
             "limits who is in flight)",
         )
     for key, message in selection.problems(users):
-        yield ".".join(filter(None, ("selection", key))), message
+        yield _at("selection", key), message
 
 
-def _script(s: Scenario) -> Found:
-    """A loss in a round that is not reached is no error: who tries the first rounds of a study keeps it."""
-    if not isinstance(s.dropout, schema.Script):
-        return
-    seen: dict[tuple[int, int], int] = {}
-    for i, loss in enumerate(s.dropout.losses):
-        path = f"dropout.losses.{i}"
-        if loss.user >= s.population.users:
-            yield f"{path}.user", f"user={loss.user} is not there: {numbered(s.population.users)}"
-        first = seen.setdefault((loss.user, loss.round), i)
-        if first != i:
-            yield path, f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
+def _population(s: Scenario, asynchronous: bool) -> Found:
+    for key, message in s.population.availability.problems(asynchronous):
+        yield _at("population.availability", key), message
+    for key, message in s.dropout.problems(s.population.users, asynchronous):
+        yield _at("dropout", key), message
+
+
+def _at(block: str, key: str) -> str:
+    return f"{block}.{key}" if key else block
 
 
 # --- privacy ------------------------------------------------------------------------------------

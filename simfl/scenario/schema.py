@@ -25,6 +25,7 @@ from simfl.blocks import Text as Text
 from simfl.blocks import Threads as Threads
 from simfl.blocks import Uniform as Uniform
 from simfl.blocks import shorthand as shorthand
+from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.scenario.learning import Adaptive as Adaptive
 from simfl.scenario.learning import Averaging as Averaging
 from simfl.scenario.learning import Clip as Clip
@@ -55,25 +56,14 @@ from simfl.scenario.protocols import Protocols as Protocols
 from simfl.scenario.protocols import Quantization as Quantization
 from simfl.scenario.protocols import SecAgg as SecAgg
 from simfl.scenario.protocols import SecAggPlus as SecAggPlus
-from simfl.scenario.rounds import POINTS as POINTS
-from simfl.scenario.rounds import STEPS as STEPS
 from simfl.scenario.rounds import Buffer as Buffer
 from simfl.scenario.rounds import ByDisconnect as ByDisconnect
 from simfl.scenario.rounds import ByTimeout as ByTimeout
 from simfl.scenario.rounds import Deadline as Deadline
 from simfl.scenario.rounds import Deadlines as Deadlines
 from simfl.scenario.rounds import Detect as Detect
-from simfl.scenario.rounds import Dropout as Dropout
 from simfl.scenario.rounds import FixedDeadline as FixedDeadline
-from simfl.scenario.rounds import Loss as Loss
-from simfl.scenario.rounds import NoLosses as NoLosses
-from simfl.scenario.rounds import PerStep as PerStep
-from simfl.scenario.rounds import Point as Point
 from simfl.scenario.rounds import Quorum as Quorum
-from simfl.scenario.rounds import Rate as Rate
-from simfl.scenario.rounds import Script as Script
-from simfl.scenario.rounds import When as When
-from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
 from simfl.scenario.world import Clock as Clock
 from simfl.scenario.world import Devices as Devices
@@ -127,7 +117,7 @@ class Scenario(Block):
     """How the server learns of a loss."""
     deadlines: Deadlines
     """How long the server waits in each collecting state."""
-    dropout: Dropout = NoLosses()
+    dropout: AnyDropout = NoLosses()
     """Who is lost within a round, and where."""
     selection: AnySelection = All()
     """Who of the available takes part in a round."""

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from simfl.learning.partition import AnyPartition, Dirichlet
 from simfl.population.availability import Always, AnyAvailability, Bernoulli, Trace
+from simfl.population.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema, load, resolved_yaml
@@ -33,13 +34,13 @@ from tests.scenario.worlds import SYNC, read, write
         (AnyAvailability, "always", Always()),
         (AnyAvailability, {"bernoulli": [0.1, 0.9]}, Bernoulli(p=(0.1, 0.9))),
         (schema.Detect, {"disconnect": 0}, schema.ByDisconnect(delay_s=0)),
-        (schema.Dropout, "none", schema.NoLosses()),
+        (AnyDropout, "none", NoLosses()),
         (AnyAvailability, "trace:a.csv", Trace(file="a.csv")),
         (AnyAvailability, {"trace": "a.csv"}, Trace(file="a.csv")),
-        (schema.Dropout, {"rate": 0.1}, schema.Rate(rate=0.1)),
-        (schema.Dropout, {"worst_case": 0.1}, schema.WorstCase(fraction=0.1)),
-        (schema.Dropout, {"worst_case": [0.1, 0.3]}, schema.WorstCase(fraction=(0.1, 0.3))),
-        (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
+        (AnyDropout, {"rate": 0.1}, Rate(rate=0.1)),
+        (AnyDropout, {"worst_case": 0.1}, WorstCase(fraction=0.1)),
+        (AnyDropout, {"worst_case": [0.1, 0.3]}, WorstCase(fraction=(0.1, 0.3))),
+        (AnyDropout, {"per_step": 0.1}, PerStep(q=0.1, when="before_send")),
         (AnyPartition, {"dirichlet": 0.1}, Dirichlet(beta=0.1)),
         (AnyStaleness, "polynomial", Polynomial(alpha=1.0)),
         (AnySelection, {"random": 5}, Random(users=5)),
