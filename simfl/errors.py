@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simfl.python_files import blame
+
 MAX_SHOWN = 200
 """Characters of a user's own text that a message has."""
 
@@ -118,4 +120,4 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
         name, index, party, call, what = where
         who = "the server" if party == -1 else f"user {party}"
         place = f"{name}, round {index}, {who}, {call} {what}".rstrip()
-    return DataPlaneError(": ".join(part for part in (place, operation, str(error)) if part))
+    return DataPlaneError(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))

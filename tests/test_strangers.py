@@ -161,7 +161,67 @@ class Raises(Dropout):
     "planned",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT]
+SERVER = Case(
+    "learning.server",
+    "server rule",
+    """
+from pydantic import Field
+from simfl.learning.server_opt import ServerRule
+
+
+class Theirs(ServerRule):
+    rows = 1
+    beta: float = Field(0.9, ge=0, lt=1)
+
+    def remember(self, state, g):
+        return self.beta * state + g
+
+    def step(self, state, lr):
+        return lr * state
+
+
+class Half(ServerRule):
+    pass
+
+
+class Raises(ServerRule):
+    def step(self, state, lr):
+        return 1 // 0
+""",
+    {"beta": 0.5},
+    ({"beta": 1.0}, "learning.server.beta: must be below 1, not 1.0"),
+    "step",
+    {"payload": "real"},
+)
+CLIP = Case(
+    "learning.clip",
+    "clip",
+    """
+from pydantic import Field
+from simfl.learning.clipping import Clip
+
+
+class Theirs(Clip):
+    factor: float = Field(0.5, gt=0)
+
+    def clipped(self, delta):
+        return delta * delta.dtype.type(self.factor)
+
+
+class Half(Clip):
+    pass
+
+
+class Raises(Clip):
+    def clipped(self, delta):
+        return 1 // 0
+""",
+    {"factor": 0.25},
+    ({"factor": 0.0}, "learning.clip.factor: must be above 0, not 0.0"),
+    "clipped",
+    {"payload": "real"},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

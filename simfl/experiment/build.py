@@ -32,9 +32,10 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import BadInput, counted
 from simfl.experiment import memory
-from simfl.experiment.learners import make_trainers, server_rule
+from simfl.experiment.learners import make_trainers
 from simfl.experiment.memory import Memory
 from simfl.learning import partition
+from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
 from simfl.population.distributions import draw, held
@@ -113,7 +114,7 @@ class Experiment:
         world = make_world(s, self.streams, trainer, self.availability)
         make = BufferedSession if kind.asynchronous else RoundSession
         ops = ops or operations(s, name in self.memory and self.memory[name].streams)
-        return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
+        return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
 
 
 Tell = Callable[[str], None]
@@ -212,7 +213,8 @@ def make_world(
         days=availability.at if s.population.availability.changes == "with time" else None,
         samples=trainer.samples,
         select=select,
-        clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),
+        clip=None if isinstance(clip, NoClip) else clip,
+        server_lr=s.learning.server_lr,
         training_noise=noise if sigma else None,
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,

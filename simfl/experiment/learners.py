@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
-from simfl.learning import data, models, server_opt
+from simfl.learning import data, models
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -76,11 +76,3 @@ def local_sgd(spec: schema.Learning) -> LocalSgd:
     return LocalSgd(
         spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay
     )  # fmt: skip
-
-
-def server_rule(spec: schema.Learning) -> server_opt.ServerRule:
-    """How the server steps."""
-    if isinstance(spec.server, schema.Adaptive):
-        rule = spec.server
-        return server_opt.ServerRule(rule.kind, spec.server_lr, rule.beta1, rule.beta2, rule.tau)
-    return server_opt.ServerRule("fedavg", spec.server_lr)

@@ -19,7 +19,9 @@ from simfl.blocks import (
     Text,
     shorthand,
 )
+from simfl.learning.clipping import AnyClip, NoClip
 from simfl.learning.partition import AnyPartition, Iid
+from simfl.learning.server_opt import AnyServerRule, Averaging
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -107,54 +109,6 @@ class Decay(Block):
     """Rounds, counted from 0; several multiply up."""
 
 
-class NoClip(Block):
-    """Updates are sent as they are."""
-
-    kind: Literal["none"] = "none"
-
-
-class ClipNorm(Block):
-    """An update longer than `norm` is scaled down to it."""
-
-    kind: Literal["norm"] = "norm"
-    norm: Positive
-    """The greatest length (L2)."""
-
-
-class ClipValue(Block):
-    """Each coordinate of an update is held within +-`value`."""
-
-    kind: Literal["value"] = "value"
-    value: Positive
-    """The greatest magnitude."""
-
-
-Clip = Annotated[
-    NoClip | ClipNorm | ClipValue, Field(discriminator="kind"), shorthand(norm="norm", value="value")
-]
-
-
-class Averaging(Block):
-    """x <- x - server_lr g (FedAvg; LightSecAgg eq. 26)."""
-
-    kind: Literal["fedavg"] = "fedavg"
-
-
-class Adaptive(Block):
-    """FedAdam or FedYogi (Reddi et al. 2021, Algorithm 2)."""
-
-    kind: Literal["fedadam", "fedyogi"]
-    beta1: Annotated[Fraction, Field(lt=1)] = 0.9
-    """Decay of the first moment."""
-    beta2: Annotated[Fraction, Field(lt=1)] = 0.99
-    """Decay of the second."""
-    tau: Positive = 1e-3
-    """The degree of adaptivity."""
-
-
-ServerStep = Annotated[Averaging | Adaptive, Field(discriminator="kind"), shorthand()]
-
-
 class Learning(Block):
     """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26)."""
 
@@ -180,9 +134,9 @@ class Learning(Block):
     """Of local SGD."""
     mu: NonNegative = 0.0
     """The weight of FedProx's term."""
-    clip: Clip = NoClip()
+    clip: AnyClip = NoClip()
     """How each update is bounded before it is sent."""
-    server: ServerStep = Averaging()
+    server: AnyServerRule = Averaging()
     """The server's rule."""
     server_lr: Positive = 1.0
     """The server's step size (eq. 26)."""

@@ -26,21 +26,14 @@ from simfl.blocks import Threads as Threads
 from simfl.blocks import Uniform as Uniform
 from simfl.blocks import shorthand as shorthand
 from simfl.population.dropout import AnyDropout, NoLosses
-from simfl.scenario.learning import Adaptive as Adaptive
-from simfl.scenario.learning import Averaging as Averaging
-from simfl.scenario.learning import Clip as Clip
-from simfl.scenario.learning import ClipNorm as ClipNorm
-from simfl.scenario.learning import ClipValue as ClipValue
 from simfl.scenario.learning import Data as Data
 from simfl.scenario.learning import Dataset as Dataset
 from simfl.scenario.learning import Landmarks as Landmarks
 from simfl.scenario.learning import Learning as Learning
 from simfl.scenario.learning import Model as Model
-from simfl.scenario.learning import NoClip as NoClip
 from simfl.scenario.learning import Npz as Npz
 from simfl.scenario.learning import Own as Own
 from simfl.scenario.learning import Published as Published
-from simfl.scenario.learning import ServerStep as ServerStep
 from simfl.scenario.learning import Synthetic as Synthetic
 from simfl.scenario.learning import Zoo as Zoo
 from simfl.scenario.protocols import Ccesa as Ccesa
