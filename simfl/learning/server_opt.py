@@ -48,9 +48,7 @@ class ServerRule(Choice):
 
     def remember(self, state: F64, g: F64) -> F64:
         """Return the new state [rows, d] after a mean update g [1, d]; the old one is not written to."""
-        raise NotImplementedError(
-            f"server rule {type(self).__name__} has rows={self.rows}: give `remember`"
-        )
+        raise NotImplementedError(f"server rule {type(self).__name__} has rows={self.rows}: give `remember`")
 
     @abstractmethod
     def step(self, state: F64, lr: float) -> F64:
