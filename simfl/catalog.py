@@ -29,7 +29,7 @@ def _models() -> list[tuple[str, str]]:
 def _datasets() -> list[tuple[str, str]]:
     from simfl.learning.data import DATASETS
 
-    return [(name, dataset.summary) for name, dataset in DATASETS.items()]
+    return [(name, DATASETS[name].summary()) for name in DATASETS]
 
 
 def _profiles() -> list[tuple[str, str]]:

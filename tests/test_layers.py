@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "results": ("errors",),
     "selection": ("errors", "blocks", "kinds"),
     "privacy": ("errors", "selection", "unpacking"),
-    "learning": ("errors", "blocks", "kinds", "unpacking"),
+    "learning": ("errors", "python_files", "blocks", "kinds", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 import simfl
 from simfl.errors import BadInput, RunFailed
+from simfl.folder.identity import scenario_key
 from simfl.scenario.load import ScenarioError, load, resolved_yaml
 from simfl.scenario.study import load_study
 from tests.engine.harness import SYNC
@@ -221,7 +222,38 @@ class Raises(Clip):
     "clipped",
     {"payload": "real"},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP]
+DATASET = Case(
+    "learning.dataset",
+    "data set",
+    """
+import numpy as np
+from pydantic import Field
+from simfl.learning.data import Dataset, Split
+
+
+class Theirs(Dataset):
+    samples: int = Field(60, ge=6)
+
+    def load(self, rng, root):
+        x = rng.standard_normal((self.samples, 3), np.float32)
+        y = (x.sum(axis=1) > 0).astype(np.int64)
+        return Split(x, y, x[:6], y[:6], classes=2)
+
+
+class Half(Dataset):
+    pass
+
+
+class Raises(Dataset):
+    def load(self, rng, root):
+        return 1 // 0
+""",
+    {"samples": 90},
+    ({"samples": 3}, "learning.dataset.samples: must be at least 6, not 3"),
+    "load",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP, DATASET]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 
@@ -291,6 +323,14 @@ def test_a_study_sweeps_it(case: Case, file: Path, tmp_path: Path) -> None:
     study.write_text(f"base: base.yaml\ngrid: {{{case.path}.{key}: [{value}]}}\n")
     read = load_study(study)
     assert read.resolve(read.grid[0], 5) == load(said(case, file, **case.value), seed=5)
+
+
+@by_path
+def test_its_text_is_part_of_what_decides_a_run(case: Case, file: Path) -> None:
+    before = scenario_key(load(said(case, file)), "code")
+    assert scenario_key(load(said(case, file)), "code") == before
+    file.write_text(case.code + "\n# another\n")
+    assert scenario_key(load(said(replace(case, code=file.read_text()), file)), "code") != before
 
 
 def test_problems_of_a_selection_are_told(file: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
-from simfl.learning import data, models
+from simfl.learning import models
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -26,7 +26,8 @@ def make_trainers(
     """
     spec = s.learning
     tell(f"reading the data set {spec.dataset.kind}")
-    split = or_error(s, "learning.dataset", partial(_split, spec, streams))
+    root = None if spec.data.root is None else Path(spec.data.root)
+    split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
     model = or_error(s, "learning.model", partial(_model, spec.model))
     known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
@@ -58,12 +59,6 @@ def _see_to(device: str | None) -> None:
         from simfl.learning.runner import pick_device
 
         pick_device(device)
-
-
-def _split(spec: schema.Learning, streams: Streams) -> data.Split:
-    options = spec.dataset.model_dump(exclude={"kind"})
-    root = None if spec.data.root is None else Path(spec.data.root)
-    return data.load(spec.dataset.kind, streams.rng("data"), root, **options)
 
 
 def _model(spec: schema.Model) -> models.Model:

@@ -14,11 +14,10 @@ from simfl.scenario.schema import Scenario
 FILES = (
     ("population", "availability", "file"),
     ("learning", "dataset", "file"),
-    ("learning", "model", "module"),
     ("profile",),
     ("clock", "dir"),
 )
-"""Where a scenario names a single file whose content decides the outcome."""
+"""Where a scenario names a single file whose content decides the outcome; besides, every `module` does."""
 
 
 @cache
@@ -44,7 +43,17 @@ def identified(scenario: Scenario) -> dict[str, Any]:
             block = block.get(key) if isinstance(block, dict) else None
         if isinstance(block, dict) and isinstance(block.get(last), str):
             block[last] = _content(block[last])
+    _digest_modules(tree)
     return tree
+
+
+def _digest_modules(tree: Any) -> None:
+    """Put digests in the place of the files whose classes and functions a scenario names."""
+    for key, inner in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
+        if key == "module" and isinstance(inner, str):
+            tree[key] = f"{_content(inner)}:{inner.rpartition(':')[2]}"
+        elif isinstance(inner, dict | list):
+            _digest_modules(inner)
 
 
 def scenario_key(scenario: Scenario, code: str) -> str:

@@ -8,7 +8,6 @@ training needs while it works.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from simfl.errors import counted
@@ -29,20 +28,6 @@ PAIR = {"secagg": 65, "ccesa": 140, "lightsecagg_async": 80}
 
 SAMPLE, DEALT = 16, 80
 """Of a sample while it is dealt out, in one piece or not."""
-
-PUBLISHED = {
-    "digits": 4 * 1_797 * 64,
-    "mnist": 70_000 * 784,
-    "fashion_mnist": 70_000 * 784,
-    "cifar10": 60_000 * 3_072,
-    "cifar100": 60_000 * 3_072,
-    "att_faces": 400 * 10_304,
-}
-"""Bytes of data sets that are the same everywhere. FEMNIST may be a part of itself: that and one's own are
-known when they are read."""
-CLASSES = {"cifar100": 100, "femnist": 62, "att_faces": 40, "gld23k": 203}
-EVALUATED = 512
-"""Test samples that are evaluated at once."""
 
 
 def users_bytes(s: schema.Scenario, name: str) -> int:
@@ -68,22 +53,14 @@ def _pairs(s: schema.Scenario, entry: schema.Protocol, members: int) -> float:
 def _hand_bytes(s: schema.Scenario) -> int:
     """What a user's numbers of samples take, and the counts of its labels that `simfl check` shows."""
     data, dealt = s.learning.dataset, s.learning.partition
-    classes = data.classes if isinstance(data, schema.Synthetic) else CLASSES.get(data.kind, 10)
+    classes = data.classes_expected()
     return dealt.hand_bytes(classes) + 16 * classes
 
 
 def data_bytes(s: schema.Scenario) -> int:
     """What the data set takes while it is made and dealt out, and a pass of evaluation."""
-    data, real = s.learning.dataset, s.payload == "real"
-    if isinstance(data, schema.Landmarks):  # images stay on disk
-        return 5 * EVALUATED * 3 * data.size**2 if real else 0
-    if isinstance(data, schema.Synthetic):
-        values = math.prod(data.shape) * (data.classes + 2 * data.train + data.test)
-        scores = 12 * min(EVALUATED, data.test) * data.classes if real else 0
-        cut = all(s.of(name).learning.partition.one_piece for name in s.protocols)
-        labels = 24 * (data.train + data.test) + (SAMPLE if cut else DEALT) * data.train
-        return 4 * values + labels + scores
-    return PUBLISHED.get(data.kind, 0)
+    cut = all(s.of(name).learning.partition.one_piece for name in s.protocols)
+    return s.learning.dataset.bytes_needed(SAMPLE if cut else DEALT, s.payload == "real")
 
 
 def present_bytes(s: schema.Scenario, read_bytes: int = 0) -> int:

@@ -8,66 +8,21 @@ from pydantic import Field
 
 from simfl.blocks import (
     Block,
-    Classes,
     Count,
     Fraction,
     Natural,
     NonNegative,
-    Pixels,
     Positive,
-    Sizes,
     Text,
     shorthand,
 )
 from simfl.learning.clipping import AnyClip, NoClip
+from simfl.learning.data.registry import AnyDataset, Digits
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 
 
 # --- data ---------------------------------------------------------------------------------------
-class Published(Block):
-    """A data set by its name, read from `data.root`; digits are bundled."""
-
-    kind: Literal["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "femnist", "att_faces"]
-
-
-class Landmarks(Block):
-    """GLD-23K, read from `data.root`; its images are resized to `size` x `size` pixels."""
-
-    kind: Literal["gld23k"] = "gld23k"
-    size: Pixels = 224
-    """Pixels of a side that images are resized to."""
-
-
-class Synthetic(Block):
-    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
-
-    kind: Literal["synthetic"] = "synthetic"
-    shape: Sizes = (1, 8, 8)
-    """The shape of a sample."""
-    classes: Classes = 10
-    """The number of labels."""
-    train: Count = 2000
-    """Training samples."""
-    test: Count = 500
-    """Test samples."""
-    noise: Positive = 1.0
-    """The width of a class."""
-
-
-class Npz(Block):
-    """Arrays x_train, y_train, x_test, y_test (and owner, if users are natural) of an .npz file."""
-
-    kind: Literal["npz"] = "npz"
-    file: Text
-    """The file's path, from the scenario's folder."""
-
-
-Dataset = Annotated[
-    Published | Landmarks | Synthetic | Npz, Field(discriminator="kind"), shorthand(npz="file", gld23k="size")
-]
-
-
 class Data(Block):
     """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
 
@@ -112,7 +67,7 @@ class Decay(Block):
 class Learning(Block):
     """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26)."""
 
-    dataset: Dataset = Published(kind="digits")
+    dataset: AnyDataset = Digits()
     """See `simfl list datasets`."""
     data: Data = Data()
     """Where published data sets lie."""

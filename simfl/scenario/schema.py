@@ -27,14 +27,9 @@ from simfl.blocks import Uniform as Uniform
 from simfl.blocks import shorthand as shorthand
 from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.scenario.learning import Data as Data
-from simfl.scenario.learning import Dataset as Dataset
-from simfl.scenario.learning import Landmarks as Landmarks
 from simfl.scenario.learning import Learning as Learning
 from simfl.scenario.learning import Model as Model
-from simfl.scenario.learning import Npz as Npz
 from simfl.scenario.learning import Own as Own
-from simfl.scenario.learning import Published as Published
-from simfl.scenario.learning import Synthetic as Synthetic
 from simfl.scenario.learning import Zoo as Zoo
 from simfl.scenario.protocols import Ccesa as Ccesa
 from simfl.scenario.protocols import Entry as Entry
