@@ -132,6 +132,10 @@ class Kinds(Generic[B]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.classes)
 
+    def listed(self) -> list[tuple[str, str]]:
+        """Return each word with the first paragraph of its class."""
+        return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
+
     def annotation(self, *before: Any) -> Any:
         """Return the annotation of a field that takes any of them. before: shorthands of its own."""
         union = reduce(or_, (*self.classes.values(), self.outside))

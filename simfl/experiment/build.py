@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -295,7 +295,8 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
             return lambda name: clocks.Recorded(clocks.Recording(traces[name]))
-    raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
+        case _:
+            assert_never(s.clock)
 
 
 def modelled(study: Experiment) -> clocks.Clock:

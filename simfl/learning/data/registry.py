@@ -27,7 +27,7 @@ EVALUATED = 512
 
 
 class Dataset(Choice):
-    """A data set; `load` is all that one of your own needs. Its first line is its summary.
+    """A data set; `load` is all that one of your own needs.
 
     >>> class Sign(Dataset):
     ...     samples: int = 100
@@ -73,11 +73,6 @@ class Dataset(Choice):
     def classes_expected(self) -> int:
         """Return the number of classes, about, before it is read."""
         return self.labels
-
-    @classmethod
-    def summary(cls) -> str:
-        """Return one line."""
-        return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 class _Published(Dataset):
