@@ -73,7 +73,7 @@ def perform(
     Raises:
         ValueError: the round came to no result.
     """
-    kind, out, users = PROTOCOLS[protocol], Round(), len(updates)
+    kind, out, users = PROTOCOLS[protocol](), Round(), len(updates)
     root = Streams(seed).bytes("counted", protocol)
     server = kind.server(range(users), params, ops, Entropy(root, SERVER, 0))
     _counting(server, SERVER, ops, out, before)

@@ -29,7 +29,7 @@ def listed(things: str) -> list[tuple[str, str]]:
 def _protocols() -> list[tuple[str, str]]:
     from simfl.protocols.registry import PROTOCOLS
 
-    return [(name, f"{kind.summary} ({kind.source})") for name, kind in PROTOCOLS.items()]
+    return [(name, (PROTOCOLS[name].__doc__ or "").partition("\n")[0]) for name in PROTOCOLS]
 
 
 def _models() -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ are three ways to name one, with the same checks, messages and JSON Schema:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -55,6 +56,7 @@ class Outside(Block):
     base: ClassVar[type[Block]]
     thing: ClassVar[str]
     tag: ClassVar[str]
+    mixin: ClassVar[type[Block] | None] = None
 
     module: Text
     """`path.py:Name`, from the scenario's folder."""
@@ -69,7 +71,7 @@ class Outside(Block):
         if isabstract(found):
             lacks = ", ".join(sorted(found.__abstractmethods__))
             raise ValueError(f"{reference:.200} is no whole {cls.thing}: it lacks {lacks}")
-        return _tagged(found, cls.tag, "module", reference)
+        return _tagged(found, cls.tag, "module", reference, cls.mixin)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -82,15 +84,18 @@ class Outside(Block):
 
 
 @cache
-def _tagged(found: type[Block], tag: str, word: str, reference: str = "") -> type[Block]:
-    """Return a class with the tag by which scenarios know it."""
+def _tagged(
+    found: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
+) -> type[Block]:
+    """Return a class with the tag by which scenarios know it, and the fields of `mixin`."""
     fields: dict[str, Any] = {tag: (Literal[word], word)}
     if reference:
         fields["module"] = (Text, reference)
-    # The module stays the file's own: messages and pickled names lead to where the class was written.
-    return create_model(
-        found.__name__, __base__=found, __doc__=found.__doc__, __module__=found.__module__, **fields
+    bases: Any = found if mixin is None else (found, mixin)
+    made: type[Block] = create_model(
+        found.__name__, __base__=bases, __doc__=found.__doc__, __module__=found.__module__, **fields
     )
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +121,6 @@ class Kinds(Generic[B]):
             if word in self.classes or word == "module":
                 raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
             self.classes[word] = cast(type[B], _tagged(cls, tag, word))
-        name = "".join(part.capitalize() for part in ("own", *thing.split()))
-        self.outside = type(
-            name,
-            (Outside,),
-            {
-                "__module__": __name__, "__doc__": Outside.__doc__, "base": base, "thing": thing, "tag": tag,
-                "__annotations__": {tag: Literal["module"]}, tag: "module",
-            },
-        )  # fmt: skip
 
     def __getitem__(self, word: str) -> type[B]:
         return self.classes[word]
@@ -136,15 +132,42 @@ class Kinds(Generic[B]):
         """Return each word with the first paragraph of its class."""
         return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
 
-    def annotation(self, *before: Any) -> Any:
-        """Return the annotation of a field that takes any of them. before: shorthands of its own."""
-        union = reduce(or_, (*self.classes.values(), self.outside))
-        mains = {word: key for word, cls in self.classes.items() if (key := getattr(cls, "main_key", ""))}
+    def find(self, word: str) -> type[B]:
+        """Return the class of a word, or of `path.py:Name`.
+
+        Raises:
+            BadInput: there is none.
+        """
+        if ":" in word:
+            try:
+                return cast(type[B], self._outside(None).named(os.path.abspath(word)))
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
+        if word not in self.classes:
+            known = f"{', '.join(self.classes)}, or path.py:Name of your own"
+            raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")
+        return self.classes[word]
+
+    def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
+        """Return the annotation of a field that takes any of them. before: shorthands of its own; mixin: the
+        fields that each has besides."""
+        classes = self.classes
+        if mixin is not None:
+            classes = {w: cast(type[B], _tagged(c, self.tag, w, mixin=mixin)) for w, c in classes.items()}
+        union = reduce(or_, (*classes.values(), self._outside(mixin)))
+        mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
         short = [shorthand(**mains, module="module")] if self.tag == "kind" else []
         any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
         return Annotated[
             any_of_them, Field(discriminator=self.tag), UnionName(self.base.__name__), *short, *before
         ]
+
+    def _outside(self, mixin: type[Block] | None) -> type[Outside]:
+        """Return the member of the union that stands for files' own classes."""
+        name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
+        fixed = {"base": self.base, "thing": self.thing, "tag": self.tag, "mixin": mixin}
+        tag = {"__annotations__": {self.tag: Literal["module"]}, self.tag: "module"}
+        return type(name, (Outside,), {"__module__": __name__, "__doc__": Outside.__doc__, **fixed, **tag})
 
 
 @cache

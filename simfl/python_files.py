@@ -90,7 +90,7 @@ def blame(error: BaseException) -> str | None:
 
 
 @contextmanager
-def blaming(kind: type[Exception]) -> Iterator[None]:
+def blamed(kind: type[Exception]) -> Iterator[None]:
     """Raise what comes out of an executed file as an error of `kind`, which names the file and the line."""
     try:
         yield

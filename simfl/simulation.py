@@ -21,11 +21,12 @@ from simfl.engine.warm_up import warm
 from simfl.errors import BadInput, RunFailed
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.folder import unfinished
-from simfl.folder.result import Kept, Measurement, Result
+from simfl.folder.result import Kept, Result
 from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.threads import one_thread
-from simfl.python_files import blaming
+from simfl.python_files import blamed
+from simfl.results.summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Measured, Scenario
@@ -77,9 +78,10 @@ async def simulate(
     with folder as own:
         if own is not None and resume:
             own.check(loaded)
-        study = build(loaded)
+        with blamed(BadInput):
+            study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
-        with one_thread(loaded.payload == "real"), seldom_collecting():
+        with blamed(RunFailed), one_thread(loaded.payload == "real"), seldom_collecting():
             return await _all(study, saver, resume, watch)
 
 
@@ -198,7 +200,7 @@ async def _one(
         tell()
 
     try:
-        with blaming(RunFailed):
+        with blamed(RunFailed):
             await drive(session, publish, tell)
         if saver is not None:
             saver.end()

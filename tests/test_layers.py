@@ -21,13 +21,13 @@ MAY_IMPORT = {
     "blocks": ("errors",),
     "kinds": ("errors", "blocks", "python_files"),
     "crypto": (),
-    "results": ("errors",),
+    "results": ("errors", "virtual_time"),
     "selection": ("errors", "blocks", "kinds"),
     "privacy": ("errors", "selection", "unpacking"),
     "learning": ("errors", "python_files", "blocks", "kinds", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
-    "protocols": ("blocks", "kinds", "results", "crypto", "dataplane"),
+    "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
         "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
         "population",
@@ -41,8 +41,8 @@ MAY_IMPORT = {
         "errors", "virtual_time", "random_streams", "python_files", "results", "crypto", "selection",
         "learning", "dataplane", "profiles", "protocols", "scenario", "population", "engine",
     ),
-    "folder": (
-        "errors", "virtual_time", "version", "results", "selection", "privacy", "scenario", "engine",
+    "folder": ("virtual_time",
+        "errors", "version", "results", "selection", "privacy", "scenario", "engine",
     ),
     "simulation": (
         "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario", "engine",
@@ -52,11 +52,11 @@ MAY_IMPORT = {
         "errors", "random_streams", "results", "crypto", "learning", "dataplane", "profiles", "protocols",
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
-    "reports": (
-        "errors", "results", "privacy", "protocols", "scenario", "folder", "simulation", "studies",
+    "reports": ("virtual_time",
+        "errors", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "catalog": ("profiles", "protocols", "learning"),
-    "cli": (
+    "cli": ("python_files",
         "errors", "results", "privacy", "profiles", "protocols", "scenario", "experiment", "folder",
         "simulation", "studies", "reports", "catalog", "papers",
     ),
@@ -87,6 +87,7 @@ HOMES = {
     "pydantic": (
         "blocks",
         "kinds",
+        "protocols",
         "selection",
         "population",
         "scenario",

@@ -58,8 +58,8 @@ def test_a_family_that_json_could_not_hold_is_left_out(tmp_path: Path) -> None:
     begin = metrics.Round(0, 0, 1, None, 1, ((0, "", 0),), {}, {})
     many = {"population.users": 28_000, "selection": {"kind": "random", "users": 14_000}}
     s = load(SYNC, {**many, "learning.dataset": {"kind": "synthetic", "train": 28_000, "test": 9}})
-    assert taking_part([begin], s)["family"] is None
-    assert taking_part([begin], load(s, {"selection.users": 2}))["family"] == 28_000 * 27_999 // 2
+    assert taking_part([begin], s).family is None
+    assert taking_part([begin], load(s, {"selection.users": 2})).family == 28_000 * 27_999 // 2
 
 
 def test_an_aborted_round_has_a_row_of_zeros() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import calibrate, explore, privacy, reports, reproduce, run, schema, sweep
+from simfl.cli import calibrate, explore, new, privacy, reports, reproduce, run, schema, sweep, verify
 from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
 
 __all__ = [
@@ -17,12 +17,14 @@ __all__ = [
     "calibrate",
     "explore",
     "main",
+    "new",
     "privacy",
     "reports",
     "reproduce",
     "run",
     "schema",
     "sweep",
+    "verify",
 ]
 
 

@@ -79,9 +79,23 @@ def load_scenario(
     given = {"seed": seed, "clock": clock, "workers": workers}
     overrides |= {key: value for key, value in given.items() if value is not None}
     loaded = load(scenario, overrides)
+    tell_whose_code()
     if protocols is not None:
         loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
     return loaded
+
+
+def tell_whose_code() -> None:
+    """Say once which files' code is executed: it can do whatever its user can."""
+    from simfl.python_files import executed
+
+    for file in executed():
+        if file not in _told:
+            _told.add(file)
+            tell(f"Runs the code of {file}", error=True)
+
+
+_told: set[str] = set()
 
 
 def say(text: str, further: str = "") -> None:

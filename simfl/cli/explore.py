@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, Set, app, interrupted, say, tell
+from simfl.cli.common import FAILED, Set, app, interrupted, say, tell, tell_whose_code
 
 if TYPE_CHECKING:
     from simfl.studies.explore.rounds import AnyCohort, Violation
@@ -31,14 +31,19 @@ def explore(
     from simfl.scenario.load import parse_override
     from simfl.scenario.messages import did_you_mean
 
-    if protocol not in PROTOCOLS:
-        known = f"known: {', '.join(PROTOCOLS)}{did_you_mean(protocol, PROTOCOLS)}"
-        raise typer.BadParameter(f"unknown protocol {protocol!r}; {known}", param_hint="PROTOCOL")
+    try:
+        PROTOCOLS.find(protocol)
+    except ValueError as problem:
+        raise typer.BadParameter(
+            f"{problem}{did_you_mean(protocol, PROTOCOLS)}", param_hint="PROTOCOL"
+        ) from None
     overrides = dict(parse_override(text) for text in set_ or [])
 
     from simfl.studies.explore.rounds import make_cohort
 
-    _explore(make_cohort(protocol, users, seed, overrides), random, jobs, Path(out))
+    cohort = make_cohort(protocol, users, seed, overrides)
+    tell_whose_code()
+    _explore(cohort, random, jobs, Path(out))
 
 
 def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:

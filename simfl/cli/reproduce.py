@@ -24,7 +24,7 @@ def reproduce(
     root: Annotated[Path, typer.Option(metavar="DIR", help="The checkout.")] = Path(),
 ) -> None:
     """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
-    _find_papers(root)
+    _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
 
@@ -36,6 +36,7 @@ def reproduce(
             say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
         return
     entries = chosen(names or [])
+    _need(place)
     if entries:
         from papers.store import perform
         from simfl.reports.figures.catalogue import need
@@ -49,13 +50,22 @@ def reproduce(
     _write(place)
 
 
-def _find_papers(root: Path) -> None:
-    """Make the package `papers` of a checkout importable: it is no part of an installed simfl."""
+def _find_papers() -> None:
+    """Make the package `papers`, which stands beside simfl in a checkout, importable."""
     from simfl.errors import BadInput
 
-    if not (root / "papers" / "registry.py").is_file() or not (root / "docs").is_dir():
-        raise BadInput(f"{root}: no folders papers and docs: run it in a checkout, or name one by --root")
-    sys.path.insert(0, str(root.resolve()))
+    checkout = Path(__file__).parents[2]
+    if not (checkout / "papers" / "registry.py").is_file():
+        raise BadInput("the papers' tables are no part of an installed simfl: run it in a checkout")
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+
+
+def _need(place: Place) -> None:
+    from simfl.errors import BadInput
+
+    if not place.page.parent.is_dir():
+        raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
 
 
 def _draw(place: Place, name: str) -> None:

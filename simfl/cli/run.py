@@ -28,6 +28,7 @@ from simfl.cli.common import (
 )
 from simfl.cli.stages import doing
 from simfl.errors import BadInput, RunFailed, counted
+from simfl.results.trace import unit
 
 if TYPE_CHECKING:
     from simfl.folder.result import Result
@@ -89,8 +90,7 @@ def run_command(
     simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
     live = format_ is Format.table and not no_progress and errors.is_terminal
     if live:
-        unit = "aggregations" if loaded.buffer else "rounds"
-        with terminal.progress(errors, loaded.rounds, unit) as watch:
+        with terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") as watch:
             simulation = partial(simulation, watch=watch)
             result = _or_partial(simulation, folder)
     else:
@@ -100,7 +100,7 @@ def run_command(
     if format_ is Format.json:
         print(json.dumps(result.summary, indent=2))
     else:
-        terminal.show(terminal.console(), result.summary, loaded.profile)
+        terminal.show(terminal.console(), result.summarised(), loaded.profile)
         tell(f"Written to {folder}")
 
 
@@ -116,22 +116,25 @@ def check(
     """Check a scenario without running it, and print what it resolves to."""
     loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
 
+    from simfl.errors import BadInput
     from simfl.experiment.build import build, make_clocks
+    from simfl.python_files import blamed
     from simfl.reports.histogram import label_histogram
     from simfl.scenario.load import resolved_yaml
-    from simfl.scenario.sparsity import promises
+    from simfl.scenario.params import notes
 
     with doing() as stage:
-        study = build(loaded, stage)
+        with blamed(BadInput):
+            study = build(loaded, stage)
         stage("reading the recording")
         make_clocks(study)
         stage("finding out how often each protocol fails")
-        promised = list(promises(loaded))
+        promised = list(notes(loaded))
         stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1
     print(resolved_yaml(loaded), end="")
-    rounds = counted(loaded.rounds, "aggregation" if loaded.buffer else "round")
+    rounds = counted(loaded.rounds, unit(loaded.asynchronous))
     say(
         f"# {scenario.name}: good; {counted(loaded.population.users, 'user')}, {rounds} of "
         f"{', '.join(loaded.protocols)}; the model has d = {counted(study.trainer.d, 'parameter')}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, app, interrupted, tell
+from simfl.cli.common import FAILED, app, interrupted, tell, tell_whose_code
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.plan import Plan
@@ -62,6 +62,7 @@ def sweep(
     if parquet:
         parquet_files.need()
     plan = make_plan(study)
+    tell_whose_code()
     folder = out or Path("sweeps") / plan.name
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
@@ -87,18 +88,17 @@ def _at_a_time(plan: Plan) -> int:
 def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run what is missing, write the tables; how many cells were there before."""
     from simfl.errors import RunFailed
-    from simfl.reports.sweep import progress
-    from simfl.reports.terminal import console
+    from simfl.reports.terminal import console, counting
     from simfl.studies.sweep.plan import check
 
     errors, plan, store = console(stderr=True), state.plan, state.store
     new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
-    with progress(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
+    with counting(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
         check(plan, new, watch)
     with store.locked():
         todo = state.missing(_say)
         try:
-            with progress(errors, plan.name, len(todo)) as watch:
+            with counting(errors, plan.name, len(todo)) as watch:
                 state.perform(todo, backend.value, jobs, address, watch)
         except RunFailed:
             _failures(state)

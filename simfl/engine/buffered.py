@@ -78,7 +78,7 @@ class BufferedSession(Session):
         self.waking = FOR_EVER
         self.rng = self.streams.rng("pick")
         self.clients: dict[int, Any] = {}
-        self.machine = machines.kind.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        self.machine = machines.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         if machines.kind.connected:
             self.follow_users()
@@ -97,7 +97,7 @@ class BufferedSession(Session):
         if user not in self.clients:
             machines = self.machines
             entropy = machines.entropy(user, 0)
-            self.clients[user] = machines.kind.client(user, machines.params, self.ops, entropy)
+            self.clients[user] = machines.client(user, machines.params, self.ops, entropy)
         return self.clients[user]
 
     # -- picking

@@ -61,7 +61,7 @@ class RoundSession(Session):
             return
         self.history.append(chosen)
         entropy = self.machines.entropy
-        server = kind.server(chosen, params, self.ops, entropy(SERVER, index))
+        server = self.machines.server(chosen, params, self.ops, entropy(SERVER, index))
         server.quorum = self.world.quorum
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
@@ -70,7 +70,7 @@ class RoundSession(Session):
                 user=user,
                 round=index,
                 about="",
-                client=kind.client(user, params, self.ops, entropy(user, index)),
+                client=self.machines.client(user, params, self.ops, entropy(user, index)),
                 server=server,
                 weights=self.weights,
                 ready=not kind.offline,

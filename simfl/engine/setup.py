@@ -17,7 +17,7 @@ from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
 from simfl.population.dropout import Losses
 from simfl.protocols.machine import Message, Params
-from simfl.protocols.registry import Kind
+from simfl.protocols.protocol import Protocol
 from simfl.selection.history import Participation
 
 
@@ -71,13 +71,18 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSetup:
-    """How a protocol is made here: its kind, its parameters, its sources of entropy."""
+    """How a protocol's machines are made in a run: the protocol, its parameters, its sources of entropy.
+
+    client, server: `Protocol.client` and `Protocol.server`, unless somebody watches what they make.
+    """
 
     name: str
-    kind: Kind
+    kind: Protocol
     params: Params
     entropy: Callable[..., Any]
     losses: Losses
+    client: Callable[..., Any]
+    server: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)

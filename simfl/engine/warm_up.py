@@ -9,18 +9,20 @@ import numpy as np
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.learning.trainer import Trainer
+from simfl.protocols.fedavg import FedAvg
+from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import Params, Update
-from simfl.protocols.registry import PROTOCOLS, Kind
+from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy
 
 LENGTH = 2048
 """A longer update would touch no other code."""
 
 
-def warm(kind: Kind, params: Params, users: int, trainer: Trainer) -> None:
+def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:
     """A small round over the loopback, one training and one evaluation, whose results are dropped."""
-    stand_in = PROTOCOLS["lightsecagg" if kind.offline else "fedavg"] if kind.asynchronous else kind
+    stand_in = (LightSecAgg() if kind.offline else FedAvg()) if kind.asynchronous else kind
     small = replace(params, d=min(params.d, LENGTH), levels=16, clip=1.0, session=b"warm")
     ops = EagerOps(params.q)
     root = bytes(32)

@@ -40,16 +40,14 @@ from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
 from simfl.population.distributions import draw, held
 from simfl.population.dropout import Losses
-from simfl.protocols.machine import SERVER, Params
-from simfl.protocols.registry import PROTOCOLS
+from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
-from simfl.protocols.staleness import Constant
-from simfl.python_files import blaming
+from simfl.python_files import blamed
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
 from simfl.scenario import footprint, schema
+from simfl.scenario.params import params
 from simfl.scenario.problems import error, or_error
-from simfl.scenario.sparsity import sparsity
 from simfl.selection.history import Participation
 from simfl.virtual_time import lasting, nanoseconds
 
@@ -103,16 +101,17 @@ class Experiment:
         """A fresh session of one of the scenario's entries; with the scenario's operations unless given."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec = s.protocols[name]
-        kind = PROTOCOLS[spec.protocol]
         machines = ProtocolSetup(
             name,
-            kind,
+            spec,
             params(s, spec, trainer.d),
             _entropy(s, self.streams, name),
-            Losses(s.dropout, s.population.users, self.streams, kind.points),
+            Losses(s.dropout, s.population.users, self.streams, spec.points),
+            spec.client,
+            spec.server,
         )
         world = make_world(s, self.streams, trainer, self.availability)
-        make = BufferedSession if kind.asynchronous else RoundSession
+        make = BufferedSession if spec.asynchronous else RoundSession
         ops = ops or operations(s, name in self.memory and self.memory[name].streams)
         return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
 
@@ -128,7 +127,7 @@ def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Experim
         ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
             data cannot be dealt out as asked.
     """
-    with blaming(BadInput):
+    with blamed(BadInput):
         return _built(scenario, tell)
 
 
@@ -156,7 +155,7 @@ def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(study) if isinstance(s.clock, schema.Modelled) else ConstantClock()
             make = partial(first.session, name, clock)
-            may_stream = spec.protocol == "lightsecagg" and not isinstance(s.clock, schema.Measured)
+            may_stream = spec.streams and not isinstance(s.clock, schema.Measured)
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
@@ -236,7 +235,7 @@ def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
         return availability
     for name, protocol in s.protocols.items():
         needed = {"buffer.K": s.buffer.K}
-        if PROTOCOLS[protocol.protocol].offline:
+        if protocol.offline:
             needed["privacy.U"] = params(s, protocol, 0).U
         for bound, least in needed.items():
             if availability.ever_online < least:
@@ -244,22 +243,6 @@ def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
                 message = f"{there}, but protocol {name} needs {bound}={least}"
                 raise error(s, "population.availability", message)
     return availability
-
-
-def params(s: schema.Scenario, spec: schema.Protocol, d: int) -> Params:
-    """A protocol's public parameters."""
-    T, D = (s.privacy.T, s.privacy.D) if s.privacy else (0, 0)
-    U = (s.privacy.U if s.privacy else None) or max(1, s.cohort - D)
-    graph = sparsity(s, spec)
-    clip, levels = (s.quantization.clip, s.quantization.levels) if s.quantization else (1.0, 1)
-    buffered = {"K": s.buffer.K, "staleness_bound": s.buffer.staleness_bound} if s.buffer else {}
-    return Params(
-        d=d, q=s.field.q, T=T, U=U, t=graph.t, majority=graph.majority,
-        all_masks=getattr(spec, "lost_masks", "needed") == "all", k=graph.k, p=graph.p,
-        clip=clip, levels=levels, staleness=getattr(spec, "staleness", Constant()).checked,
-        c_g=getattr(spec, "c_g", 1),
-        session=s.name.encode(), **buffered,
-    )  # fmt: skip
 
 
 PENDING = 1.0
@@ -320,12 +303,14 @@ def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., A
 def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
     """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field, or where
     they may wrap around, inside the audit's 64-bit integers."""
-    kind, to = PROTOCOLS[s.protocols[name].protocol], s.quantization
-    if not kind.offline or kind.asynchronous or to is None:
+    spec, to = s.protocols[name], s.quantization
+    if spec.asynchronous or to is None:
         return
     wrap = to.on_overflow == "wrap"
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
-    weights = s.cohort * heaviest
+    weights = spec.sum_weight(params(s, spec, trainer.d), heaviest)
+    if weights is None:
+        return
     bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
     largest = weights * math.ceil(to.clip * to.levels)
     if largest >= bound:

@@ -18,7 +18,6 @@ from simfl.engine.driver import drive
 from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
 from simfl.protocols.machine import Params
-from simfl.protocols.registry import PROTOCOLS
 from simfl.results.trace import seldom_collecting
 from simfl.scenario import schema
 from simfl.scenario.footprint import gb, limit_bytes, present_bytes
@@ -32,11 +31,6 @@ COHORT = 8
 
 FORECAST = {True: 2_000, False: 30_000}
 """Users at once up to whom a run is forecast, with an offline phase and without: half a minute at most."""
-
-TAG, KEY = 16, 32
-"""Bytes of a sealed share's tag, and of the key that two users agree on."""
-SECRETS = 256
-"""Bytes of the shares of a user's two secrets for one other: sealed, opened, and the key."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +67,7 @@ def surely_fits(s: schema.Scenario, name: str, p: Params, read_bytes: int = 0) -
 def at_most(s: schema.Scenario, name: str, p: Params) -> int:
     """A bound on the content that an entry holds: four of each vector of each user, and each share sealed,
     opened and once more."""
-    users, shares = _circle(s), 0
-    if _codes(s, name):
-        share = U32 * mds.share_length(p.d + 1, p.U, p.T)
-        shares = users**2 * (3 * (share + TAG) + 2 * KEY)
-    elif PROTOCOLS[s.protocols[name].protocol].offline:
-        shares = round(users * SECRETS * (p.k + 1 if p.k else p.p * users))
+    shares = s.protocols[name].shares_bytes(p, _circle(s))
     return _vectors(s, p) + shares
 
 
@@ -119,7 +108,7 @@ def plan(
 
 def forecasts(s: schema.Scenario, name: str) -> bool:
     """Whether the first rounds of an entry are run in shadow to find out what it holds."""
-    offline = PROTOCOLS[s.protocols[name].protocol].offline
+    offline = s.protocols[name].offline
     flying = s.buffer.concurrency if s.buffer and not offline else None
     return min(_circle(s), flying or _circle(s)) <= FORECAST[offline]
 
@@ -135,10 +124,6 @@ def passing_bytes(s: schema.Scenario, p: Params) -> int:
 def _circle(s: schema.Scenario) -> int:
     """The users who have anything to do with each other."""
     return s.population.users if s.buffer else s.cohort
-
-
-def _codes(s: schema.Scenario, name: str) -> bool:
-    return isinstance(s.protocols[name], schema.LightSecAgg | schema.LightSecAggAsync)
 
 
 def _vectors(s: schema.Scenario, p: Params) -> int:

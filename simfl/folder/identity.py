@@ -17,7 +17,7 @@ FILES = (
     ("profile",),
     ("clock", "dir"),
 )
-"""Where a scenario names a single file whose content decides the outcome; besides, every `module` does."""
+"""Where a scenario names a single file whose content decides the outcome; every `module` names one too."""
 
 
 @cache
@@ -48,12 +48,11 @@ def identified(scenario: Scenario) -> dict[str, Any]:
 
 
 def _digest_modules(tree: Any) -> None:
-    """Put digests in the place of the files whose classes and functions a scenario names."""
-    for key, inner in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
-        if key == "module" and isinstance(inner, str):
-            tree[key] = f"{_content(inner)}:{inner.rpartition(':')[2]}"
-        elif isinstance(inner, dict | list):
-            _digest_modules(inner)
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for child in inner:
+        _digest_modules(child)
+    if isinstance(tree, dict) and isinstance(tree.get("module"), str):
+        tree["module"] = f"{_content(tree['module'])}:{tree['module'].rpartition(':')[2]}"
 
 
 def scenario_key(scenario: Scenario, code: str) -> str:

@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -24,38 +24,20 @@ from simfl.privacy.strong import strong_over_time
 from simfl.privacy.theory import family_size
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, trace
+from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
 from simfl.results.text import write_csv
-from simfl.results.trace import PHASES, SERVER, Trace
+from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.selection.history import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
 
-SCHEMA = 2
-
 LARGEST_FAMILY = 10**4000
 """Python reads and writes no integer of more than 4,300 digits."""
 
 SEARCH = 2_000_000
 """What the search for T may cost a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a round's content showed; None where there is no content or it was not asked for.
-
-    clipped: coordinates held back before rounding; updates_clipped: updates that the scenario's own rule of
-    clipping changed.
-    """
-
-    exact: bool | None = None
-    wrapped: int | None = None
-    clipped: int | None = None
-    accuracy: float | None = None
-    loss: float | None = None
-    rate: float | None = None
-    updates_clipped: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,28 +80,32 @@ class Result:
     @property
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`, schema 2; times in seconds of virtual time."""
-        return self._summary(self.rounds)
+        return self.summarised().dump()
 
-    def _summary(self, by_name: dict[str, list[metrics.Round]]) -> dict[str, Any]:
-        s = self.scenario
-        return {
-            "schema": SCHEMA,
-            "scenario": s.name,
-            "seed": s.seed,
-            "clock": s.clock.kind,
-            "payload": s.payload,
-            "interrupted": self.interrupted,
-            "versions": versions(),
-            "protocols": {
-                name: {
-                    **_protocol(rounds, self.measured[name]),
-                    "selection": s.of(name).selection.model_dump(mode="json"),
-                    "training": self.training.get(name),
-                    "participation": taking_part(rounds, s.of(name)),
-                }
-                for name, rounds in by_name.items()
-            },
-        }
+    def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
+        """Return the summary; finished: `rounds`, where they are at hand."""
+        s, by_name = self.scenario, self.rounds if finished is None else finished
+        return Summary(
+            schema=SCHEMA,
+            scenario=s.name,
+            seed=s.seed,
+            clock=s.clock.kind,
+            payload=s.payload,
+            interrupted=self.interrupted,
+            versions=versions(),
+            protocols={name: self._protocol(name, rounds) for name, rounds in by_name.items()},
+        )
+
+    def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
+        s, buffered = self.scenario.of(name), self.traces[name].buffered
+        return ProtocolSummary.of(
+            rounds,
+            self.measured[name],
+            buffered,
+            selection=s.selection.model_dump(mode="json"),
+            training=self.training.get(name),
+            participation=taking_part(rounds, s) if rounds and not buffered else None,
+        )
 
     def write(self, folder: Path, traced: Path | None = None) -> None:
         """Write the run's files; each appears whole or not at all.
@@ -128,7 +114,7 @@ class Result:
         """
         folder.mkdir(parents=True, exist_ok=True)
         rounds = self.rounds
-        summary = self._summary(rounds)
+        summary = self.summarised(rounds)
         with atomic(folder / "trace.jsonl", binary=True) as file:
             if traced is None:
                 file.writelines(line.encode() for line in trace.lines(self.traces))
@@ -147,7 +133,7 @@ class Result:
         with atomic(folder / "resolved.yaml") as file:
             file.write(resolved_yaml(self.scenario))
         with atomic(folder / "summary.json") as file:
-            file.write(json.dumps(summary, indent=2) + "\n")
+            file.write(json.dumps(summary.dump(), indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:
@@ -157,75 +143,11 @@ def versions() -> dict[str, str]:
     return own | {name: version(name) for name in packages}
 
 
-def _protocol(rounds: list[metrics.Round], measured: list[Measurement]) -> dict[str, Any]:
-    entries = [_round(r, m) for r, m in zip(rounds, measured, strict=True)]
-    done = [e for e in entries if e["status"] == "completed"]
-    accuracies = [e["accuracy"] for e in entries if e["accuracy"] is not None]
-    mean = {
-        "span_s": {phase: _mean(e["span_s"][phase] for e in done) for phase in PHASES},
-        "critical_s": {phase: _mean(e["critical_s"][phase] for e in done) for phase in PHASES},
-        "total_s": _mean(e["end_s"] - e["start_s"] for e in done),
-    }
-    staleness: dict[str, int] | None = None
-    members = [member for r in rounds for member in r.members]
-    if any(about for _, about, _ in members):
-        counts: dict[int, int] = {}
-        for _, _, tau in members:
-            counts[tau] = counts.get(tau, 0) + 1
-        staleness = {str(tau): counts[tau] for tau in sorted(counts)}
-    return {
-        "rounds": entries,
-        "mean": mean,
-        "final_accuracy": accuracies[-1] if accuracies else None,
-        "staleness": staleness,
-    }
-
-
-def _round(r: metrics.Round, m: Measurement) -> dict[str, Any]:
-    critical = dict.fromkeys(PHASES, 0)
-    kinds = dict.fromkeys(("compute", "network", "wait"), 0)
-    for (phase, _, kind), ns in r.critical.items():
-        critical[phase] += ns
-        kinds[kind] += ns
-    return {
-        "index": r.index,
-        "status": "completed" if r.reason is None else "aborted",
-        "reason": r.reason,
-        "start_s": r.start / NS,
-        "end_s": r.end / NS,
-        "selected": r.selected,
-        "survivors": len(r.members),
-        "dropped": {phase: r.dropped[phase] for phase in PHASES},
-        "dropout_rate": m.rate,
-        "span_s": {phase: ns / NS for phase, ns in r.span.items()},
-        "critical_s": {phase: ns / NS for phase, ns in critical.items()},
-        "critical_kinds_s": {kind: ns / NS for kind, ns in kinds.items()},
-        "aggregate_exact": m.exact,
-        "wrapped": m.wrapped,
-        "clipped": m.clipped,
-        "updates_clipped": m.updates_clipped,
-        "bytes_up": r.bytes_up,
-        "bytes_down": r.bytes_down,
-        "ignored": dict(r.ignored),
-        "discarded_stale": r.discarded,
-        "refused": dict(r.refused),
-        "reliable": r.reliable,
-        "private": r.private,
-        "accuracy": m.accuracy,
-        "loss": m.loss,
-    }
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else None
-
-
-def _learning_rows(summary: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, protocol in summary["protocols"].items():
-        for r in protocol["rounds"]:
-            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
-            yield {"protocol": name, "round": r["index"], "time_s": r["end_s"]} | {k: r[k] for k in keys}
+def _learning_rows(summary: Summary) -> Iterator[dict[str, Any]]:
+    keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
+    for name, protocol in summary.protocols.items():
+        for r in protocol.rounds:
+            yield {"protocol": name, "round": r.index, "time_s": r.end_s} | {k: getattr(r, k) for k in keys}
 
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
@@ -249,15 +171,14 @@ def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any,
                 yield name, r.index, user
 
 
-def taking_part(rounds: list[metrics.Round], s: Scenario) -> dict[str, Any] | None:
-    """What many rounds show of each user (Multi-RoundSecAgg section 3.2): T, F and C after every round.
+def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
+    """T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
 
     `family` is how many sets of users the selection chooses from (R of eq. 8), None where it is not of one
     size or has more digits than JSON is read with. A row of P holds those whose updates are in the round's
-    aggregate; a round without one has a row of zeros. None for buffered runs, whose sums are weighted.
+    aggregate; a round without one has a row of zeros. Aggregations of an asynchronous run have none of
+    these: their sums are weighted.
     """
-    if not rounds or any(about for r in rounds for _, about, _ in r.members):
-        return None
     users, K = s.population.users, getattr(s.selection, "users", 0)
     T = {"multi_round": getattr(s.selection, "T", 1), "partition": K}.get(s.selection.kind, 1)
     family = family_size(users, K, T) if K else None
@@ -265,13 +186,13 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> dict[str, Any] | No
     for r in rounds:
         P.append(user for user, _, _ in r.members)
     matrix = P.matrix()
-    return {
-        "family": family if family is None or family < LARGEST_FAMILY else None,
-        "T_weak": [None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
-        "T_strong": strong_over_time(matrix),
-        "F": fairness_gaps(matrix).tolist(),
-        "C": cardinalities(matrix).tolist(),
-    }
+    return ParticipationSummary(
+        family=family if family is None or family < LARGEST_FAMILY else None,
+        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
+        T_strong=strong_over_time(matrix),
+        F=fairness_gaps(matrix).tolist(),
+        C=cardinalities(matrix).tolist(),
+    )
 
 
 def write_updates(path: Path, kept: list[Kept], users: int) -> None:

@@ -20,9 +20,10 @@ from pydantic import TypeAdapter, ValidationError
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Recording, Resumed, Spans
 from simfl.errors import BadInput
-from simfl.folder.result import Kept, Measurement, Result
+from simfl.folder.result import Kept, Result
 from simfl.folder.unfinished import JOURNAL, TRACE, Entry, Unfinished, discard, line
 from simfl.results import trace
+from simfl.results.summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.schema import Scenario
 

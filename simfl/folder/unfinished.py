@@ -29,8 +29,9 @@ from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
 from simfl.folder.identity import code_version, differences, identified
-from simfl.folder.result import Kept, Measurement, Result, atomic, read_kept, write_kept
+from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
 from simfl.results import strict_json, trace_reader
+from simfl.results.summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario

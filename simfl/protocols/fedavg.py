@@ -5,9 +5,9 @@ server   upload --all, or the deadline--> done
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import Ops
@@ -16,13 +16,16 @@ from simfl.protocols.machine import (
     SERVER,
     Client,
     Effects,
+    Entropy,
     Member,
     Message,
+    Params,
     Result,
     Send,
     Update,
     misshapen,
 )
+from simfl.protocols.protocol import Protocol
 from simfl.protocols.server import Server, Stage
 
 
@@ -75,3 +78,24 @@ class FedAvgServer(Server):
         weights = [m.weight for m in got.values()]
         total = self.ops.real_sum([m.delta for m in got.values()], weights)
         return [Result(total, self.ops.divide(total, sum(weights)), tuple(map(Member, got)))]
+
+
+class FedAvg(Protocol):
+    """No protection; the floor (McMahan 2017)."""
+
+    source = "McMahan 2017"
+    member_bytes = 6_500
+
+    protocol: Literal["fedavg"] = "fedavg"
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> FedAvgClient:
+        return FedAvgClient(user, ops, entropy)
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FedAvgServer:
+        return FedAvgServer(users, p.d, ops)
+
+    def needed(self, stage: str, p: Params) -> int:
+        return 1
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        return 0.0

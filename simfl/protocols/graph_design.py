@@ -166,6 +166,13 @@ def design(
     return n - 1, t or max(2, T + 1)
 
 
+def at_most(probability: float) -> str:
+    """Return a bound on a probability as `simfl check` says it."""
+    if probability >= 1:
+        return "up to 1: no promise"
+    return f"at most {probability:.1e} = 2^{math.log2(probability):.1f}" if probability else "0"
+
+
 def _failures(n: int, k: int, T: int, D: int) -> Floats:
     """Bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
     if k < min(2, n - 1):

@@ -42,8 +42,8 @@ from simfl.protocols.machine import (
 )
 from simfl.protocols.server import Server
 
-TAG_BYTES = 16
-"""What AES-GCM adds to an item."""
+TAG_BYTES, KEY_BYTES = 16, 32
+"""What AES-GCM adds to an item, and the key that two users agree on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,17 @@ U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 from simfl.crypto import mds
 from simfl.dataplane.handles import U32, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, rows_of
 from simfl.protocols.keying import (
+    KEY_BYTES,
+    TAG_BYTES,
     Advertise,
     Answer,
     Channels,
@@ -32,6 +36,7 @@ from simfl.protocols.keying import (
     coded_bytes,
 )
 from simfl.protocols.machine import SERVER, Client, Effects, Entropy, Ignore, Params, Send, Update, misshapen
+from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
 from simfl.protocols.server import Stage
 
 
@@ -166,3 +171,46 @@ class LightSecAggServer(MaskedServer):
 
 def _either(row: tuple[int, int], k: int, i: int) -> int:
     return row[i >= k]
+
+
+class Coded(Protocol):
+    """Protocols whose masks are coded: N - D >= U > T (Theorem 1)."""
+
+    def needed(self, stage: str, p: Params) -> int:
+        return p.U
+
+    def problems(self, p: Params) -> Problems:
+        """N - D >= U > T, and U >= 2, which T = 0 leaves open."""
+        left = p.N - p.D
+        shown = f"U = N - D = {p.N} - {p.D} = {p.U}" if not p.U_given else f"U={p.U}"
+        if left < p.U:
+            yield "privacy.U", f"{shown} must not be above N - D = {p.N} - {p.D} = {left}"
+        if p.U <= p.T:
+            yield "privacy.T", f"T={p.T} must be below {shown}"
+        elif p.U < 2:
+            yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        """Each coded share sealed, opened and once more."""
+        share = U32 * mds.share_length(p.d + 1, p.U, p.T)
+        return users**2 * (3 * (share + TAG_BYTES) + 2 * KEY_BYTES)
+
+
+class LightSecAgg(Coded):
+    """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
+
+    source = "LightSecAgg Alg. 1"
+    points, timers, model_with = KEYED, STAGES, ("invite", "inbox")
+    streams = True
+    member_bytes = 13_000
+
+    protocol: Literal["lightsecagg"] = "lightsecagg"
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> LightSecAggClient:
+        return LightSecAggClient(user, p, ops, entropy)
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> LightSecAggServer:
+        return LightSecAggServer(users, p, ops)
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        return 0.0

@@ -18,20 +18,20 @@ A client answers for a mask once; refuses a set that names a user twice, is belo
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable
-from functools import lru_cache, partial
-from itertools import filterfalse, repeat
-from operator import gt
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
+from simfl.blocks import Count
 from simfl.crypto import mds
-from simfl.crypto.keys import nonce
 from simfl.crypto.quantize import round_weight
 from simfl.dataplane.handles import U8, U32, Handle
-from simfl.dataplane.ops import Ops, PeerFault, seed_array
-from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting, stamp
-from simfl.protocols.index_views import Lookup, Users
-from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
+from simfl.dataplane.ops import Ops, seed_array
+from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting
+from simfl.protocols.index_views import Users
+from simfl.protocols.keying import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
+from simfl.protocols.lightsecagg import Coded
+from simfl.protocols.lightsecagg_async_client import LightSecAggAsyncClient
 from simfl.protocols.machine import (
     SERVER,
     Abort,
@@ -42,178 +42,15 @@ from simfl.protocols.machine import (
     Ignore,
     Message,
     Params,
-    Ready,
     Refuse,
     Result,
     Send,
     Timer,
-    Update,
     misshapen,
 )
+from simfl.protocols.protocol import Mode, Problems
+from simfl.protocols.staleness import AnyStaleness, Constant
 from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
-
-NEVER = math.inf
-"""The last cycle of whom this user shares no key with."""
-
-
-class LightSecAggAsyncClient:
-    """A user for the whole run: makes masks, holds others' coded shares, answers recoveries."""
-
-    table = {
-        "invite": "advertise",
-        "roster": "meet",
-        "begin": "begin",
-        "inbox": "hold",
-        "recover": "answer",
-    }
-
-    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        self.user = user
-        self.params = params
-        self.ops = ops
-        self.entropy = entropy
-        self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
-        self.channels: Channels | None = None
-        self.peers: list[int] = []
-        self.mask: tuple[str, Handle] | None = None
-        self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
-        self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
-        self.latest: dict[int, int] = {}
-        self.asked = -1
-
-    def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message from the server."""
-        method = self.table.get(message.kind)
-        if method is None or (self.channels is None) != (message.kind == "invite"):
-            return [Ignore(sender, message.kind, "out of phase", message.about)]
-        self.ops.phase(message.phase)
-        try:
-            effects: Effects = getattr(self, method)(message)
-            return effects
-        except PeerFault as fault:
-            return [Refuse(fault.user, message.kind, fault.why, message.about)]
-
-    def advertise(self, message: Invite) -> Effects:
-        secret = self.ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, secret, self.params, self.ops)
-        return [Send(SERVER, Advertise(self.ops.public(secret)))]
-
-    def meet(self, roster: Roster) -> Effects:
-        """Derive the keys of users that enrolled; who comes later has a roster of its own."""
-        assert self.channels is not None
-        check_roster(roster, None, self.params, keys=1)
-        unknown = [k for k, u in enumerate(roster.users) if u != self.user and not self.channels.knows(u)]
-        if unknown:
-            new = [roster.users[k] for k in unknown]
-            self.channels.agree(new, self.ops.pick(roster.publics, unknown))
-            self.peers += new
-            self.latest.update(dict.fromkeys(new, -1))
-        return []
-
-    def begin(self, message: Start) -> Effects:
-        """Make the mask z_i^(t_i), code it among all, and send the sealed shares (eq. 28)."""
-        ops, p = self.ops, self.params
-        owner, cycle = _stamp(message.name)
-        if owner != self.user or cycle <= self.latest.get(owner, -1):
-            raise PeerFault(SERVER, f"{message.name} is not a new cycle of mine")
-        if len(self.peers) + 1 < p.U:
-            raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
-        assert self.channels is not None
-        self.latest[owner] = cycle
-        z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
-        noise = ops.secret(self.entropy(f"noise {message.name}"))
-        points = Lookup((*self.peers, self.user), partial(mds.point_of, q=p.q))
-        coded = ops.encode(z, noise, points, p.U, p.T)
-        others = range(len(self.peers))
-        self.mask = (message.name, z)
-        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0)
-        self.made[message.version].append(message.name)
-        sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
-        shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
-        return [Send(SERVER, shares), Ready(message.name)]
-
-    def submit(self, update: Update) -> Effects:
-        """Mask the update (eq. 32) with the mask of its own cycle, which is used up by that."""
-        if self.mask is None or self.mask[0] != update.about:
-            raise ValueError(f"user {self.user}: no mask for update {update.about}")
-        self.ops.phase("upload")
-        z, self.mask = self.mask[1], None
-        x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
-        return [Send(SERVER, Upload(update.about, update.version, self.ops.add(x, z)))]
-
-    def hold(self, inbox: MaskInbox) -> Effects:
-        """Keep others' coded shares until a recovery asks for them or they are too old.
-
-        A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
-        """
-        assert self.channels is not None
-        users, cycles, different = _stamps(inbox.names)
-        if different < len(users) or len(inbox.versions) != len(users):
-            raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
-        effects: Effects = []
-        new = self._new(users, cycles)
-        if len(new) < len(users):
-            why = "a second one, or a stranger's"
-            old = [k for k in range(len(users)) if k not in new]
-            effects += [Ignore(users[k], "share", why, inbox.names[k]) for k in old]
-        flaw = misshapen(inbox.sealed, len(users), self.share_bytes, U8) if new else ""
-        if flaw:
-            raise PeerFault(SERVER, flaw)
-        while new:
-            mine = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
-            whose, of, _ = _stamps(mine.names)
-            try:
-                rows = self.channels.open(whose, mine.sealed, of, U32)
-            except PeerFault as fault:
-                forged = new.pop(whose.index(fault.user))
-                effects.append(Refuse(fault.user, "share", fault.why, inbox.names[forged]))
-            else:
-                self.latest.update(zip(whose, of, strict=True))
-                self.held.update(zip(mine.names, zip(repeat(rows), range(rows.n), strict=False), strict=True))
-                for name, version in zip(mine.names, mine.versions, strict=True):
-                    self.made[version].append(name)
-                break
-        return effects
-
-    def _new(self, users: tuple[int, ...], cycles: tuple[int, ...]) -> list[int]:
-        """Which of these masks a peer made that none was heard of before, or only earlier ones."""
-        known = list(map(self.latest.get, users, repeat(NEVER)))
-        if self.user in users:
-            known[users.index(self.user)] = NEVER
-        if all(map(gt, cycles, known)):
-            return list(range(len(users)))
-        return [k for k, (cycle, last) in enumerate(zip(cycles, known, strict=True)) if cycle > last]
-
-    def _forget(self, oldest: int) -> None:
-        """Shares of masks that no recovery asks for any more."""
-        for version in [version for version in self.made if version < oldest]:
-            for name in self.made.pop(version):
-                self.held.pop(name, None)
-
-    def answer(self, request: Recover) -> Effects:
-        """Sum the coded shares by the weights of eq. 34, once for each mask."""
-        p, masks = self.params, request.masks
-        if request.number <= self.asked:
-            return [Ignore(SERVER, "recover", "came before", request.about)]
-        _, _, different = _stamps(masks)
-        if different < len(masks) or len(masks) < p.K:
-            raise PeerFault(SERVER, f"{len(masks)} masks of {different} users: doubled, or below K={p.K}")
-        if len(masks) != len(request.weights):
-            raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
-        if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
-            raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for name in filterfalse(self.held.__contains__, masks):
-            owner, cycle = _stamp(name)
-            if cycle <= self.latest.get(owner, -1):
-                raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
-        self.asked = request.number
-        self._forget(request.version - p.staleness_bound)
-        missing = list(filterfalse(self.held.__contains__, masks))
-        if missing:
-            return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
-        rows, at = zip(*map(self.held.pop, masks), strict=True)
-        content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
-        return [Send(SERVER, SumOfShares(request.number, content))]
 
 
 class LightSecAggAsyncServer(BufferedServer):
@@ -395,25 +232,58 @@ class _Selected:
         self.sealed = [m.sealed for m in shared]
 
 
-def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
-    """These rows of an inbox."""
-    names = tuple(inbox.names[k] for k in rows)
-    return MaskInbox(names, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
+class LightSecAggAsync(Coded):
+    """LightSecAgg over a buffer (App. F); `c_g` quantises the staleness weights (eq. 34)."""
 
+    source = "LightSecAgg App. F"
+    mode = Mode.BUFFERED
+    points = ("shares", "training", "upload")
+    timers = ("advertise", "upload", "recovery")
+    model_with = ("begin", "begin")
+    weighted = False
+    pair_bytes = 80
 
-@lru_cache(maxsize=64)  # every user is sent the same names
-def _stamps(names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """The users and the cycles of names that the server sent, and how many users they are."""
-    stamps = [_stamp(name) for name in names]
-    users = tuple(user for user, _ in stamps)
-    return users, tuple(cycle for _, cycle in stamps), len(set(users))
+    protocol: Literal["lightsecagg_async"] = "lightsecagg_async"
+    staleness: AnyStaleness = Constant()
+    """The weight of an update that is tau versions old."""
+    c_g: Count = 64
+    """Levels of the staleness weights (eq. 34)."""
 
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> LightSecAggAsyncClient:
+        return LightSecAggAsyncClient(user, p, ops, entropy)
 
-def _stamp(name: str) -> tuple[int, int]:
-    """(user, cycle) of a name that the server sent; its shares are sealed under that nonce."""
-    try:
-        user, cycle = stamp(name)
-        nonce(user, cycle)
-        return user, cycle
-    except ValueError as error:
-        raise PeerFault(SERVER, str(error)) from None
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> LightSecAggAsyncServer:
+        return LightSecAggAsyncServer(users, p, ops, entropy)
+
+    def params(self, p: Params) -> Params:
+        return replace(p, staleness=self.staleness.checked, c_g=self.c_g)
+
+    def problems(self, p: Params) -> Problems:
+        """K >= 2, and c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
+        yield from super().problems(p)
+        if p.K < 2:
+            yield "buffer.K", f"K={p.K} must be at least 2: a sum over one update is that update ({{name}})"
+        tau = p.staleness_bound
+        try:
+            weight = self.staleness.checked(tau)
+        except ValueError as error:
+            yield "staleness", str(error)
+            return
+        if self.c_g * weight < 1 - 1e-9:
+            least = math.ceil(1 / weight - 1e-9)
+            remedy = f"use c_g={least} or above" if least < 2**31 else "use a smaller staleness_bound"
+            yield (
+                "c_g",
+                f"c_g={self.c_g} x s({tau}) = {self.c_g * weight:.3g} is below 1, so a weight could round to "
+                f"zero: {remedy}, or weights that fall less",
+            )
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        return float(users * (users + members))  # everyone knows everyone, and a mask of each in flight
+
+    def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
+        return p.K * self.c_g
+
+    @classmethod
+    def small(cls, users: int, lost: int) -> dict[str, Any]:
+        return {"staleness": {"polynomial": 1.0}}

@@ -233,16 +233,20 @@ class Params:
     """The public parameters of a run, in the papers' letters.
 
     d: length of the update (weights ride along as one more coordinate, LightSecAgg Remark 3); q: field
-    size; levels: c_l; t: shares that reconstruct, or with `majority` the fewest that may be asked of
-    anyone; all_masks: the server expands every pairwise mask of who was lost, needed or not; k: degree of
-    SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
+    size; N: the most users of a round, of whom T may collude and D may be lost; U answers recover (U_given:
+    it is the scenario's, and not N - D); levels: c_l; t: shares that reconstruct, or with `majority` the
+    fewest that may be asked of anyone; all_masks: the server expands every pairwise mask of who was lost,
+    needed or not; k: degree of SecAgg+'s graph; p: connection probability of CCESA's; K, staleness_bound,
     staleness, c_g: the buffer's (App. F); session: bytes that bind keys to this run.
     """
 
     d: int
     q: int
+    N: int = 1
     T: int = 0
+    D: int = 0
     U: int = 1
+    U_given: bool = True
     t: int = 1
     majority: bool = False
     all_masks: bool = False

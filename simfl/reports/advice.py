@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from simfl.reports.units import percent, seconds
 from simfl.results import metrics
 from simfl.results.metrics import Path, Round
-from simfl.results.trace import SERVER, Trace
+from simfl.results.trace import SERVER, Trace, unit
 
 HALF = 0.5
 """A user is named who holds at least this part of the users' largest share."""
@@ -60,12 +60,12 @@ class Advice:
         first = self.shares[0]
         what = first.what + _named(first)
         saved, whole = first.ns / self.rounds, self.total_ns / self.rounds
-        unit = "aggregation" if self.buffered else "round"
-        which = f"an aborted {unit}" if self.aborted else f"a{'n' * self.buffered} {unit}"
+        of = unit(self.buffered)
+        which = f"an aborted {of}" if self.aborted else f"a{'n' * self.buffered} {of}"
         free = "ending it would" if first.kind == "wait" else "making it free would"
         return (
             f"{percent(first.ns, self.total_ns)} of {which} is {what}; {free} save at most "
-            f"{seconds(saved)} of {seconds(whole)} per {unit}."
+            f"{seconds(saved)} of {seconds(whole)} per {of}."
         )
 
 
@@ -74,11 +74,11 @@ def advise(trace: Trace, rounds: list[Round]) -> Advice:
 
     For buffered runs the path of the run as a whole (`metrics.run_path`).
     """
-    buffered = any(about for r in rounds for _, about, _ in r.members)
-    done = rounds if buffered else [r for r in rounds if r.reason is None]
-    chosen = done or rounds
+    buffered = trace.buffered
+    done = [r for r in rounds if r.reason is None]
+    chosen = rounds if buffered else done or rounds
     path = metrics.run_path(trace, chosen)
-    return Advice(shares(path), sum(path.values()), len(chosen), bool(chosen) and not done, buffered)
+    return Advice(shares(path), sum(path.values()), len(chosen), bool(rounds) and not done, buffered)
 
 
 def shares(path: Path) -> tuple[Share, ...]:

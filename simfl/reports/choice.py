@@ -80,15 +80,15 @@ def typical(run: Run, name: str, chosen: list[View]) -> int:
 
 
 def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
-    entries = {e["index"]: e for e in run.summary["protocols"][name]["rounds"] if e["index"] in rounds}
-    duration = {index: e["end_s"] - e["start_s"] for index, e in entries.items()}
+    entries = {e.index: e for e in run.summary.protocols[name].rounds if e.index in rounds}
+    duration = {index: e.total_s for index, e in entries.items()}
     rates: dict[float | None, list[int]] = {}
     for index, entry in entries.items():
-        if entry["status"] == "completed":
-            rates.setdefault(entry["dropout_rate"], []).append(index)
+        if entry.completed:
+            rates.setdefault(entry.dropout_rate, []).append(index)
     typical = [sorted(listed, key=lambda k: (duration[k], k))[len(listed) // 2] for listed in rates.values()]
     longest = max(rounds, key=lambda k: (duration[k], -k))
-    aborted = [index for index, e in entries.items() if e["status"] != "completed"][:1]
+    aborted = [index for index, e in entries.items() if not e.completed][:1]
     return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
 
 

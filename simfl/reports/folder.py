@@ -11,10 +11,10 @@ from typing import Any
 
 from simfl.errors import BadInput
 from simfl.results import metrics, summary, trace_reader
-from simfl.results.trace import Begin, Trace
+from simfl.results.summary import Summary
+from simfl.results.trace import Trace, unit
 from simfl.scenario.schema import Scenario
-
-NS = 10**9
+from simfl.virtual_time import NS
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,19 @@ class Run:
     folder: Path
     scenario: Scenario
     text: str
-    summary: dict[str, Any]
+    summary: Summary
     traces: dict[str, Trace]
     rounds: dict[str, list[metrics.Round]]
 
     @property
     def buffered(self) -> bool:
-        """Whether it is an asynchronous run, whose rounds are aggregations."""
-        return self.scenario.buffer is not None
+        """True of an asynchronous run, whose rounds are aggregations."""
+        return any(rows.buffered for rows in self.traces.values())
 
     @property
     def unit(self) -> str:
         """What a round is called."""
-        return "aggregation" if self.buffered else "round"
+        return unit(self.buffered)
 
 
 def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
@@ -48,33 +48,33 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     content = summary.read(folder / "summary.json")
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
     _check_scenario(folder, content, scenario)
-    if list(traces) != list(content["protocols"]):
-        told = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content['protocols']) or 'none'}"
+    if list(traces) != list(content.protocols):
+        told = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
         raise BadInput(f"{folder}: not the files of one run: trace.jsonl has the protocols {told}")
     rounds = {}
     for name, rows in traces.items():
-        if any(row.buffered != (scenario.buffer is not None) for row in rows if isinstance(row, Begin)):
+        if rows and rows.buffered != scenario.asynchronous:
             raise BadInput(
                 f"{folder}: not the files of one run: trace.jsonl and resolved.yaml differ in buffer"
             )
-        expected = content["protocols"][name]["rounds"]
+        expected = content.protocols[name].rounds
         rounds[name] = metrics.rounds(rows)[: len(expected)]
         found = [(r.index, r.start, r.end) for r in rounds[name]]
-        if found != [(e["index"], round(e["start_s"] * NS), round(e["end_s"] * NS)) for e in expected]:
+        if found != [(e.index, round(e.start_s * NS), round(e.end_s * NS)) for e in expected]:
             raise BadInput(f"{folder}: not the files of one run: {name}'s rounds differ in trace and summary")
     return Run(folder, scenario, text, content, traces, rounds)
 
 
-def _check_scenario(folder: Path, content: dict[str, Any], scenario: Scenario) -> None:
+def _check_scenario(folder: Path, content: Summary, scenario: Scenario) -> None:
     """The summary says of the scenario what `resolved.yaml` says."""
     s = scenario
     facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
-    found = {key: content[key] for key in facts}
-    for name, protocol in content["protocols"].items():
+    found = {key: getattr(content, key) for key in facts}
+    for name, protocol in content.protocols.items():
         if name not in s.protocols:
             raise BadInput(f"{folder}: not the files of one run: resolved.yaml has no protocol {name}")
         facts[f"{name}.selection"] = s.of(name).selection.model_dump(mode="json")
-        found[f"{name}.selection"] = protocol["selection"]
+        found[f"{name}.selection"] = protocol.selection
     for key, value in facts.items():
         if found[key] != value:
             told = f"{key} is {found[key]!r} in summary.json, and {value!r} in resolved.yaml"

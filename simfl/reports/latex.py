@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from simfl.reports import tables
 from simfl.reports.folder import Run
-from simfl.results.trace import PHASES
+from simfl.results.columns import Column, at
 
 SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
@@ -25,40 +27,43 @@ def table(run: Run) -> str:
     Seconds are spans, which overlap and so need not add up to the total; bytes are of all users together;
     the accuracy is the last one of the protocol. Columns that the run has nothing for are left out.
     """
-    rows = tables.breakdown(run)
-    rates = any(row["rate"] is not None for row in rows)
-    accuracies = {name: entry["final_accuracy"] for name, entry in run.summary["protocols"].items()}
-    learnt = any(value is not None for value in accuracies.values())
-    first = 2 + rates
-    seconds = f"\\multicolumn{{{len(PHASES) + 1}}}{{c}}{{Seconds of virtual time per {run.unit}}}"
+    rows, protocols = tables.breakdown(run), run.summary.protocols
+    shown = [
+        c for c in at("latex", protocols.values()) if not c.whole or any(map(c.tells, protocols.values()))
+    ]
+    left = ["Protocol", *["Lost"] * any(row["rate"] is not None for row in rows)]
+    above, rules = _units(shown, run.unit, len(left))
     lines = [
-        f"% {escape(run.summary['scenario'])}: means of completed {run.unit}s; \\usepackage{{booktabs}}",
-        f"\\begin{{tabular}}{{l{'r' * rates}{'r' * (len(PHASES) + 3)}{'r' * learnt}}}",
+        f"% {escape(run.summary.scenario)}: means of completed {run.unit}s; \\usepackage{{booktabs}}",
+        f"\\begin{{tabular}}{{l{'r' * (len(left) - 1 + len(shown))}}}",
         "\\toprule",
-        f"{'& ' * (1 + rates)}{seconds} & \\multicolumn{{2}}{{c}}{{MB per {run.unit}}}{' &' * learnt} \\\\",
-        f"\\cmidrule(lr){{{first}-{first + 4}}} \\cmidrule(lr){{{first + 5}-{first + 6}}}",
-        _row(["Protocol", *["Lost"] * rates, *(p.capitalize() for p in PHASES), "Total", "Up", "Down",
-              *["Final accuracy"] * learnt]),
+        above,
+        rules,
+        _row([*left, *(column.latex for column in shown)]),
         "\\midrule",
-    ]  # fmt: skip
+    ]
     before = None
     for row in rows:
         name = row["name"]
-        if rates and before not in (None, name):
+        if len(left) > 1 and before not in (None, name):
             lines.append("\\addlinespace")
-        cells = [escape(name) if name != before else ""]
-        cells += [escape(row["rate"] or "")] * rates
-        cells += [f"{row['span'][phase].mean:.3f}" for phase in PHASES]
-        cells += [f"{row[key].mean:.3f}" for key in ("total", "up", "down")]
-        cells += [_accuracy(accuracies[name]) if name != before else ""] * learnt
+        cells = [escape(name) if name != before else "", *[escape(row["rate"] or "")] * (len(left) - 1)]
+        cells += ["" if c.whole and name == before else c.text(row["part"], "--") for c in shown]
         lines.append(_row(cells))
         before = name
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
+def _units(shown: list[Column], unit: str, place: int) -> tuple[str, str]:
+    """The line above the headings, which names units, and the rules under it; `place` columns are before."""
+    cells, rules = [""] * place, []
+    for name, columns in groupby(shown, lambda column: column.unit):
+        many = len(list(columns))
+        cells += [f"\\multicolumn{{{many}}}{{c}}{{{name} per {unit}}}"] if name else [""] * many
+        rules += [f"\\cmidrule(lr){{{place + 1}-{place + many}}}"] * bool(name)
+        place += many
+    return " ".join(_row(cells).split()), " ".join(rules)
+
+
 def _row(cells: list[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
-
-
-def _accuracy(value: float | None) -> str:
-    return "--" if value is None else f"{value:.4f}"

@@ -17,6 +17,7 @@ from simfl.reports import palette, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.chart import axis
 from simfl.reports.folder import Run
+from simfl.results import columns
 from simfl.results.trace import PHASES
 
 SPANS = 80_000
@@ -31,13 +32,17 @@ CLOCKS = {
     "recorded": "recorded: the durations of an earlier run",
 }
 
+PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses")
+"""Tables of a page."""
+
 SHARES = 8
 """Shares of a critical path that are listed."""
 
 
 def page(run: Run, asked: tuple[int, int] | None = None) -> str:
     """The page of a run; its timelines show the rounds that are asked for (from, to), or well chosen ones."""
-    names = list(run.summary["protocols"])
+    protocols = run.summary.protocols
+    names = list(protocols)
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in names}
     budget = max(LEAST, SPANS // max(1, len(names)))
     timelines = [{"name": name, **vars(timeline.pack(run, name, budget, asked))} for name in names]
@@ -58,16 +63,19 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
             phases=PHASES,
             kinds=KINDS,
             colours=palette.PHASE,
-            clock=CLOCKS[run.summary["clock"]].format(profile=run.scenario.profile),
-            headline=tables.headline(run),
+            clock=CLOCKS[run.summary.clock].format(profile=run.scenario.profile),
+            columns={place: columns.at(place, protocols.values()) for place in PLACES},
+            headings=tables.headings,
+            totals={name: tables.mean(r.total_s for r in p.completed) for name, p in protocols.items()},
+            nothing=tables.NONE,
             advices=advices,
             widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
             most_shares=SHARES,
             breakdown=rows,
             stacks=stacks(rows),
-            losses=tables.losses(run),
+            reasons=tables.reasons(run),
             accuracy=_accuracy(run),
-            training=_alike({name: p["training"] for name, p in run.summary["protocols"].items()}),
+            training=_alike({name: p.training for name, p in protocols.items()}),
             facts=world.facts(run.scenario),
             timelines=timelines,
             meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
@@ -124,19 +132,20 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
 
 def stacks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Phases' mean spans on top of each other, and where the round ends, in percent of the longest."""
-    most = max((max(r["total"].mean, sum(m.mean for m in r["span"].values())) for r in rows), default=0) or 1
+    drawn = [
+        (row, row["means"]["total_s", ""], {p: row["means"]["span_s", p] for p in PHASES}) for row in rows
+    ]
+    most = max((max(total.mean, sum(m.mean for m in spans.values())) for _, total, spans in drawn), default=0)
     out = []
-    for row in rows:
-        at, drawn = 0.0, []
-        for phase, span in row["span"].items():
+    for row, total, spans in drawn:
+        at, parts = 0.0, []
+        for phase, span in spans.items():
             text = f"{phase}: {span.mean:.3f} s ± {span.sd:.3f}"
-            wide = 100 * span.mean / most
-            drawn.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
+            wide = 100 * span.mean / (most or 1)
+            parts.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
             at += wide
-        end = round(100 * row["total"].mean / most, 3)
-        out.append(
-            {"name": row["name"], "rate": row["rate"], "total": row["total"], "parts": drawn, "end": end}
-        )
+        end = round(100 * total.mean / (most or 1), 3)
+        out.append({"name": row["name"], "rate": row["rate"], "total": total, "parts": parts, "end": end})
     return out
 
 
@@ -153,14 +162,6 @@ def _accuracy(run: Run) -> dict[str, Any] | None:
         colour, dashes = palette.line(place)
         drawn = [(round(across.at(at), 3), round(100 - up.at(value), 3)) for at, value in listed]
         last = f"{listed[-1][1]:.4f}" if listed else tables.NONE
-        lines.append(
-            {
-                "name": name,
-                "colour": colour,
-                "dashes": dashes,
-                "points": drawn,
-                "values": listed,
-                "last": last,
-            }
-        )
+        line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
+        lines.append({**line, "values": listed, "last": last})
     return {"lines": lines, "across": across, "up": up}

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.protocols.registry import PROTOCOLS
 from simfl.reports import trace_series as read_off
 from simfl.reports.folder import Run
 from simfl.results.trace import (  # fmt: skip
@@ -106,10 +105,10 @@ def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     """The text of `trace.perfetto.json`, an event a line."""
     about = {
-        "simulator": f"simfl {run.summary['versions'].get('simfl', '')}".rstrip(),
-        "scenario": run.summary["scenario"],
-        "seed": run.summary["seed"],
-        "clock": run.summary["clock"],
+        "simulator": f"simfl {run.summary.versions.get('simfl', '')}".rstrip(),
+        "scenario": run.summary.scenario,
+        "seed": run.summary.seed,
+        "clock": run.summary.clock,
         "time": "virtual; 1 us of the trace is 1 us of the simulated world",
         "left_out": left_out(run, chosen),
     }
@@ -286,7 +285,7 @@ def tells_who_is_online(run: Run, name: str) -> bool:
     changes = run.scenario.population.availability.changes
     if changes == "by round":
         return False
-    return changes == "never" or PROTOCOLS[run.scenario.protocols[name].protocol].connected
+    return changes == "never" or run.scenario.protocols[name].connected
 
 
 def _times(row: Row) -> tuple[int, ...]:

@@ -1,20 +1,16 @@
-"""A sweep on the terminal: how far it is, and then its means within 80 columns."""
+"""A sweep's means on the terminal, within 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from simfl.results.text import printable
-from simfl.results.trace import PHASES
+from simfl.results.columns import Column, Measure, at
 from simfl.studies.sweep.plan import told
-from simfl.studies.sweep.tables import Estimate, Group, Measure
+from simfl.studies.sweep.tables import Estimate, Group
 
 WIDTH, LABEL, CELL = 79, 16, 9
 """Columns of text: of all, of a protocol's name, and of a number."""
@@ -22,34 +18,7 @@ WIDTH, LABEL, CELL = 79, 16, 9
 SHOWN = 12
 """Points that are shown; the tables on disk have them all."""
 
-COLUMNS: dict[str, Measure] = {
-    "total": ("total_s", ""),
-    **{phase: ("span_s", phase) for phase in PHASES},
-    "accuracy": ("accuracy", ""),
-    "exact": ("exact", ""),
-}
-
 Means = Mapping[Group, Mapping[Measure, Estimate | None]]
-
-
-class _Left(ProgressColumn):
-    """The time that is left, from the mean time of those done since the start."""
-
-    def render(self, task: Task) -> Text:
-        if not task.completed or task.elapsed is None or task.total is None:
-            return Text("")
-        left_s = task.elapsed / task.completed * (task.total - task.completed)
-        return Text(f"{timedelta(seconds=round(left_s))} left")
-
-
-@contextmanager
-def progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total` with the time that is left; nothing off a terminal."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(), _Left()
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
-        task = bars.add_task(printable(what), total=total)
-        yield lambda done: bars.update(task, completed=done)
 
 
 def show(
@@ -63,7 +32,7 @@ def show(
     over = "one seed, so no interval" if seeds == 1 else f"mean and ± 95 % interval over {seeds} seeds"
     _line(console, f"{name}: {over}", "bold")
     _line(console, "Seconds of virtual time per round (in all, and the span of each phase)", "dim")
-    _line(console, " " * LABEL + "".join(f"{heading:>{CELL}}" for heading in COLUMNS))
+    _line(console, " " * LABEL + "".join(f"{column.sweep:>{CELL}}" for column in at("sweep")))
     there = sorted({point for point, _ in means})
     labels = _labels([points[number] for number in there])
     for number, label in list(zip(there, labels, strict=True))[:SHOWN]:
@@ -79,18 +48,16 @@ def show(
 def _show_one(
     console: Console, protocol: str, measures: Mapping[Measure, Estimate | None], seeds: int
 ) -> None:
-    shown = [measures.get(measure) for measure in COLUMNS.values()]
+    shown = [(column, measures.get(column.measure)) for column in at("sweep")]
     name = f"  {protocol}"
     if len(name) >= LABEL:
         _line(console, name)
         name = ""
-    cells = [_share(e) if heading == "exact" else _mean(e) for heading, e in zip(COLUMNS, shown, strict=True)]
-    _line(console, f"{name:{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells))
-    known = shown[0].n if shown[0] else 0
+    _line(console, f"{name:{LABEL}}" + "".join(f"{_mean(c, e):>{CELL}}" for c, e in shown))
+    known = shown[0][1].n if shown[0][1] else 0
     if seeds > 1:
         few = f"  {known} of {seeds} seeds" if known < seeds else ""
-        halves = ["" if heading == "exact" else _half(e) for heading, e in zip(COLUMNS, shown, strict=True)]
-        line = f"{few:{LABEL}}" + "".join(f"{half:>{CELL}}" for half in halves)
+        line = f"{few:{LABEL}}" + "".join(f"{_half(c, e):>{CELL}}" for c, e in shown)
         if line.strip():
             _line(console, line.rstrip(), "dim")
 
@@ -116,15 +83,13 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 
-def _mean(e: Estimate | None) -> str:
-    return "-" if e is None else _number(e.mean)
-
-
-def _half(e: Estimate | None) -> str:
-    return "" if e is None or e.half is None else f"±{_number(e.half)}"
-
-
-def _share(e: Estimate | None) -> str:
+def _mean(column: Column, e: Estimate | None) -> str:
     if e is None:
         return "-"
-    return "all" if e.mean == 1 else f"{e.mean:.1%}"
+    if column.how == "share":
+        return "all" if e.mean == 1 else f"{e.mean:.1%}"
+    return _number(e.mean)
+
+
+def _half(column: Column, e: Estimate | None) -> str:
+    return "" if e is None or e.half is None or column.how == "share" else f"±{_number(e.half)}"

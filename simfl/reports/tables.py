@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.reports.folder import Run
-from simfl.results.trace import PHASES
+from simfl.results import summary
+from simfl.results.columns import Column, Place, at
 
 NONE = "–"
 """Where there is nothing to show."""
@@ -30,92 +31,50 @@ class Mean:
 def mean(values: Iterable[float]) -> Mean:
     """Of nothing, zero with a count of zero."""
     listed = list(values)
-    if not listed:
-        return Mean(0.0, 0.0, 0)
     spread = statistics.stdev(listed) if len(listed) > 1 else 0.0
-    return Mean(statistics.fmean(listed), spread, len(listed))
+    return Mean(summary.mean(listed) or 0.0, spread, len(listed))
 
 
-def headline(run: Run) -> list[dict[str, Any]]:
-    """A row a protocol: how long a round takes, what it moves, whom it loses, what it learns."""
-    rows = []
-    for name, protocol in run.summary["protocols"].items():
-        rounds, done = protocol["rounds"], _completed(protocol["rounds"])
-        known = [r["aggregate_exact"] for r in rounds if r["aggregate_exact"] is not None]
-        staleness = [(int(tau), count) for tau, count in (protocol["staleness"] or {}).items()]
-        updates = sum(count for _, count in staleness)
-        rows.append(
-            {
-                "name": name,
-                "total": mean(r["end_s"] - r["start_s"] for r in done),
-                "done": f"{len(done)} of {len(rounds)}",
-                "all_done": len(done) == len(rounds),
-                "survivors": _range([r["survivors"] for r in done]),
-                "lost": sum(sum(r["dropped"].values()) for r in rounds),
-                "up": mean(r["bytes_up"] / 1e6 for r in rounds),
-                "down": mean(r["bytes_down"] / 1e6 for r in rounds),
-                "exact": f"{sum(known)} of {len(known)}" if known else NONE,
-                "all_exact": all(known),
-                "staleness": f"{sum(t * c for t, c in staleness) / updates:.2f}" if updates else NONE,
-                "accuracy": _accuracy(protocol["final_accuracy"]),
-            }
-        )
-    return rows
+def headings(shown: list[Column], place: Place) -> list[tuple[str, list[str]]]:
+    """The headings of a table, each with the phases that are below it."""
+    out: dict[str, list[str]] = {}
+    for column in shown:
+        phases = out.setdefault(getattr(column, place), [])
+        phases += [column.phase] * bool(column.phase)
+    return list(out.items())
 
 
 def breakdown(run: Run) -> list[dict[str, Any]]:
-    """A row for each protocol and drop-out rate: seconds of each phase, as spans and on the critical
-    path, and MB of all users together."""
+    """A row for each protocol and drop-out rate of its completed rounds: their part of its summary, and
+    means by `Measure`, such as the seconds of each phase."""
     rows = []
-    for name, protocol in run.summary["protocols"].items():
-        done = _completed(protocol["rounds"])
-        for rate in sorted({r["dropout_rate"] for r in done}, key=lambda rate: rate or 0):
-            group = [r for r in done if r["dropout_rate"] == rate]
-            rows.append(
-                {
-                    "name": name,
-                    "rate": None if rate is None else f"{rate:.0%}",
-                    "rounds": len(group),
-                    "span": {p: mean(r["span_s"][p] for r in group) for p in PHASES},
-                    "critical": {p: mean(r["critical_s"][p] for r in group) for p in PHASES},
-                    "total": mean(r["end_s"] - r["start_s"] for r in group),
-                    "up": mean(r["bytes_up"] / 1e6 for r in group),
-                    "down": mean(r["bytes_down"] / 1e6 for r in group),
-                }
-            )
+    for name, protocol in run.summary.protocols.items():
+        for rate in sorted({r.dropout_rate for r in protocol.completed}, key=lambda rate: rate or 0):
+            part = protocol.at(rate)
+            means = {column.measure: mean(column.read(part)) for column in at("phases", [part])}
+            told = None if rate is None else f"{rate:.0%}"
+            rows.append({"name": name, "rate": told, "part": part, "means": means})
     return rows
 
 
-def losses(run: Run) -> list[dict[str, Any]]:
-    """A row a protocol: users lost in each phase, and what was refused, ignored or thrown away."""
-    rows = []
-    for name, protocol in run.summary["protocols"].items():
-        rounds = protocol["rounds"]
-        rows.append(
-            {
-                "name": name,
-                "dropped": {p: sum(r["dropped"][p] for r in rounds) for p in PHASES},
-                "aborted": [r for r in rounds if r["status"] != "completed"],
-                "refused": _counted(r["refused"] for r in rounds),
-                "ignored": _counted(r["ignored"] for r in rounds),
-                "stale": sum(r["discarded_stale"] for r in rounds),
-                "clipped": sum(r["clipped"] or 0 for r in rounds),
-                "wrapped": sum(r["wrapped"] or 0 for r in rounds),
-            }
-        )
-    return rows
+def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
+    """Of each protocol the rounds that were aborted, and why messages were refused and ignored how often."""
+    return {
+        name: {
+            "aborted": [r for r in p.rounds if not r.completed],
+            "refused": _counted(r.refused for r in p.rounds),
+            "ignored": _counted(r.ignored for r in p.rounds),
+        }
+        for name, p in run.summary.protocols.items()
+    }
 
 
 def accuracy(run: Run) -> list[tuple[str, list[tuple[float, float]]]]:
     """(protocol, [(seconds of virtual time, accuracy)]) of the rounds after which it was evaluated."""
     return [
-        (name, [(r["end_s"], r["accuracy"]) for r in protocol["rounds"] if r["accuracy"] is not None])
-        for name, protocol in run.summary["protocols"].items()
+        (name, [(r.end_s, r.accuracy) for r in p.rounds if r.accuracy is not None])
+        for name, p in run.summary.protocols.items()
     ]
-
-
-def _completed(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [r for r in rounds if r["status"] == "completed"]
 
 
 def _counted(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
@@ -123,14 +82,3 @@ def _counted(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
     for count in counts:
         total.update(count)
     return sorted(total.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _range(values: list[int]) -> str:
-    if not values:
-        return NONE
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low}–{high}"
-
-
-def _accuracy(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4f}"

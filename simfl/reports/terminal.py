@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,16 +17,19 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from simfl.results.columns import Place, at
+from simfl.results.summary import ProtocolSummary, Summary
 from simfl.results.text import printable
-from simfl.results.trace import PHASES
+from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
 SHOWN = 3
@@ -91,51 +95,58 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Whe
         yield watch
 
 
+class _Left(ProgressColumn):
+    """The time that is left, from the mean time of those done since the start."""
+
+    def render(self, task: Task) -> Text:
+        if not task.completed or task.elapsed is None or task.total is None:
+            return Text("")
+        left_s = task.elapsed / task.completed * (task.total - task.completed)
+        return Text(f"{timedelta(seconds=round(left_s))} left")
+
+
 @contextmanager
 def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total`, with the time that is left."""
-    described = TextColumn("{task.description}", markup=False)
-    columns = described, BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(what, total=total)
+    """A bar that counts to `total` with the time that is left; nothing off a terminal."""
+    columns = TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(), _Left()
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
+        task = bars.add_task(printable(what), total=total)
         yield lambda done: bars.update(task, completed=done)
 
 
-def show(console: Console, summary: dict[str, Any], profile: str) -> None:
+def show(console: Console, summary: Summary, profile: str) -> None:
     """The breakdown of a run, as tables."""
-    protocols = summary["protocols"]
+    protocols = summary.protocols
     names = list(protocols)
-    some = next(iter(protocols.values()), None)
-    unit = "aggregation" if some and some["staleness"] is not None else "round"
-    state = " (interrupted)" if summary["interrupted"] else ""
-    title = f"{summary['scenario']}{state}: mean seconds of virtual time per {unit}"
+    what = unit(any(p.buffered for p in protocols.values()))
+    state = " (interrupted)" if summary.interrupted else ""
+    title = f"{summary.scenario}{state}: mean seconds of virtual time per {what}"
     for side_by_side in _fitting(names) or [[]]:
         _say(console, title, "italic")
         console.print(_table({name: protocols[name] for name in side_by_side}))
-    chosen = {name: p for name, p in protocols.items() if p["selection"]["kind"] != "all"}
-    seen = {name: [p] for name, p in chosen.items() if p["participation"] is not None}
-    if seen:
+    chosen = {name: p for name, p in protocols.items() if p.chosen}
+    if chosen:
         console.print()
-        console.print(participation(seen))
-        sets = [(name, p["participation"]["family"]) for name, (p,) in seen.items()]
+        console.print(participation({name: [p] for name, p in chosen.items()}))
+        sets = [(name, p.chosen.family) for name, p in chosen.items() if p.chosen]
         told = ", ".join(f"{name} {_count(size)}" for name, size in sets if size is not None)
         _say(console, f"Sets to choose from (eq. 8): {told}", "dim")
-    _say(console, "Clock " + CLOCKS[summary["clock"]].format(profile=profile), "dim")
-    for how in dict.fromkeys(p["training"] for p in protocols.values()):
+    _say(console, "Clock " + CLOCKS[summary.clock].format(profile=profile), "dim")
+    for how in dict.fromkeys(p.training for p in protocols.values()):
         if how:
             _say(console, f"Training {how}", "dim")
-    for name in names:
-        aborted = [r for r in protocols[name]["rounds"] if r["status"] == "aborted"]
-        if name in chosen:  # their table counts the rounds that were skipped
-            aborted = [r for r in aborted if r["selected"]]
+    for name, p in protocols.items():
+        # the table of who took part counts the rounds that were skipped
+        aborted = [r for r in p.rounds if not r.completed and (r.selected or not p.chosen)]
         for r in aborted[:SHOWN]:
-            _say(console, f"{name}, {unit} {r['index']} aborted: {r['reason']}", "yellow")
+            _say(console, f"{name}, {what} {r.index} aborted: {r.reason}", "yellow")
         if len(aborted) > SHOWN:
             left = len(aborted) - SHOWN
-            _say(console, f"{name}: {left} more {unit}s aborted, see summary.json", "yellow")
+            _say(console, f"{name}: {left} more {what}s aborted, see summary.json", "yellow")
 
 
-def participation(runs: dict[str, list[dict[str, Any]]]) -> Table:
+def participation(runs: dict[str, list[ProtocolSummary]]) -> Table:
     """Who took part over all rounds (Multi-RoundSecAgg section 3.2), entry -> its runs, one or several seeds.
 
     T weak: the least number of users that some combination of the aggregates singles out (Remark 1; an
@@ -148,16 +159,17 @@ def participation(runs: dict[str, list[dict[str, Any]]]) -> Table:
     for heading in ("accuracy", "T weak", "T strong", "F", "C", "skipped"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, listed in runs.items():
-        shares = [p["participation"] for p in listed]
-        weak = [s["T_weak"][-1] for s in shares]
+        shares = [p.participation for p in listed if p.participation]
+        weak = [s.T_weak[-1] for s in shares]
+        strong = [T for s in shares if (T := s.T_strong[-1]) is not None]
         table.add_row(
             Text(name),
-            _spread([p["final_accuracy"] for p in listed], 3),
-            _interval([w[0] for w in weak if w], [w[1] for w in weak if w]),
-            _interval(*[[s["T_strong"][-1] for s in shares if s["T_strong"][-1] is not None]] * 2),
-            _spread([s["F"][-1] for s in shares], 2),
-            _spread([s["C"][-1] for s in shares], 2),
-            _spread([sum(not r["selected"] for r in p["rounds"]) for p in listed], 0),
+            _spread([p.final_accuracy for p in listed], 3),
+            _interval([T[0] for T in weak if T], [T[1] for T in weak if T]),
+            _interval(strong, strong),
+            _spread([s.F[-1] for s in shares], 2),
+            _spread([s.C[-1] for s in shares], 2),
+            _spread([sum(not r.selected for r in p.rounds) for p in listed], 0),
         )
     return table
 
@@ -166,11 +178,11 @@ def _count(value: int) -> str:
     return str(value) if value < 10**7 else f"{Decimal(value):.1e}"  # a float may not hold it
 
 
-def _several(runs: dict[str, list[dict[str, Any]]]) -> bool:
+def _several(runs: dict[str, list[ProtocolSummary]]) -> bool:
     return any(len(listed) > 1 for listed in runs.values())
 
 
-def _spread(values: list[float | None], digits: int) -> str:
+def _spread(values: Iterable[float | None], digits: int) -> str:
     known = [v for v in values if v is not None]
     if not known:
         return "-"
@@ -221,87 +233,30 @@ def _fitting(names: list[str]) -> list[list[str]]:
     return tables
 
 
-def _table(protocols: dict[str, dict[str, Any]]) -> Table:
+def _table(protocols: dict[str, ProtocolSummary]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     whole = sum(map(_columns, protocols)) <= WIDTH - LABEL
     for name in protocols:
         heading = Text(name if whole else _broken(name))
         table.add_column(heading, justify="right", overflow="fold", min_width=LEAST)
-    rates = sorted({r["dropout_rate"] for p in protocols.values() for r in p["rounds"]}, key=lambda x: x or 0)
+    listed = list(protocols.values())
+    rates = sorted({r.dropout_rate for p in listed for r in p.rounds}, key=lambda rate: rate or 0)
     for rate in rates:
-        groups = [
-            [r for r in p["rounds"] if r["dropout_rate"] == rate and r["status"] == "completed"]
-            for p in protocols.values()
-        ]
         if len(rates) > 1:
             table.add_row(Text(f"drop-out {rate:.0%}", style="bold"))
-        for phase in PHASES:
-            table.add_row(phase, *(_seconds([r["span_s"][phase] for r in g]) for g in groups))
-        table.add_row(
-            "total", *(_seconds([r["end_s"] - r["start_s"] for r in g]) for g in groups), style="bold"
-        )
-        table.add_row("survivors", *(_counts([r["survivors"] for r in g]) for g in groups))
-        table.add_section()
-    listed = [p["rounds"] for p in protocols.values()]
-    for phase in PHASES:
-        label = f"critical: {phase}"
-        table.add_row(label, *(_seconds([r["critical_s"][phase] for r in _done(p)]) for p in listed))
-    table.add_section()
-    table.add_row("MB up", *(_megabytes([r["bytes_up"] for r in p]) for p in listed))
-    table.add_row("MB down", *(_megabytes([r["bytes_down"] for r in p]) for p in listed))
-    table.add_row("completed", *(f"{len(_done(p))} of {len(p)}" for p in listed))
-    table.add_row("aggregates exact", *(_true(p, "aggregate_exact") for p in listed))
-    for what in ("clipped", "wrapped"):  # never without a word
-        counts = [sum(r[what] or 0 for r in p) for p in listed]
-        if any(counts):
-            table.add_row(f"values {what}", *map(str, counts), style="red")
-    shortened = [sum(r["updates_clipped"] or 0 for r in p) for p in listed]
-    if any(shortened):
-        table.add_row("updates clipped", *map(str, shortened))
-    for what in ("reliable", "private"):  # of protocols over a graph of neighbours
-        if any(r[what] is not None for p in listed for r in p):
-            table.add_row(what, *(_true(p, what) for p in listed))
-    refused = [sum(sum(r["refused"].values()) for r in p) for p in listed]
-    if any(refused):
-        table.add_row("messages refused", *map(str, refused), style="red")
-    table.add_row("users lost", *(str(sum(sum(r["dropped"].values()) for r in p)) for p in listed))
-    stale = [sum(r["discarded_stale"] for r in p) for p in listed]
-    if any(p["staleness"] is not None for p in protocols.values()):
-        table.add_row("mean staleness", *(_staleness(p["staleness"]) for p in protocols.values()))
-        table.add_row("discarded as stale", *map(str, stale))
-    table.add_row("test accuracy", *(_accuracy(p["final_accuracy"]) for p in protocols.values()))
+        _rows(table, "rates", [p.at(rate) for p in listed])
+    _rows(table, "path", listed)
+    _rows(table, "run", listed)
     return table
 
 
-def _done(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [r for r in rounds if r["status"] == "completed"]
-
-
-def _seconds(values: list[float]) -> str:
-    return f"{sum(values) / len(values):.3f}" if values else "-"
-
-
-def _counts(values: list[int]) -> str:
-    if not values:
-        return "-"
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} - {high}"
-
-
-def _megabytes(values: list[int]) -> str:
-    return f"{sum(values) / len(values) / 1e6:.3f}" if values else "-"
-
-
-def _true(rounds: list[dict[str, Any]], what: str) -> str:
-    known = [r[what] for r in rounds if r[what] is not None]
-    return f"{sum(known)} of {len(known)}" if known else "-"
-
-
-def _staleness(counts: dict[str, int] | None) -> str:
-    total = sum(counts.values()) if counts else 0
-    return f"{sum(int(k) * v for k, v in counts.items()) / total:.2f}" if counts and total else "-"
-
-
-def _accuracy(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _rows(table: Table, place: Place, protocols: list[ProtocolSummary]) -> None:
+    """A section of the table; what is wrong is red."""
+    for column in at(place, protocols):
+        if column.rare and not any(map(column.tells, protocols)):
+            continue
+        style = "bold" if column.key == "total_s" else "red" if column.rare and column.fault else None
+        heading: str = getattr(column, place)
+        table.add_row(heading, *map(column.text, protocols), style=style)
+    table.add_section()

@@ -31,9 +31,8 @@ def by_round(trace: Trace) -> dict[int, list[int]]:
     asynchronous run belong to the aggregation that was next when they were written; those after the last
     one, to a round that did not finish.
     """
-    buffered = any(isinstance(row, Begin) and row.buffered for row in trace)
     groups: dict[int, list[int]] = {}
-    now = 0
+    now, buffered = 0, trace.buffered
     for number, row in enumerate(trace):
         if not buffered and not isinstance(row, Presence):
             now = row.round

@@ -65,14 +65,14 @@ def rounds(trace: Trace) -> list[Round]:
     results = {row.round: row for row in seldom if isinstance(row, Aggregated)}
     reasons = {row.round: row.reason for row in seldom if isinstance(row, Aborted)}
     begins = {row.round: row for row in seldom if isinstance(row, Begin)}
-    asynchronous = any(row.buffered for row in begins.values())
-    groups = _by_time(trace, ends) if asynchronous else _by_round(trace)
-    names = _by_about(trace) if asynchronous else {}
+    buffered = trace.buffered
+    groups = _by_time(trace, ends) if buffered else _by_round(trace)
+    names = _by_about(trace) if buffered else {}
     out = []
     counted: set[tuple[int, str]] = set()
     for end in ends:
         members = results[end.round].members if end.round in results else ()
-        if asynchronous:
+        if buffered:
             mine: list[Row] = [
                 row
                 for user, name, _ in members
@@ -92,8 +92,8 @@ def rounds(trace: Trace) -> list[Round]:
             end.round, end.start, end.at, reasons.get(end.round), selected, members,
             _spans(mine, end), critical_path(trace, end),
         )  # fmt: skip
-        _count(entry, groups[end.round], counted if asynchronous else set())
-        if asynchronous:
+        _count(entry, groups[end.round], counted if buffered else set())
+        if buffered:
             entry.selected = len(members) + sum(entry.dropped.values()) + entry.discarded
         out.append(entry)
     return out
@@ -181,7 +181,7 @@ def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
     """
     listed = list(finished)
     path: Path = defaultdict(int)
-    if listed and any(isinstance(row, Begin) and row.buffered for row in trace):
+    if listed and trace.buffered:
         last, begin = listed[-1], listed[0].start
         (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
         return critical_path(trace, End(end.round, begin, end.at, end.cause))

@@ -1,25 +1,60 @@
-"""The schema of `summary.json`: what it holds of a run, of each protocol and of each round.
+"""The summary of a run, of each protocol and of each round: computed, written and read by these models.
 
-Times are seconds of virtual time, bytes are of all users together.
+Times are seconds of virtual time, bytes are of all users together. What a table shows of a summary is said
+in `results.columns`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
+from simfl.results.metrics import Round
 from simfl.results.strict_json import parse
 from simfl.results.text import shown
+from simfl.results.trace import PHASES
+from simfl.virtual_time import NS
 
-SCHEMA = 2
+SCHEMA: Final = 2
+
 
 Count = Annotated[int, Field(ge=0, le=10**24)]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Number = TypeVar("Number")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a round's content showed; None where there is no content or it was not asked for.
+
+    clipped: coordinates held back before rounding; updates_clipped: updates that the scenario's own rule of
+    clipping changed.
+    """
+
+    aggregate_exact: bool | None = None
+    wrapped: int | None = None
+    clipped: int | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    dropout_rate: float | None = None
+    updates_clipped: int | None = None
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """Return the mean of all values, None of none.
+
+    >>> mean([1, 2, 6]), mean([])
+    (3.0, None)
+    """
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
 
 
 class Block(BaseModel):
@@ -35,6 +70,16 @@ class ByPhase(Block, Generic[Number]):
     training: Number
     upload: Number
     recovery: Number
+
+    def __getitem__(self, phase: str) -> Number:
+        """Return the number of a phase."""
+        number: Number = getattr(self, phase)
+        return number
+
+
+Counts = ByPhase[Count]
+Spans = ByPhase[Seconds]
+MeanSpans = ByPhase[Seconds | None]
 
 
 class ByKind(Block):
@@ -55,10 +100,10 @@ class RoundSummary(Block):
     end_s: Seconds
     selected: Count
     survivors: Count
-    dropped: ByPhase[Count]
+    dropped: Counts
     dropout_rate: Share | None
-    span_s: ByPhase[Seconds]
-    critical_s: ByPhase[Seconds]
+    span_s: Spans
+    critical_s: Spans
     critical_kinds_s: ByKind
     aggregate_exact: bool | None
     wrapped: Count | None
@@ -74,17 +119,70 @@ class RoundSummary(Block):
     accuracy: Share | None
     loss: float | None
 
+    @classmethod
+    def of(cls, r: Round, m: Measurement) -> Self:
+        """Return the summary of a finished round and of its content."""
+        phases, kinds = Counter[str](), Counter[str]()
+        for (phase, _, kind), ns in r.critical.items():
+            phases[phase] += ns
+            kinds[kind] += ns
+        return cls(
+            index=r.index,
+            status="completed" if r.reason is None else "aborted",
+            reason=r.reason,
+            start_s=r.start / NS,
+            end_s=r.end / NS,
+            selected=r.selected,
+            survivors=len(r.members),
+            dropped=Counts(**{phase: r.dropped[phase] for phase in PHASES}),
+            span_s=Spans(**{phase: r.span[phase] / NS for phase in PHASES}),
+            critical_s=Spans(**{phase: phases[phase] / NS for phase in PHASES}),
+            critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
+            bytes_up=r.bytes_up,
+            bytes_down=r.bytes_down,
+            ignored=dict(r.ignored),
+            discarded_stale=r.discarded,
+            refused=dict(r.refused),
+            reliable=r.reliable,
+            private=r.private,
+            **vars(m),
+        )
+
+    @property
+    def completed(self) -> bool:
+        """True if there is an aggregate."""
+        return self.status == "completed"
+
+    @property
+    def total_s(self) -> float:
+        """The round's duration."""
+        return self.end_s - self.start_s
+
+    @property
+    def lost(self) -> int:
+        """Users lost or given up, in whichever phase."""
+        return sum(self.dropped[phase] for phase in PHASES)
+
 
 class Means(Block):
     """Means over the completed rounds; None without any."""
 
-    span_s: ByPhase[Seconds | None]
-    critical_s: ByPhase[Seconds | None]
+    span_s: MeanSpans
+    critical_s: MeanSpans
     total_s: Seconds | None
+
+    @classmethod
+    def of(cls, completed: Sequence[RoundSummary]) -> Self:
+        """Return the means over these rounds."""
+        return cls(
+            span_s=MeanSpans(**{phase: mean(r.span_s[phase] for r in completed) for phase in PHASES}),
+            critical_s=MeanSpans(**{phase: mean(r.critical_s[phase] for r in completed) for phase in PHASES}),
+            total_s=mean(r.total_s for r in completed),
+        )
 
 
 class ParticipationSummary(Block):
-    """T, F and C after each round (`result.taking_part`)."""
+    """T, F and C after each round (`folder.result.taking_part`)."""
 
     family: Annotated[int, Field(ge=1)] | None
     T_weak: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
@@ -94,7 +192,11 @@ class ParticipationSummary(Block):
 
 
 class ProtocolSummary(Block):
-    """An entry of a scenario's protocols. staleness: updates by how many versions late they came."""
+    """An entry of a scenario's protocols.
+
+    staleness: updates by how many versions late they came, of an asynchronous run; None of rounds, and so
+    the file's mark of the run's mode.
+    """
 
     rounds: list[RoundSummary]
     mean: Means
@@ -103,6 +205,50 @@ class ProtocolSummary(Block):
     selection: dict[str, JsonValue]
     training: str | None
     participation: ParticipationSummary | None
+
+    @classmethod
+    def of(
+        cls, rounds: Sequence[Round], measured: Sequence[Measurement], buffered: bool, **facts: Any
+    ) -> Self:
+        """Return the summary of a protocol's finished rounds, each with its measurement.
+
+        facts: selection, training and participation.
+        """
+        entries = [RoundSummary.of(r, m) for r, m in zip(rounds, measured, strict=True)]
+        late = Counter(tau for r in rounds for _, _, tau in r.members)
+        return cls(
+            rounds=entries,
+            mean=Means.of([r for r in entries if r.completed]),
+            final_accuracy=next((r.accuracy for r in reversed(entries) if r.accuracy is not None), None),
+            staleness={str(tau): late[tau] for tau in sorted(late)} if buffered else None,
+            **facts,
+        )
+
+    @property
+    def buffered(self) -> bool:
+        """True of an asynchronous run, whose rounds are aggregations."""
+        return self.staleness is not None
+
+    @property
+    def mean_staleness(self) -> float | None:
+        """The mean over all updates; None without any."""
+        late = {int(tau): count for tau, count in (self.staleness or {}).items()}
+        updates = sum(late.values())
+        return sum(tau * count for tau, count in late.items()) / updates if updates else None
+
+    @property
+    def completed(self) -> list[RoundSummary]:
+        """The rounds with an aggregate."""
+        return [r for r in self.rounds if r.completed]
+
+    @property
+    def chosen(self) -> ParticipationSummary | None:
+        """The participation where not everyone is selected."""
+        return None if self.selection.get("kind") == "all" else self.participation
+
+    def at(self, rate: float | None) -> Self:
+        """Return the part of completed rounds at a drop-out rate; its means stay those of all."""
+        return self.model_copy(update={"rounds": [r for r in self.completed if r.dropout_rate == rate]})
 
     @model_validator(mode="after")
     def _after_each_round(self) -> Self:
@@ -126,8 +272,12 @@ class Summary(Block):
     versions: dict[str, str]
     protocols: dict[str, ProtocolSummary]
 
+    def dump(self) -> dict[str, Any]:
+        """Return the content of `summary.json` as plain values."""
+        return self.model_dump(by_alias=True)
 
-def read(path: Path) -> dict[str, Any]:
+
+def read(path: Path) -> Summary:
     """The content of a `summary.json`.
 
     Raises:
@@ -142,7 +292,7 @@ def read(path: Path) -> dict[str, Any]:
         told = shown(schema)
         raise BadInput(f"{path}: schema {told}; reports are made from schema {SCHEMA}: run it again")
     try:
-        return Summary.model_validate(content).model_dump(by_alias=True)
+        return Summary.model_validate(content)
     except ValidationError as error:
         raise BadInput(f"{path}: {_problem(error)}") from None
 

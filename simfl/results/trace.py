@@ -232,10 +232,20 @@ ROWS: dict[str, type[Any]] = {
 class Trace(list[Row]):
     """The rows of one protocol's run, in the order in which they were known."""
 
+    @property
+    def buffered(self) -> bool:
+        """True of an asynchronous run: its one `Begin`, the first row but for those of presence, says so."""
+        return next((row.buffered for row in self if isinstance(row, Begin)), False)
+
     def add(self, row: Row) -> int:
         """Append a row and return its number."""
         self.append(row)
         return len(self) - 1
+
+
+def unit(buffered: bool) -> str:
+    """Return what a round is called: an asynchronous run's are aggregations."""
+    return "aggregation" if buffered else "round"
 
 
 @contextmanager

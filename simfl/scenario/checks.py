@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
-from simfl.errors import counted
 from simfl.population.dropout import NoLosses
-from simfl.protocols.registry import PROTOCOLS, Kind
+from simfl.protocols.protocol import Protocol
 from simfl.scenario import footprint, schema
+from simfl.scenario.params import common, params
 from simfl.scenario.schema import Scenario
 from simfl.selection.schemes import All
 
@@ -23,8 +23,7 @@ Found = Iterator[tuple[str, str]]
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
     """All problems of a scenario that is valid block by block, as (dotted path, message)."""
-    kinds = {name: PROTOCOLS[spec.protocol] for name, spec in scenario.protocols.items()}
-    asynchronous = any(kind.asynchronous for kind in kinds.values())
+    kinds: dict[str, Protocol] = dict(scenario.protocols)
     mixed = list(_one_mode(kinds))
     found = [
         *mixed,
@@ -34,16 +33,16 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         *_field(scenario),
     ]
     if not mixed:
-        found += _buffered(scenario, kinds) if asynchronous else _in_rounds(scenario)
-        found += _selections(scenario, asynchronous)
-    found += _population(scenario, asynchronous)
+        found += _buffered(scenario, kinds) if scenario.asynchronous else _in_rounds(scenario)
+        found += _selections(scenario)
+    found += _population(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
     found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
 
 
-def _one_mode(kinds: dict[str, Kind]) -> Found:
+def _one_mode(kinds: dict[str, Protocol]) -> Found:
     buffered = [name for name, kind in kinds.items() if kind.asynchronous]
     in_rounds = [name for name in kinds if name not in buffered]
     if buffered and in_rounds:
@@ -76,7 +75,7 @@ def _recording(s: Scenario) -> Found:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
 
 
-def _deadlines(s: Scenario, kinds: dict[str, Kind]) -> Found:
+def _deadlines(s: Scenario, kinds: dict[str, Protocol]) -> Found:
     for name, kind in kinds.items():
         for timer in kind.timers:
             if getattr(s.deadlines, timer) is None:
@@ -103,7 +102,7 @@ def _no_quorum(s: Scenario) -> Found:
             yield f"deadlines.{name}", "a quorum is of a round; an asynchronous run takes fixed deadlines"
 
 
-def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
+def _buffered(s: Scenario, kinds: dict[str, Protocol]) -> Found:
     name = next(name for name, kind in kinds.items() if kind.asynchronous)
     yield from _no_quorum(s)
     if s.buffer is None:
@@ -112,66 +111,46 @@ def _buffered(s: Scenario, kinds: dict[str, Kind]) -> Found:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
     if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
         yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
-    for name, spec in s.protocols.items():
-        if isinstance(spec, schema.LightSecAggAsync) and s.buffer is not None:
-            if s.buffer.K < 2:
-                yield "buffer.K", f"K=1 must be at least 2: a sum over one update is that update ({name})"
-            yield from _weights(name, spec, s.buffer)
-            if s.quantization is not None:
-                yield from _overflow(name, spec, s.buffer, s.quantization, s.field.q)
+    if s.buffer is not None and s.quantization is not None:
+        for name, spec in s.protocols.items():
+            yield from _overflow(s, name, spec)
 
 
-def _weights(name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer) -> Found:
-    """c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
-    tau = buffer.staleness_bound
-    try:
-        weight = spec.staleness.checked(tau)
-    except ValueError as error:
-        yield f"protocols.{name}.staleness", str(error)
+def _overflow(s: Scenario, name: str, spec: Protocol) -> Found:
+    """The weights of a sum x clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36); where it may,
+    below what the audit's 64-bit integers hold."""
+    p, to = params(s, spec, 1), s.quantization
+    weights = spec.sum_weight(p, None)
+    if weights is None or to is None:
         return
-    if spec.c_g * weight < 1 - 1e-9:
-        least = math.ceil(1 / weight - 1e-9)
-        remedy = f"use c_g={least} or above" if least < 2**31 else "use a smaller staleness_bound"
-        yield (
-            f"protocols.{name}.c_g",
-            f"c_g={spec.c_g} x s({tau}) = {spec.c_g * weight:.3g} is below 1, so a weight could round to "
-            f"zero: {remedy}, or weights that fall less",
-        )
-
-
-def _overflow(
-    name: str, spec: schema.LightSecAggAsync, buffer: schema.Buffer, to: schema.Quantization, q: int
-) -> Found:
-    """K c_g clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36); where it may, below what the
-    audit's 64-bit integers hold."""
-    weights, wrap = buffer.K * spec.c_g, to.on_overflow == "wrap"
-    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(q)
+    wrap = to.on_overflow == "wrap"
+    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(p.q)
     largest = weights * math.ceil(to.clip * to.levels)
     if largest < bound:
         return
     levels = math.floor((bound - 1) // weights / to.clip)
     remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
     limit = f"{bound}, for the audit's 64-bit sums" if wrap else f"(q - 1)/2 = {bound}"
+    weighing = f"K={p.K} updates x c_g={p.c_g}" if weights == p.K * p.c_g else f"weights {weights}"
     yield (
         "quantization.levels",
-        f"a sum of K={buffer.K} updates x c_g={spec.c_g} x clip {to.clip:g} x {to.levels} levels (protocol "
-        f"{name}) can reach {largest}, which must be below {limit}: use {remedy}"
-        + ("" if wrap else ", or on_overflow: wrap"),
+        f"a sum of {weighing} x clip {to.clip:g} x {to.levels} levels (protocol {name}) can reach {largest}, "
+        f"which must be below {limit}: use {remedy}" + ("" if wrap else ", or on_overflow: wrap"),
     )
 
 
 # --- who takes part, and who is lost ------------------------------------------------------------
-def _selections(s: Scenario, asynchronous: bool) -> Found:
-    yield from _selection(s, asynchronous)
+def _selections(s: Scenario) -> Found:
+    yield from _selection(s)
     for name, entry in s.protocols.items():
         if entry.selection is not None:
-            for path, message in _selection(s.of(name), asynchronous):
+            for path, message in _selection(s.of(name)):
                 yield f"protocols.{name}.{path}", message
 
 
-def _selection(s: Scenario, asynchronous: bool) -> Found:
+def _selection(s: Scenario) -> Found:
     selection, users = s.selection, s.population.users
-    if asynchronous and not isinstance(selection, All):
+    if s.asynchronous and not isinstance(selection, All):
         yield (
             "selection",
             f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
@@ -181,10 +160,10 @@ def _selection(s: Scenario, asynchronous: bool) -> Found:
         yield _at("selection", key), message
 
 
-def _population(s: Scenario, asynchronous: bool) -> Found:
-    for key, message in s.population.availability.problems(asynchronous):
+def _population(s: Scenario) -> Found:
+    for key, message in s.population.availability.problems(s.asynchronous):
         yield _at("population.availability", key), message
-    for key, message in s.dropout.problems(s.population.users, asynchronous):
+    for key, message in s.dropout.problems(s.population.users, s.asynchronous):
         yield _at("dropout", key), message
 
 
@@ -205,7 +184,8 @@ def _privacy(s: Scenario, masked: list[str]) -> Found:
     if s.privacy is None or not masked:
         return
     for name in masked:
-        yield from _masked(s.of(name), name)
+        if s.buffer is not None or not s.protocols[name].asynchronous:
+            yield from _masked(s.of(name), name)
 
 
 def _masked(s: Scenario, name: str) -> Found:
@@ -217,66 +197,8 @@ def _masked(s: Scenario, name: str) -> Found:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
     if D >= N or T >= N:
         return
-    match s.protocols[name]:
-        case schema.SecAgg() as spec:
-            yield from _secagg(s, name, spec)
-        case schema.SecAggPlus() as spec:
-            yield from _secagg_plus(s, name, spec)
-        case schema.Ccesa() as spec:
-            yield from _ccesa(s, name, spec)
-        case _:
-            yield from _lightsecagg(s)
-
-
-def _lightsecagg(s: Scenario) -> Found:
-    """N - D >= U > T (LightSecAgg, Theorem 1), and U >= 2, which T = 0 leaves open."""
-    assert s.privacy is not None
-    N, T, D = s.cohort, s.privacy.T, s.privacy.D
-    U = N - D if s.privacy.U is None else s.privacy.U
-    shown = f"U = N - D = {N} - {D} = {U}" if s.privacy.U is None else f"U={U}"
-    if U > N - D:
-        yield "privacy.U", f"{shown} must not be above N - D = {N} - {D} = {N - D}"
-    if T >= U:
-        yield "privacy.T", f"T={T} must be below {shown}"
-    elif U < 2:
-        yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
-
-
-def _secagg(s: Scenario, name: str, spec: schema.SecAgg) -> Found:
-    """T < t <= N - D, t >= 2: T colluders must not reconstruct, those who are left must."""
-    assert s.privacy is not None
-    N, T, D = s.cohort, s.privacy.T, s.privacy.D
-    t = spec.threshold(T)
-    shown = f"t={t} (T + 1)" if spec.t is None and t == T + 1 else f"t={t}"
-    if t <= T:
-        yield f"protocols.{name}.t", f"{shown} must be above privacy.T={T}"
-    elif t < 2:
-        yield f"protocols.{name}.t", f"{shown} must be at least 2: a sum over one user is that user's update"
-    if t > N - D:
-        yield f"protocols.{name}.t", f"{shown} must not be above N - D = {N} - {D} = {N - D}"
-
-
-def _secagg_plus(s: Scenario, name: str, spec: schema.SecAggPlus) -> Found:
-    """2 <= t <= k + 1 <= N; a complete graph must hold T and D for certain."""
-    assert s.privacy is not None
-    N, T, D = s.cohort, s.privacy.T, s.privacy.D
-    if spec.k is not None and not 2 <= spec.k < N:
-        yield f"protocols.{name}.k", f"k={spec.k} must be at least 2 and below N={N}"
-        return
-    most = N if spec.k is None else spec.k + 1
-    if spec.t is not None and not 2 <= spec.t <= most:
-        yield f"protocols.{name}.t", f"t={spec.t} must be at least 2 and at most k + 1 = {most}"
-    if spec.t is None and max(2, T + 1) > N - D:
-        least = f"T + 1 = {T + 1}" if T else "2: a sum over one user is that user's update"
-        left = f"D={D} leaves N - D = {counted(N - D, 'user')}"
-        yield "privacy.D", f"{left}, fewer than {least} (protocol {name})"
-
-
-def _ccesa(s: Scenario, name: str, spec: schema.Ccesa) -> Found:
-    """p > 0, 2 <= t <= N."""
-    if spec.p == 0:
-        yield f"protocols.{name}.p", "p=0 must be above 0: nobody would have a neighbour"
-    if spec.t is not None and not 2 <= spec.t <= s.cohort:
-        yield f"protocols.{name}.t", f"t={spec.t} must be at least 2 and at most N={s.cohort}"
-    if s.cohort < 3:
-        yield f"protocols.{name}", f"N={s.cohort} must be at least 3 for a random graph"
+    spec = s.protocols[name]
+    for key, message in spec.problems(common(s)):
+        own = not key or key.partition(".")[0] in type(spec).model_fields
+        path = f"protocols.{name}.{key}".rstrip(".") if own else key
+        yield path, message.replace("{name}", name)

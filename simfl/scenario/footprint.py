@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from simfl.errors import counted
 from simfl.scenario import schema
-from simfl.scenario.sparsity import q_total, sparsity
+from simfl.scenario.params import common
 
 USER = 350
 """Bytes of a user whom nothing happens to."""
@@ -20,12 +20,6 @@ COMES_AND_GOES = 1_500
 """More where presence changes with time: the next change, and the session last looked at."""
 JITTER = 2_500
 """More for a member whose links have jitter: two random generators."""
-MEMBER, KEYED = {"fedavg": 6_500, "fedbuff": 7_000, "lightsecagg": 13_000}, 15_000
-"""Of a user in a round, or in flight: its device, links, machine, messages, and their rows of one round.
-KEYED: under any other protocol."""
-PAIR = {"secagg": 65, "ccesa": 140, "lightsecagg_async": 80}
-"""Of each user, or mask, that a user knows of."""
-
 SAMPLE, DEALT = 16, 80
 """Of a sample while it is dealt out, in one piece or not."""
 
@@ -33,21 +27,13 @@ SAMPLE, DEALT = 16, 80
 def users_bytes(s: schema.Scenario, name: str) -> int:
     """What the users take, and what they know of each other, under an entry of the protocols."""
     s, entry = s.of(name), s.protocols[name]
-    users, kind = s.population.users, entry.protocol
+    users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
     each = USER + (COMES_AND_GOES if s.population.availability.changes == "with time" else 0)
-    member = MEMBER.get(kind, KEYED) + (JITTER if s.network.users.jitter_s else 0)
-    known = round(PAIR.get(kind, 0) * _pairs(s, entry, members))
+    member = entry.member_bytes + (JITTER if s.network.users.jitter_s else 0)
+    known = round(entry.pair_bytes * entry.pairs(common(s), users, members))
     return users * (each + _hand_bytes(s)) + members * member + known
-
-
-def _pairs(s: schema.Scenario, entry: schema.Protocol, members: int) -> float:
-    if s.buffer:  # everyone knows everyone, and a mask of each who is in flight
-        return s.population.users * (s.population.users + members)
-    if isinstance(entry, schema.Ccesa) and s.cohort > 2 and 0 <= q_total(s, entry) <= 1:
-        return sparsity(s, entry).p * s.cohort**2
-    return s.cohort**2
 
 
 def _hand_bytes(s: schema.Scenario) -> int:

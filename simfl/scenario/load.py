@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simfl.errors import BadInput, cut, refusal, show
 from simfl.errors import Problem as Problem
-from simfl.errors import RunFailed, cut, refusal, show
 from simfl.errors import ScenarioError as ScenarioError
-from simfl.python_files import blaming
+from simfl.python_files import blamed
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
@@ -115,13 +115,13 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
             problems.append(Problem(at.file, at.line, path, str(unfit)))
     _anchor(tree, folders)
     try:
-        with blaming(RunFailed):
+        with blamed(BadInput):
             scenario = Scenario.model_validate(plain(tree))
             found = checks.check(scenario)
         problems += [place(tree, tuple(path.split(".")), message) for path, message in found]
     except ValidationError as errors:
         problems += translate(errors, tree)
-    except RunFailed as error:  # a stranger's own methods
+    except BadInput as error:  # a stranger's own methods
         problems.append(Problem(tree.file, None, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simfl.errors import Problem, ScenarioError, cut
-from simfl.python_files import blaming
+from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
 
 MAX_LINE = 600
@@ -22,7 +22,7 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     """Return what `make` gives; its ValueError, a file that cannot be read, or what a stranger's code raises
     becomes a problem at a place of the scenario."""
     try:
-        with blaming(ValueError):
+        with blamed(ValueError):
             return make()
     except ScenarioError:  # it knows its place
         raise

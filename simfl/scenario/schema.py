@@ -5,7 +5,7 @@ The blocks live in the modules beside this one, by theme; every one of them has 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from simfl.blocks import GREATEST as GREATEST
 from simfl.blocks import LEAST as LEAST
@@ -31,19 +31,11 @@ from simfl.scenario.learning import Learning as Learning
 from simfl.scenario.learning import Model as Model
 from simfl.scenario.learning import Own as Own
 from simfl.scenario.learning import Zoo as Zoo
-from simfl.scenario.protocols import Ccesa as Ccesa
 from simfl.scenario.protocols import Entry as Entry
-from simfl.scenario.protocols import FedAvg as FedAvg
-from simfl.scenario.protocols import FedBuff as FedBuff
 from simfl.scenario.protocols import FieldOfSums as FieldOfSums
-from simfl.scenario.protocols import LightSecAgg as LightSecAgg
-from simfl.scenario.protocols import LightSecAggAsync as LightSecAggAsync
 from simfl.scenario.protocols import Privacy as Privacy
-from simfl.scenario.protocols import Protocol as Protocol
 from simfl.scenario.protocols import Protocols as Protocols
 from simfl.scenario.protocols import Quantization as Quantization
-from simfl.scenario.protocols import SecAgg as SecAgg
-from simfl.scenario.protocols import SecAggPlus as SecAggPlus
 from simfl.scenario.rounds import Buffer as Buffer
 from simfl.scenario.rounds import ByDisconnect as ByDisconnect
 from simfl.scenario.rounds import ByTimeout as ByTimeout
@@ -123,9 +115,18 @@ class Scenario(Block):
     """What is compared: a list of names, or a mapping from names of your own to settings."""
 
     @property
+    def asynchronous(self) -> bool:
+        """True if its protocols are: one scenario compares protocols of one mode."""
+        return any(entry.asynchronous for entry in self.protocols.values())
+
+    @property
     def cohort(self) -> int:
         """N of a round: the most users that it can hold."""
         return min(self.selection.cohort(self.population.users), self.population.users)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as plain data: the classes of protocols are made anew from it, a file's own too."""
+        return Scenario.model_validate, (self.model_dump(mode="json"),)
 
     def of(self, name: str) -> Scenario:
         """The scenario as one entry of `protocols` sees it."""

@@ -193,7 +193,7 @@ def test_streamed_weights_are_the_held_weights(streaming: list[int], monkeypatch
     monkeypatch.undo()
     held = run({**SIX, **LOSSES})
     for one, other in zip(streamed.measured["lightsecagg"], held.measured["lightsecagg"], strict=True):
-        assert (one.exact, one.accuracy, one.loss) == (True, other.accuracy, other.loss)
+        assert (one.aggregate_exact, one.accuracy, one.loss) == (True, other.accuracy, other.loss)
 
 
 def test_a_share_that_was_changed_on_its_way_is_an_error(

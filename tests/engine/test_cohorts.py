@@ -35,7 +35,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_round_is_one_batch(workers: int, batches: list[int]) -> None:
     result = run({**COHORT, "workers": workers})
-    assert all(m.exact for measured in result.measured.values() for m in measured)
+    assert all(m.aggregate_exact for measured in result.measured.values() for m in measured)
     assert sum(batches) == 6 * 3 * 3
     if not workers:  # a worker may begin before the last of a round is there
         assert batches == [6] * 9
@@ -120,7 +120,7 @@ def test_clipping_takes_its_time() -> None:
 def test_adaptive_servers_learn(rule: str) -> None:
     result = run({**SIX, "rounds": 12, "learning.server": rule, "learning.server_lr": 0.1})
     for measured in result.measured.values():
-        assert all(m.exact for m in measured)
+        assert all(m.aggregate_exact for m in measured)
         assert measured[-1].accuracy > 0.8
     plain = run({**SIX, "rounds": 1})
     first = run({**SIX, "rounds": 1, "learning.server": rule, "learning.server_lr": 0.1})

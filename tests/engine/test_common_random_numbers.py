@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 
 from simfl.folder.result import Result
 from simfl.population.dropout import POINTS, Losses, PerStep, Rate, WorstCase
-from simfl.protocols.registry import KEYED, PLAIN, PROTOCOLS
+from simfl.protocols.protocol import KEYED, PLAIN, Mode
+from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Streams
 from simfl.results.trace import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
 from simfl.scenario import schema
 from tests.engine.harness import ASYNC, SYNC, days, of, online, run, script, sessions
 
-IN_ROUNDS = [name for name, kind in PROTOCOLS.items() if not kind.asynchronous]
-BUFFERED = [name for name, kind in PROTOCOLS.items() if kind.asynchronous]
+IN_ROUNDS = [name for name in PROTOCOLS if PROTOCOLS[name].mode is Mode.ROUNDS]
+BUFFERED = [name for name in PROTOCOLS if PROTOCOLS[name].mode is Mode.BUFFERED]
 ROUNDS = 6
 SYNC_WORLD: dict[str, Any] = {
     "population.users": 12,

@@ -9,7 +9,7 @@ from weakref import ref
 
 import pytest
 
-from simfl.protocols.secagg import SecAggServer
+from simfl.protocols.pairwise_masks import SecAggServer
 from simfl.results.trace import Presence
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, SYNC_PROTOCOLS, of, online, run
 

@@ -26,7 +26,7 @@ REMEDY = "its update is not finite: use a smaller learning.lr, or learning.clip"
 
 
 def world(protocol: str) -> dict[str, Any]:
-    if PROTOCOLS[protocol].asynchronous:
+    if PROTOCOLS[protocol]().asynchronous:
         return ASYNC
     return {**SYNC, "population": {**SYNC["population"], "users": 6}, "privacy": SIX["privacy"]}
 
@@ -53,7 +53,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "train", spoilt)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_a_training_that_diverges_ends_every_run_alike(protocol: str) -> None:
     """Whatever the workers and the way."""
     how = itertools.product((0, 2), WAYS)

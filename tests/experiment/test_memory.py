@@ -19,9 +19,9 @@ THIN = WIDE | {"shape": [1]}
 
 
 @pytest.mark.parametrize("data", [WIDE, THIN], ids=["6000 parameters", "few"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) -> None:
-    kind = PROTOCOLS[protocol]
+    kind = PROTOCOLS[protocol]()
     s = load(ASYNC if kind.asynchronous else SYNC, {
         "population.users": 40, "privacy": {"T": 10, "D": 10, "U": 30}, "protocols": [protocol],
         "learning.dataset": data, "rounds": 2,

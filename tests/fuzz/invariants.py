@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from simfl.errors import BadInput
 from simfl.folder.result import Result
-from simfl.protocols.registry import PROTOCOLS
 from simfl.reports.folder import open_run
 from simfl.results import metrics
 from simfl.results.trace import (
@@ -307,7 +306,7 @@ def presence_alternates(run: Run) -> Iterator[str]:
 
     Where users are connected in flight only, those at rest come and go without a row.
     """
-    everyone = PROTOCOLS[run.scenario.protocols[run.name].protocol].connected
+    everyone = run.scenario.protocols[run.name].connected
     away: dict[int, int] = {}
     absences: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in run.of(Presence):

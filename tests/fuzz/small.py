@@ -91,7 +91,7 @@ def _fewer_users(s: Scenario, tree: dict[str, Any]) -> None:
     for entry in tree["protocols"].values():
         for key in {"k", "t"} & set(entry):
             entry[key] = 4 if key == "k" else 3
-        if PROTOCOLS[entry["protocol"]].offline and cohort < 3:
+        if PROTOCOLS[entry["protocol"]].model_with and cohort < 3:
             del entry["protocol"]
     if "losses" in tree.get("dropout", {}):
         losses = tree["dropout"]["losses"]

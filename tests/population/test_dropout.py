@@ -22,7 +22,7 @@ from simfl.population.dropout import (
     Script,
     WorstCase,
 )
-from simfl.protocols.registry import KEYED, PLAIN
+from simfl.protocols.protocol import KEYED, PLAIN
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Lost, Step
 from tests.engine.harness import SIX, of, run, script

@@ -30,7 +30,7 @@ class Buffers:
         self.ops = ops or EagerOps(Q)
         self.rng = Random(seed)
         self.seed = seed
-        kind, root = PROTOCOLS[protocol], derive(seed, "machines")
+        kind, root = PROTOCOLS[protocol](), derive(seed, "machines")
         self.entropies = {party: Entropy(root, party) for party in (SERVER, *range(n))}
         self.server = kind.server(range(n), self.params, self.ops, self.entropies[SERVER])
         self.clients = {u: kind.client(u, self.params, self.ops, self.entropies[u]) for u in range(n)}

@@ -50,7 +50,7 @@ def world(protocol, n, ops=None, seed=0, d=5, **params):
     ops = ops or EagerOps(p.q)
     root = derive(seed, "machines")
     entropies = {party: Entropy(root, party) for party in (SERVER, *range(n))}
-    kind = PROTOCOLS[protocol]
+    kind = PROTOCOLS[protocol]()
     blind = isinstance(ops, ShadowOps)
     updates = {
         user: Update(Handle(1, d, 4, None if blind else delta(seed, user, d)), user + 1) for user in range(n)

@@ -13,7 +13,7 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.keying import Invite, Roster, Survivors
 from simfl.protocols.machine import SERVER, Ignore, Params, Refuse, Send, Timer
-from simfl.protocols.secagg import SecAggClient
+from simfl.protocols.pairwise_masks import SecAggClient
 from simfl.random_streams import Entropy
 from tests.protocols.buffers import Buffers
 from tests.protocols.harness import (

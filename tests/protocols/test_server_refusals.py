@@ -8,7 +8,7 @@ import pytest
 from simfl.dataplane.handles import Handle
 from simfl.protocols.fedavg import PlainUpload
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Refuse, Timer
-from simfl.protocols.secagg import SecAggServer
+from simfl.protocols.pairwise_masks import SecAggServer
 from tests.protocols.harness import (
     Between,
     Slow,

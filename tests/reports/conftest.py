@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,18 @@ def renamed(some: Run, entry: str, name: str) -> Run:
     return replace(
         some,
         scenario=some.scenario.model_copy(update={"name": name, "protocols": protocols}),
-        summary={**some.summary, "scenario": name, "protocols": {entry: some.summary["protocols"][old]}},
+        summary=some.summary.model_copy(
+            update={"scenario": name, "protocols": {entry: some.summary.protocols[old]}}
+        ),
         traces={entry: some.traces[old]},
         rounds={entry: some.rounds[old]},
     )
+
+
+def changed(some: Run, name: str, **changes: Any) -> Run:
+    """A run of one entry, with changes of its summary."""
+    entry = some.summary.protocols[name].model_copy(update=changes)
+    return replace(some, summary=some.summary.model_copy(update={"protocols": {name: entry}}))
 
 
 @pytest.fixture(scope="session")

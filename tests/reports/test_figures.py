@@ -6,6 +6,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -26,9 +27,9 @@ from simfl.reports.figures import catalogue, run_figures, sweep_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.figures.sweep_figures import Total
 from simfl.reports.folder import Run
-from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step
+from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
-from tests.reports.conftest import opened
+from tests.reports.conftest import changed, opened
 from tests.reports.test_latex import SHADOW
 from tests.studies.sweep.small import study
 
@@ -70,11 +71,11 @@ def axes_of(figure: Figure | None) -> list[Axes]:
 def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> None:
     (axes,) = axes_of(run_figures.breakdown(rates))
     expected = []
-    for entry in rates.summary["protocols"].values():
+    for entry in rates.summary.protocols.values():
         for rate in (0.0, 0.2):
-            rounds = [r for r in entry["rounds"] if r["dropout_rate"] == rate]
-            parts = [statistics.fmean(r["critical_s"][phase] for r in rounds) for phase in PHASES]
-            expected.append((parts, statistics.fmean(r["end_s"] - r["start_s"] for r in rounds)))
+            rounds = [r for r in entry.rounds if r.dropout_rate == rate]
+            parts = [statistics.fmean(r.critical_s[phase] for r in rounds) for phase in PHASES]
+            expected.append((parts, statistics.fmean(r.end_s - r.start_s for r in rounds)))
     assert len(axes.containers) == len(PHASES)
     for number, (parts, total) in enumerate(expected):
         drawn = [container[number] for container in axes.containers]
@@ -210,27 +211,28 @@ def test_many_protocols_make_several_figures(tmp_path: Path) -> None:
 # --- learning and taking part --------------------------------------------------------------------
 def test_accuracy_against_time_and_rounds(losing: Run) -> None:
     by_time, by_round = axes_of(run_figures.accuracy(losing))
-    for number, entry in enumerate(losing.summary["protocols"].values()):
-        known = [r for r in entry["rounds"] if r["accuracy"] is not None]
-        for axes, at in ((by_time, [r["end_s"] for r in known]), (by_round, [r["index"] + 1 for r in known])):
+    for number, entry in enumerate(losing.summary.protocols.values()):
+        known = [r for r in entry.rounds if r.accuracy is not None]
+        for axes, at in ((by_time, [r.end_s for r in known]), (by_round, [r.index + 1 for r in known])):
             assert list(axes.lines[number].get_xdata()) == at
-            assert list(axes.lines[number].get_ydata()) == [r["accuracy"] for r in known]
+            assert list(axes.lines[number].get_ydata()) == [r.accuracy for r in known]
 
 
 def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
     for axes, entry in zip(
-        axes_of(run_figures.staleness(buffered)), buffered.summary["protocols"].values(), strict=True
+        axes_of(run_figures.staleness(buffered)), buffered.summary.protocols.values(), strict=True
     ):
         found = {round(p.get_x() + p.get_width() / 2): p.get_height() for p in axes.patches}
-        assert {str(tau): count for tau, count in found.items() if count} == entry["staleness"]
+        assert {str(tau): count for tau, count in found.items() if count} == entry.staleness
 
 
 def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
     panels = axes_of(run_figures.participation(choosing))
     for number, name in enumerate(("any", "pairs")):
-        shares = choosing.summary["protocols"][name]["participation"]
-        lows = [math.nan if T is None else T[0] for T in shares["T_weak"]]
-        for axes, values in zip(panels, (lows, shares["F"], shares["C"]), strict=True):
+        shares = choosing.summary.protocols[name].participation
+        assert shares is not None
+        lows = [math.nan if T is None else T[0] for T in shares.T_weak]
+        for axes, values in zip(panels, (lows, shares.F, shares.C), strict=True):
             assert list(axes.lines[number].get_xdata()) == [1, 2, 3, 4, 5, 6]
             assert list(axes.lines[number].get_ydata()) == pytest.approx(values, nan_ok=True)
     assert {len(axes.lines) for axes in panels} == {2}
@@ -252,9 +254,8 @@ def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
     assert set(catalogue.of_run(losing)) == {"breakdown", "timing", "accuracy"}
     assert set(catalogue.of_run(buffered)) == {"breakdown", "timing", "accuracy", "staleness"}
     assert set(catalogue.of_run(choosing)) == {"breakdown", "timing", "participation"}
-    nothing = {**losing.summary["protocols"]["fedavg"], "rounds": [], "participation": None}
-    summary = {**losing.summary, "protocols": {"fedavg": nothing}}
-    empty = Run(losing.folder, losing.scenario, losing.text, summary, {"fedavg": []}, {"fedavg": []})
+    nothing = changed(losing, "fedavg", rounds=[], participation=None)
+    empty = replace(nothing, traces={"fedavg": Trace()}, rounds={"fedavg": []})
     assert catalogue.of_run(empty) == {}
 
 
@@ -387,8 +388,9 @@ def test_without_matplotlib_figures_are_refused_and_nothing_else(
 ) -> None:
     made(tmp_path, rounds=1)
     for name in [name for name in sys.modules if name.startswith(("matplotlib", "simfl.reports.figures"))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "simfl.reports.figures.catalogue")
+        monkeypatch.delitem(sys.modules, name)
+        if name.startswith("matplotlib"):
+            monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit) as left:
         main(["report", str(tmp_path), "--figures"])
     assert left.value.code == 2

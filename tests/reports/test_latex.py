@@ -57,11 +57,11 @@ def test_a_row_for_each_protocol_and_rate_has_the_means_of_its_rounds(rates: Run
     ]  # fmt: skip
     for number, row in enumerate(found):
         name, rate = list(rates.traces)[number // 2], (0.0, 0.2)[number % 2]
-        rounds = [r for r in rates.summary["protocols"][name]["rounds"] if r["dropout_rate"] == rate]
+        rounds = [r for r in rates.summary.protocols[name].rounds if r.dropout_rate == rate]
         assert len(rounds) == 2
-        spans = [fmean(r["span_s"][phase] for r in rounds) for phase in PHASES]
-        total = fmean(r["end_s"] - r["start_s"] for r in rounds)
-        moved = [fmean(r[key] for r in rounds) / 1e6 for key in ("bytes_up", "bytes_down")]
+        spans = [fmean(r.span_s[phase] for r in rounds) for phase in PHASES]
+        total = fmean(r.end_s - r.start_s for r in rounds)
+        moved = [fmean(getattr(r, key) for r in rounds) / 1e6 for key in ("bytes_up", "bytes_down")]
         assert row[2:] == [f"{value:.3f}" for value in (*spans, total, *moved)]
 
 
@@ -89,7 +89,7 @@ def test_as_many_columns_as_are_announced(rates: Run, losing: Run, buffered: Run
 def test_the_accuracy_is_the_last_one(losing: Run) -> None:
     text = table(losing)
     assert header(text)[-1] == "Final accuracy"
-    known = {name: entry["final_accuracy"] for name, entry in losing.summary["protocols"].items()}
+    known = {name: entry.final_accuracy for name, entry in losing.summary.protocols.items()}
     assert {row[0]: row[-1] for row in cells(text) if row[0]} == {
         name: f"{value:.4f}" for name, value in known.items()
     }

@@ -15,10 +15,11 @@ from simfl.reports import tables, world
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
 from simfl.reports.page import embed, page, parts, stacks
-from simfl.results.trace import PHASES
+from simfl.results.columns import COLUMNS
+from simfl.results.trace import PHASES, Trace
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, SCENARIOS, SYNC, run
-from tests.reports.conftest import opened, renamed
+from tests.reports.conftest import changed, opened, renamed
 
 EVIL = "</script><b>bold</b><!--"
 VOID = {"meta", "link", "input", "br", "img"}
@@ -91,13 +92,13 @@ def test_the_page_says_what_there_is(some: Run) -> None:
     for name, rounds in some.rounds.items():
         said = advise(some.traces[name], rounds).sentence
         assert said[1:] in visible
-        entry = some.summary["protocols"][name]
-        assert f"{entry['mean']['total_s']:.3f}" in visible
+        entry = some.summary.protocols[name]
+        assert f"{entry.mean.total_s:.3f}" in visible
         for phase in PHASES:
-            assert f"{entry['mean']['span_s'][phase]:.3f}" in visible
-        for r in entry["rounds"]:
-            assert r["reason"] is None or r["reason"] in visible
-    for version in some.summary["versions"].values():
+            assert f"{entry.mean.span_s[phase]:.3f}" in visible
+        for r in entry.rounds:
+            assert r.reason is None or r.reason in visible
+    for version in some.summary.versions.values():
         assert version in visible
     assert "simfl run resolved.yaml --out again" in visible
     assert "seed: 5" in visible
@@ -133,10 +134,9 @@ def test_what_is_embedded_reads_back_and_has_no_sign_of_markup() -> None:
 
 def test_an_interrupted_run_without_a_finished_round_has_a_page(losing: Run) -> None:
     name = "fedavg"
-    empty = {**losing.summary["protocols"][name], "rounds": [], "final_accuracy": None}
-    summary = {**losing.summary, "interrupted": True, "protocols": {name: empty}}
-    traces = {name: type(losing.traces[name])()}
-    text = page(Run(losing.folder, losing.scenario, losing.text, summary, traces, {name: []}))
+    empty = changed(losing, name, rounds=[], final_accuracy=None)
+    summary = empty.summary.model_copy(update={"interrupted": True})
+    text = page(replace(empty, summary=summary, traces={name: Trace()}, rounds={name: []}))
     read(text)
     assert "interrupted" in text
     assert "No finished round" in text
@@ -144,10 +144,9 @@ def test_an_interrupted_run_without_a_finished_round_has_a_page(losing: Run) -> 
 
 
 def test_a_run_whose_accuracy_is_not_known_has_no_chart(losing: Run) -> None:
-    entry = losing.summary["protocols"]["secagg"]
-    rounds = [{**r, "accuracy": None} for r in entry["rounds"]]
-    summary = {**losing.summary, "protocols": {"secagg": {**entry, "rounds": rounds, "final_accuracy": None}}}
-    only = Run(**{**vars(losing), "summary": summary})
+    entry = losing.summary.protocols["secagg"]
+    rounds = [r.model_copy(update={"accuracy": None}) for r in entry.rounds]
+    only = changed(losing, "secagg", rounds=rounds, final_accuracy=None)
     assert 'id="acc"' in page(losing)
     assert 'id="acc"' not in page(only)
 
@@ -166,7 +165,8 @@ def test_a_bar_holds_the_whole_path(some: Run) -> None:
 def test_stacks_are_in_percent_of_the_longest() -> None:
     def row(total: float, *spans: float) -> dict[str, Any]:
         means = {p: tables.mean([s]) for p, s in zip(PHASES, spans, strict=True)}
-        return {"name": "x", "rate": None, "span": means, "total": tables.mean([total])}
+        spans = {("span_s", phase): mean for phase, mean in means.items()}
+        return {"name": "x", "rate": None, "means": {**spans, ("total_s", ""): tables.mean([total])}}
 
     first, second = stacks([row(4.0, 1, 1, 1, 5), row(2.0, 0, 1, 1, 0)])
     assert [(p["at"], p["wide"]) for p in first["parts"]] == [
@@ -187,23 +187,23 @@ def test_a_mean_has_the_spread_of_a_sample() -> None:
 
 
 def test_tables_count_what_the_summary_has(losing: Run) -> None:
-    for row, lost in zip(tables.headline(losing), tables.losses(losing), strict=True):
-        rounds = losing.summary["protocols"][row["name"]]["rounds"]
-        assert row["lost"] == sum(lost["dropped"].values()) > 0
-        assert row["done"] == ("2 of 3" if row["name"] != "fedavg" else row["done"])
-        assert len(lost["aborted"]) == sum(r["status"] == "aborted" for r in rounds)
-        assert sum(count for _, count in lost["ignored"]) == sum(sum(r["ignored"].values()) for r in rounds)
+    reasons = tables.reasons(losing)
+    for name, protocol in losing.summary.protocols.items():
+        text = {column.measure: column.text(protocol) for column in COLUMNS}
+        assert int(text["users_lost", ""]) == sum(int(text["dropped", phase]) for phase in PHASES) > 0
+        assert name == "fedavg" or text["completed", ""] == "2 of 3"
+        assert len(reasons[name]["aborted"]) == sum(r.status == "aborted" for r in protocol.rounds)
+        ignored = sum(sum(r.ignored.values()) for r in protocol.rounds)
+        assert sum(count for _, count in reasons[name]["ignored"]) == ignored
 
 
 def test_drop_out_rates_are_told_apart(losing: Run) -> None:
-    entry = losing.summary["protocols"]["secagg"]
     rounds = [
-        {**r, "dropout_rate": rate, "status": "completed"}
-        for r, rate in zip(entry["rounds"], (0.0, 0.25, 0.25), strict=True)
+        r.model_copy(update={"dropout_rate": rate, "status": "completed"})
+        for r, rate in zip(losing.summary.protocols["secagg"].rounds, (0.0, 0.25, 0.25), strict=True)
     ]
-    summary = {**losing.summary, "protocols": {"secagg": {**entry, "rounds": rounds}}}
-    found = tables.breakdown(Run(**{**vars(losing), "summary": summary}))
-    assert [(row["rate"], row["rounds"]) for row in found] == [("0%", 1), ("25%", 2)]
+    found = tables.breakdown(changed(losing, "secagg", rounds=rounds))
+    assert [(row["rate"], len(row["part"].rounds)) for row in found] == [("0%", 1), ("25%", 2)]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports.sweep import COLUMNS, SHOWN, Means, progress, show
-from simfl.studies.sweep.tables import Estimate, Measure
+from simfl.reports.sweep import SHOWN, Means, show
+from simfl.reports.terminal import counting
+from simfl.results.columns import Measure, at
+from simfl.studies.sweep.tables import Estimate
 
 
 def measures(
     total: float, half: float | None = None, exact: float | None = None, n: int = 5
 ) -> dict[Measure, Estimate | None]:
     """A protocol's, each phase with figures of its own."""
-    out: dict[Measure, Estimate | None] = dict.fromkeys(COLUMNS.values())
-    for number, measure in enumerate(COLUMNS.values()):
+    out: dict[Measure, Estimate | None] = {column.measure: None for column in at("sweep")}
+    for number, measure in enumerate(out):
         if measure[0] in ("total_s", "span_s"):
             out[measure] = Estimate(total + number, half, n)
     out["exact", ""] = None if exact is None else Estimate(exact, None, n)
@@ -109,7 +111,7 @@ def test_progress_says_what_is_left_on_a_terminal_only(terminal: bool) -> None:
     """Two of eight in 30 s: 90 s more."""
     now = 100.0
     console = Console(file=StringIO(), width=80, force_terminal=terminal, get_time=lambda: now)
-    with progress(console, "study", 8) as watch:
+    with counting(console, "study", 8) as watch:
         now += 30
         watch(2)
     assert isinstance(console.file, StringIO)

@@ -11,8 +11,11 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.terminal import console, participation, progress, show
+from simfl.results.summary import ProtocolSummary, Summary
 from simfl.results.trace import PHASES
 from simfl.simulation import Progress
+
+NONE = dict.fromkeys(PHASES)
 
 
 def round_(index: int, rate: float | None = None, reason: str | None = None, **more: Any) -> dict[str, Any]:
@@ -28,6 +31,7 @@ def round_(index: int, rate: float | None = None, reason: str | None = None, **m
         "dropout_rate": rate,
         "span_s": {"offline": 1.0, "training": 2.0, "upload": 3.0, "recovery": 4.0},
         "critical_s": {"offline": 0.5, "training": 1.5, "upload": 2.5, "recovery": 2.5},
+        "critical_kinds_s": {"compute": 4.0, "network": 3.0, "wait": 0.0},
         "aggregate_exact": None if reason else True,
         "bytes_up": 2_000_000,
         "bytes_down": 1_000_000,
@@ -38,19 +42,27 @@ def round_(index: int, rate: float | None = None, reason: str | None = None, **m
         "wrapped": None,
         "reliable": None,
         "private": None,
+        "ignored": {},
         "refused": {},
+        "accuracy": None,
+        "loss": None,
         **more,
     }
 
 
 def summary(staleness: dict[str, int] | None = None, **protocols: list[dict[str, Any]]) -> dict[str, Any]:
     return {
+        "schema": 2,
         "scenario": "made_up",
+        "seed": 1,
         "clock": "modelled",
+        "payload": "real",
         "interrupted": False,
+        "versions": {},
         "protocols": {
             name: {
                 "rounds": rounds,
+                "mean": {"span_s": NONE, "critical_s": NONE, "total_s": None},
                 "final_accuracy": 0.9375,
                 "staleness": staleness,
                 "selection": {"kind": "all"},
@@ -64,7 +76,7 @@ def summary(staleness: dict[str, int] | None = None, **protocols: list[dict[str,
 
 def text(content: dict[str, Any], width: int = 80) -> str:
     console = Console(file=StringIO(), width=width)
-    show(console, content, "reference")
+    show(console, Summary.model_validate(content), "reference")
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -200,7 +212,8 @@ def test_progress_tells_round_time_and_accuracy() -> None:
 def test_what_a_terminal_would_obey_is_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
     """In names, reasons and the scenario."""
     content = summary(**{"a\x1b[31m": [round_(0), round_(1, reason="\x1b]0;x\x07 too few")]})
-    show(console(), {**content, "scenario": "s\x9b2J"}, "\u202eprofile")
+    shown = Summary.model_validate({**content, "scenario": "s\x9b2J"})
+    show(console(), shown, "\u202eprofile")
     out = capsys.readouterr().out
     for part in (r"a\x1b[31m", r"\x1b]0;x\x07 too few", r"s\x9b2J", r"\u202eprofile"):
         assert part in out
@@ -232,7 +245,8 @@ def choosing(name: str = "random", **more: Any) -> dict[str, Any]:
 
 def table(runs: dict[str, list[dict[str, Any]]]) -> str:
     console = Console(file=StringIO(), width=80)
-    console.print(participation(runs))
+    entries = {name: list(map(ProtocolSummary.model_validate, listed)) for name, listed in runs.items()}
+    console.print(participation(entries))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

@@ -114,11 +114,11 @@ def test_typical_rounds_come_first(losing: Run) -> None:
     trace = losing.traces["lightsecagg"]
     chosen, left = views(losing, "lightsecagg", 1)
     assert left.startswith("1 of 3 rounds")
-    entries = losing.summary["protocols"]["lightsecagg"]["rounds"]
-    done = [e for e in entries if e["status"] == "completed"]
-    longer = max(done, key=lambda e: e["end_s"] - e["start_s"])
-    assert [view.ends[0].round for view in chosen] == [longer["index"]]
-    assert timeline.pack(losing, "lightsecagg", PLENTY).first == longer["index"]
+    entries = losing.summary.protocols["lightsecagg"].rounds
+    done = [e for e in entries if e.status == "completed"]
+    longer = max(done, key=lambda e: e.end_s - e.start_s)
+    assert [view.ends[0].round for view in chosen] == [longer.index]
+    assert timeline.pack(losing, "lightsecagg", PLENTY).first == longer.index
     most = sum(getattr(row, "round", None) in (0, 1) for row in trace)
     assert [view.label for view in views(losing, "lightsecagg", most)[0]] == ["round 0", "round 1"]
 
@@ -167,7 +167,7 @@ def test_each_drop_out_rate_has_its_typical_round(tmp_path: Any) -> None:
     found = opened(tmp_path)
     each = max(len([r for r in found.traces["fedavg"] if getattr(r, "round", None) == k]) for k in range(6))
     rates = {
-        found.summary["protocols"]["fedavg"]["rounds"][v.ends[0].round]["dropout_rate"]
+        found.summary.protocols["fedavg"].rounds[v.ends[0].round].dropout_rate
         for v in views(found, "fedavg", 3 * each)[0]
     }
     assert len(rates) == 3

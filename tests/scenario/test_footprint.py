@@ -48,7 +48,7 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
     ],
 )
 def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: dict[str, Any]) -> None:
-    asynchronous = PROTOCOLS[protocol].asynchronous
+    asynchronous = PROTOCOLS[protocol]().asynchronous
     measured, told = [], []
     for number in (20, *users):
         privacy = {"T": 1, "D": 0} if not asynchronous else {"T": 1, "D": number // 2}

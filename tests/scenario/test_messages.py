@@ -78,13 +78,13 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout: {script: [{user: 3, at: upload, when: late}]}", "15: "
          "dropout.losses.0.when: must be one of before_send, mid_send, after_send, delay, not 'late'"),
         ("  secagg: {t: 55}", "  secag: {t: 55}", "18: protocols.secag: unknown protocol 'secag'; known: "
-         "fedavg, secagg, secagg_plus, ccesa, lightsecagg, fedbuff, lightsecagg_async; did you mean "
+         "fedavg, secagg, secagg_plus, ccesa, lightsecagg, fedbuff, lightsecagg_async, module; did you mean "
          "'secagg'?"),
         ("secagg: {t: 55}", "secagg: {tt: 55}", "18: protocols.secagg.tt: unknown key 'tt'; did you mean "
          "'t'?"),
         ("  T: 50", "  t: 50", "12: privacy.t: unknown key 't'; did you mean 'T'?"),
         ("secagg: {t: 55}", "secagg: 55", "18: protocols.secagg: must be one of fedavg, secagg, secagg_plus, "
-         "ccesa, lightsecagg, fedbuff, lightsecagg_async or a mapping, not 55"),
+         "ccesa, lightsecagg, fedbuff, lightsecagg_async, module or a mapping, not 55"),
         ("{clip: 8}", "{clip: 8, on_overflow: wrapp}", "14: quantization.on_overflow: must be one of error, "
          "wrap, not 'wrapp'; did you mean 'wrap'?"),
     ],

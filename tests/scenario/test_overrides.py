@@ -46,7 +46,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["privacy.U=60"], "privacy.U", 60),
         (["protocols.secagg.t=60"], "protocols.secagg.t", 60),
         (["protocols.secagg.t="], "protocols.secagg.t", None),
-        (["protocols=[fedavg]"], "protocols", {"fedavg": schema.FedAvg()}),
+        (["protocols=[fedavg]"], "protocols.fedavg.protocol", "fedavg"),
         (["profile=a=b"], "profile", "a=b"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from simfl.population.availability import AnyAvailability
 from simfl.population.dropout import AnyDropout
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema
+from simfl.scenario.protocols import Entry
 from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
 
@@ -61,7 +62,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
-    for union in (AnyDropout, AnyAvailability, schema.Protocol, schema.Model):
+    for union in (AnyDropout, AnyAvailability, Entry, schema.Model):
         for kind in Shape(union).kinds:
             assert f"`{kind}`" in page
 

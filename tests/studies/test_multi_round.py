@@ -19,13 +19,13 @@ def test_the_order_of_the_papers_non_iid_tables(tmp_path: Path) -> None:
     """Partition worst; weighted random and batches of 3 and 4 above random; in the mean of five seeds."""
     sweep = swept(STUDY, tmp_path, jobs=2)
     summaries = [summary for _, _, summary in sweep.kept()]
-    assert [summary["seed"] for summary in summaries] == [1, 2, 3, 4, 5]
+    assert [summary.seed for summary in summaries] == [1, 2, 3, 4, 5]
 
     def mean(name: str) -> float:
-        return statistics.fmean(summary["protocols"][name]["final_accuracy"] for summary in summaries)
+        return statistics.fmean(summary.protocols[name].final_accuracy for summary in summaries)
 
     def last(name: str, what: str) -> list[Any]:
-        return [summary["protocols"][name]["participation"][what][-1] for summary in summaries]
+        return [getattr(summary.protocols[name].participation, what)[-1] for summary in summaries]
 
     order = ["partition_1", "batches_6_1", "random_1", "batches_4_1", "batches_3_1", "weighted_1"]
     accuracies = [mean(name) for name in order]

@@ -27,8 +27,9 @@ from simfl.reports.figures.style import (
     protocol_line,
     style,
 )
-from simfl.reports.folder import NS, Run
+from simfl.reports.folder import Run
 from simfl.results.trace import PHASES
+from simfl.virtual_time import NS
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,14 @@ def bars(run: Run) -> list[Bar]:
     and the path of one of them alone would be cut off at its beginning.
     """
     if not run.buffered:
-        rows = tables.breakdown(run)
         return [
-            Bar(r["name"], r["rate"], {p: m.mean for p, m in r["critical"].items()}, r["total"].mean)
-            for r in rows
+            Bar(
+                row["name"],
+                row["rate"],
+                {p: row["means"]["critical_s", p].mean for p in PHASES},
+                row["means"]["total_s", ""].mean,
+            )
+            for row in tables.breakdown(run)
         ]
     out = []
     for name, rounds in run.rounds.items():
@@ -118,8 +123,8 @@ def _short(value: float) -> str:
 def accuracy(run: Run) -> Figure | None:
     """Accuracy on the test set against virtual time and against rounds, a line a protocol."""
     series = [
-        (place, name, [(r["end_s"], r["index"] + 1, r["accuracy"]) for r in entry["rounds"]])
-        for place, (name, entry) in enumerate(run.summary["protocols"].items())
+        (place, name, [(r.end_s, r.index + 1, r.accuracy) for r in entry.rounds])
+        for place, (name, entry) in enumerate(run.summary.protocols.items())
     ]
     known = [(k, name, [point for point in listed if point[2] is not None]) for k, name, listed in series]
     known = [(k, name, listed) for k, name, listed in known if listed]
@@ -148,9 +153,9 @@ def accuracy(run: Run) -> Figure | None:
 def staleness(run: Run) -> Figure | None:
     """How many updates were aggregated how many versions after the one that they started from."""
     found = {
-        name: {int(tau): count for tau, count in entry["staleness"].items()}
-        for name, entry in run.summary["protocols"].items()
-        if entry["staleness"]
+        name: {int(tau): count for tau, count in entry.staleness.items()}
+        for name, entry in run.summary.protocols.items()
+        if entry.staleness
     }
     if not found:
         return None
@@ -181,9 +186,9 @@ def participation(run: Run) -> Figure | None:
     the interval that it lies in. F is the fairness gap, C the mean number of users in an aggregate.
     """
     entries = [
-        (place, name, entry["participation"])
-        for place, (name, entry) in enumerate(run.summary["protocols"].items())
-        if entry["participation"] is not None and entry["selection"]["kind"] != "all"
+        (place, name, entry.chosen)
+        for place, (name, entry) in enumerate(run.summary.protocols.items())
+        if entry.chosen
     ]
     if not entries:
         return None
@@ -191,10 +196,10 @@ def participation(run: Run) -> Figure | None:
     figure, ((left, middle, right),) = panels(WIDE, height, columns=3)
     for place, _, shares in entries:
         how = protocol_line(place)
-        rounds = range(1, len(shares["F"]) + 1)
-        _privacy(left, rounds, shares["T_weak"], how)
-        middle.plot(rounds, shares["F"], **how)
-        right.plot(rounds, shares["C"], **how)
+        rounds = range(1, len(shares.F) + 1)
+        _privacy(left, rounds, shares.T_weak, how)
+        middle.plot(rounds, shares.F, **how)
+        right.plot(rounds, shares.C, **how)
     labels = (
         "privacy T (users)",
         "fairness gap F (share of rounds)",

@@ -28,9 +28,10 @@ from simfl.reports.figures.style import (
     phase_patches,
     style,
 )
-from simfl.reports.folder import NS, Run
+from simfl.reports.folder import Run
 from simfl.results.metrics import Round
 from simfl.results.trace import PHASES, SERVER, Sent, Step, Trace
+from simfl.virtual_time import NS
 
 PANELS = 6
 """At most so many on a figure."""

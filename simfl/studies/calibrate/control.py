@@ -21,6 +21,7 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
+from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy
 
@@ -62,7 +63,7 @@ class Timed:
 
 def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
     """One round, one user of it lost; its steps are added to `steps`."""
-    kind, ops = PROTOCOLS[protocol], EagerOps(Q)
+    kind, ops = PROTOCOLS[protocol](), EagerOps(Q)
     params = Params(d=D, q=Q, T=users // 4, U=users // 2, t=users // 4 + 1, k=users // 2, clip=1.0)
     names = (protocol, users)
     roots = {u: Entropy(bytes(32), *names, round_, u) for u in (SERVER, *range(users))}
@@ -83,8 +84,8 @@ def measure(known: Mapping[str, float], round_: int) -> dict[str, float]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for protocol, kind in PROTOCOLS.items():
-            if not kind.asynchronous:
+        for protocol in PROTOCOLS:
+            if PROTOCOLS[protocol].mode is Mode.ROUNDS:
                 for users in SIZES:
                     play(protocol, users, steps, round_)
     finally:

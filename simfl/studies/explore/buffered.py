@@ -53,7 +53,9 @@ FATES = (
 allows; else the last ones are beyond the deadline."""
 
 
-def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str, Any]) -> Scenario:
+def buffer_scenario(
+    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
+) -> Scenario:
     """A few aggregations over a buffer of two; all but one user must answer to recover.
 
     Raises:
@@ -67,7 +69,6 @@ def buffer_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str
         "privacy": {"T": 1, "D": 1, "U": users - 1},
         "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
     }
-    spec = {"staleness": {"polynomial": 1.0}}
     return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
 
 
@@ -151,12 +152,12 @@ class BufferCohort:
         scenario = self.replayable(pattern, detect)
         study = replace(self._study[detect], scenario=scenario)
         session = study.session(self.protocol, make_clocks(study)(self.protocol))
-        kind, out = session.machines.kind, LoopbackRound()
+        machines, out = session.machines, LoopbackRound()
 
         def server(*arguments: Any) -> Any:
-            return watched(kind.server(*arguments), SERVER, out)
+            return watched(machines.server(*arguments), SERVER, out)
 
-        session.machines = replace(session.machines, kind=replace(kind, server=server))
+        session.machines = replace(machines, server=server)
         exact: list[bool | None] = []
 
         async def publish(outcome: ClosedRound) -> None:

@@ -17,12 +17,12 @@ from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import seed_array
-from simfl.experiment.build import params
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
-from simfl.protocols.registry import PROTOCOLS, Kind
+from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
+from simfl.scenario.params import params
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.invariants import Observation, Rules
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
@@ -36,18 +36,16 @@ LATE_S = DEADLINE_S - LATENCY_S
 """By how much to be late: what answers a message of the server comes two latencies later, and so in the
 middle of the next step."""
 
-SPARSE: dict[str, dict[str, Any]] = {"secagg_plus": {"k": 2, "t": 2}, "ccesa": {"p": 0.7, "t": 2}}
-"""Small graphs with gaps in them, where the protocols' own rules would take the complete one."""
 
-
-def cohort_scenario(protocol: str, users: int, seed: int, overrides: Mapping[str, Any]) -> Scenario:
+def cohort_scenario(
+    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
+) -> Scenario:
     """A round of so many users that differ in weight; as many may be lost as leaves two or a majority.
 
     Raises:
         ScenarioError: an override does not fit.
     """
     lost = (users - 1) // 2
-    spec = {"t": users - lost} if protocol == "secagg" else SPARSE.get(protocol, {})
     own = {
         "rounds": 1,
         "population": {"users": users, "devices": {"slowdown": 1.0}},
@@ -83,9 +81,9 @@ class Cohort:
     protocol: str
 
     @cached_property
-    def kind(self) -> Kind:
-        """The protocol's entry in the registry."""
-        return PROTOCOLS[self.scenario.protocols[self.protocol].protocol]
+    def kind(self) -> Protocol:
+        """The protocol."""
+        return self.scenario.protocols[self.protocol]
 
     @property
     def users(self) -> int:
@@ -139,7 +137,7 @@ class Cohort:
         exact = None
         if out.result is not None:
             exact = self._exact(out.result, entropies)
-        rules = Rules(self.params, getattr(server, "graph", None), self.points)
+        rules = Rules(self.kind, self.params, getattr(server, "graph", None), self.points)
         return Observation(rules, out, clients, exact)
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:

@@ -20,6 +20,7 @@ from simfl.protocols.graphs import Graph
 from simfl.protocols.keying import Answer, Survivors
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, Params
+from simfl.protocols.protocol import Protocol
 from simfl.studies.explore.patterns import Pattern
 
 
@@ -30,6 +31,7 @@ class Rules:
     graph: who shares with whom, for the protocols that have one; points: where users send, in order.
     """
 
+    kind: Protocol
     params: Params
     graph: Graph | None
     points: tuple[str, ...]
@@ -45,7 +47,7 @@ class Rules:
         for point in self.points:
             answered = frozenset(user for user in present if self._in_time(pattern, user, point))
             sets.append(answered)
-            if len(answered) < self._needed:
+            if len(answered) < self.kind.needed(point, self.params):
                 return None
             present = answered
             if self.graph is not None and point in ("advertise", "shares"):
@@ -56,12 +58,6 @@ class Rules:
             if not Evolution(self.graph, t, *sets).reliable:
                 return None
         return sets[self.points.index("upload")]
-
-    @property
-    def _needed(self) -> int:
-        if len(self.points) == 1:
-            return 1
-        return self.params.t if self.graph is not None else self.params.U
 
     def _t(self, user: int) -> int:
         assert self.graph is not None

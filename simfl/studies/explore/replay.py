@@ -34,19 +34,19 @@ def replay(cohort: Cohort, pattern: Pattern, detect: Detect) -> Observation:
     """The pattern's scenario on the engine, as the loopback would have seen it."""
     study = build(cohort.replayable(pattern, detect))
     session = study.session(cohort.protocol, make_clocks(study)(cohort.protocol))
-    kind, out = session.machines.kind, LoopbackRound()
+    machines, out = session.machines, LoopbackRound()
     clients: dict[int, Any] = {}
     servers: list[Any] = []
 
     def client(user: int, *rest: Any) -> Any:
-        clients[user] = watched(kind.client(user, *rest), user, out)
+        clients[user] = watched(machines.client(user, *rest), user, out)
         return clients[user]
 
     def server(*arguments: Any) -> Any:
-        servers.append(watched(kind.server(*arguments), SERVER, out))
+        servers.append(watched(machines.server(*arguments), SERVER, out))
         return servers[-1]
 
-    session.machines = replace(session.machines, kind=replace(kind, client=client, server=server))
+    session.machines = replace(machines, client=client, server=server)
     audits: list[Any] = []
 
     async def publish(outcome: ClosedRound) -> None:
@@ -54,7 +54,7 @@ def replay(cohort: Cohort, pattern: Pattern, detect: Detect) -> Observation:
 
     drive_here(session, publish)
     exact = None if audits[0] is None else not audits[0][0][:2].any()
-    rules = Rules(session.machines.params, getattr(servers[0], "graph", None), cohort.points)
+    rules = Rules(cohort.kind, machines.params, getattr(servers[0], "graph", None), cohort.points)
     return Observation(rules, out, clients, exact)
 
 

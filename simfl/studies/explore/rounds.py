@@ -7,6 +7,7 @@ a scenario that `simfl run` replays, and is replayed at once on the engine under
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from simfl.errors import RunFailed
+from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.studies.explore import buffered, invariants
 from simfl.studies.explore.buffered import BufferCohort, buffer_scenario
@@ -61,14 +63,20 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """The cohort of a protocol; `overrides` change its scenario.
+    """The cohort of a protocol, or of one in a file, `path.py:Name`; `overrides` change its scenario.
 
     Raises:
-        ScenarioError: an override does not fit.
+        ValueError: there is no such protocol, or an override does not fit.
     """
-    if PROTOCOLS[protocol].asynchronous:
-        return BufferCohort(buffer_scenario(protocol, users, seed, overrides or {}), protocol)
-    return Cohort(cohort_scenario(protocol, users, seed, overrides or {}), protocol)
+    kind = PROTOCOLS.find(protocol)
+    name, spec = protocol, dict[str, Any]()
+    if ":" in protocol:
+        name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
+    if kind.mode is Mode.BUFFERED:
+        spec |= kind.small(users, 1)
+        return BufferCohort(buffer_scenario(name, spec, users, seed, overrides or {}), name)
+    spec |= kind.small(users, (users - 1) // 2)
+    return Cohort(cohort_scenario(name, spec, users, seed, overrides or {}), name)
 
 
 def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from simfl.errors import RunFailed
 from simfl.folder.identity import code_version, scenario_key
 from simfl.folder.result import Result, breakdown, versions
 from simfl.results import trace
+from simfl.results.summary import Summary
 from simfl.results.text import write_csv
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
@@ -76,7 +77,7 @@ class Sweep:
                 out.setdefault(key, cell)
         return out
 
-    def kept(self) -> Iterator[tuple[Cell, str, dict[str, Any]]]:
+    def kept(self) -> Iterator[tuple[Cell, str, Summary]]:
         """Cell, key and summary of those that did not fail, in the plan's order."""
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
 from simfl.results import strict_json
+from simfl.results.summary import Summary, read
 
 HALF = ".writing-"
 """What the name of a folder begins with until it is whole."""
@@ -115,10 +116,9 @@ class Store:
         _sync(self.cells)
         _remove(old)
 
-    def summary(self, key: str) -> dict[str, Any]:
+    def summary(self, key: str) -> Summary:
         """A cell's `summary.json`."""
-        content: dict[str, Any] = json.loads((self.cells / key / "summary.json").read_text(encoding="utf-8"))
-        return content
+        return read(self.cells / key / "summary.json")
 
 
 def _remove(path: Path) -> None:

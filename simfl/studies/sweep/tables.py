@@ -18,15 +18,13 @@ from typing import Any
 from scipy.special import stdtrit
 
 from simfl.folder.result import atomic
+from simfl.results.columns import Measure, at
+from simfl.results.summary import ProtocolSummary
 from simfl.results.text import write_csv
-from simfl.results.trace import PHASES
 from simfl.studies.sweep.plan import Plan, told, written
 from simfl.studies.sweep.run import Sweep
 
 SELECTIONS = 3
-
-Measure = tuple[str, str]
-"""What was measured, and of which phase if of one."""
 
 
 @dataclass(frozen=True)
@@ -62,39 +60,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 def rows(sweep: Sweep) -> Iterator[Row]:
     """The values of all cells that did not fail, in the plan's order."""
     for cell, key, summary in sweep.kept():
-        for protocol, entry in summary["protocols"].items():
-            for measure, value in _measures(entry):
-                yield Row(cell.point, cell.seed, key, protocol, measure, value)
-
-
-def _measures(entry: Mapping[str, Any]) -> Iterator[tuple[Measure, float | None]]:
-    """What a protocol's part of a summary holds: seconds and bytes are means over its completed rounds."""
-    rounds = entry["rounds"]
-    done = [r for r in rounds if r["status"] == "completed"]
-    mean = entry["mean"]
-    yield ("total_s", ""), mean["total_s"]
-    for what in ("span_s", "critical_s"):
-        for phase in PHASES:
-            yield (what, phase), mean[what][phase]
-    yield ("accuracy", ""), entry["final_accuracy"]
-    yield ("exact", ""), _mean([r["aggregate_exact"] for r in rounds if r["aggregate_exact"] is not None])
-    yield ("rounds", ""), len(rounds)
-    yield ("completed", ""), len(done)
-    yield ("survivors", ""), _mean([r["survivors"] for r in done])
-    yield ("users_lost", ""), sum(sum(r["dropped"].values()) for r in rounds)
-    for what in ("bytes_up", "bytes_down"):
-        yield (what, ""), _mean([r[what] for r in done])
-    shares = entry["participation"]
-    if shares is not None:
-        weak = shares["T_weak"][-1]
-        yield ("T_weak", ""), None if weak is None else weak[0]
-        yield ("T_strong", ""), shares["T_strong"][-1]
-        yield ("F", ""), shares["F"][-1]
-        yield ("C", ""), shares["C"][-1]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+        for name, protocol in summary.protocols.items():
+            for column in at("csv", [protocol]):
+                yield Row(cell.point, cell.seed, key, name, column.measure, column.number(protocol))
 
 
 Group = tuple[int, str]
@@ -117,10 +85,7 @@ def means(listed: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
 def columns(plan: Plan, listed: Iterable[Row]) -> dict[str, list[Any]]:
     """The rows as columns by name: point, what varies, seed, cell, protocol, measure, phase, value."""
     kept = list(listed)
-    out: dict[str, list[Any]] = {"point": [row.point for row in kept]}
-    for key in plan.keys:
-        out[key] = [plan.points[row.point].get(key) for row in kept]
-    return out | {
+    return _placed(plan, [row.point for row in kept]) | {
         "seed": [row.seed for row in kept],
         "cell": [row.cell for row in kept],
         "protocol": [row.protocol for row in kept],
@@ -139,10 +104,7 @@ def mean_columns(
         for (point, protocol), measures in groups.items()
         for measure, found in measures.items()
     ]
-    out: dict[str, list[Any]] = {"point": [point for point, *_ in kept]}
-    for key in plan.keys:
-        out[key] = [plan.points[point].get(key) for point, *_ in kept]
-    return out | {
+    return _placed(plan, [point for point, *_ in kept]) | {
         "protocol": [protocol for _, protocol, *_ in kept],
         "measure": [measure for _, _, (measure, _), _ in kept],
         "phase": [phase for _, _, (_, phase), _ in kept],
@@ -152,12 +114,18 @@ def mean_columns(
     }
 
 
-def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[dict[str, Any]]]]]:
+def _placed(plan: Plan, points: list[int]) -> dict[str, list[Any]]:
+    """Columns of points, and of what varies."""
+    varied = {key: [plan.points[point].get(key) for point in points] for key in plan.keys}
+    return {"point": points, **varied}
+
+
+def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[ProtocolSummary]]]]:
     """The first points where not everyone is selected: in words, and entry -> its summaries over seeds."""
-    found: dict[int, dict[str, list[dict[str, Any]]]] = {}
+    found: dict[int, dict[str, list[ProtocolSummary]]] = {}
     for cell, _, summary in sweep.kept():
-        for name, entry in summary["protocols"].items():
-            if entry["selection"]["kind"] != "all" and entry["participation"] is not None:
+        for name, entry in summary.protocols.items():
+            if entry.chosen:
                 found.setdefault(cell.point, {}).setdefault(name, []).append(entry)
     for point in list(found)[:SELECTIONS]:
         yield told(sweep.plan.points[point]), found[point]

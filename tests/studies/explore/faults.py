@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from simfl.protocols import graphs
 from simfl.protocols.buffered_server import BufferedServer
 from simfl.protocols.fedbuff import FedBuffServer
 from simfl.protocols.keying import MaskedUpload, Survivors
 from simfl.protocols.lightsecagg import LightSecAggClient, LightSecAggServer
 from simfl.protocols.lightsecagg_async import LightSecAggAsyncClient, LightSecAggAsyncServer
 from simfl.protocols.machine import Discard, Discarded, GiveUp, Ignore, Send
+from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
 from simfl.protocols.registry import PROTOCOLS
-from simfl.protocols.secagg import SecAggClient, SecAggServer
 
 
 # --- thresholds -----------------------------------------------------------------------------------
@@ -224,19 +222,18 @@ FAULTS = [
 def plant(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a faulty machine in the place of the honest one."""
     kind, machine = PROTOCOLS[fault.protocol], fault.machine
-    made: dict[str, Callable[..., Any]]
-    if not issubclass(machine, SecAggServer | LightSecAggServer | BufferedServer):
-        made = {"client": machine}
-    elif fault.protocol == "secagg":
-        made = {"server": lambda users, p, ops, entropy: machine(graphs.complete(users), p, ops)}
-    elif fault.protocol == "secagg_plus":
-        made = {
-            "server": lambda users, p, ops, entropy: machine(
-                graphs.harary(users, p.k, entropy("graph")), p, ops
-            )
-        }
-    elif fault.protocol == "lightsecagg":
-        made = {"server": lambda users, p, ops, entropy: machine(users, p, ops)}
+
+    def client(self: Any, user: int, p: Any, ops: Any, entropy: Any) -> Any:
+        return machine(user, p, ops, entropy)
+
+    def server(self: Any, users: Any, p: Any, ops: Any, entropy: Any) -> Any:
+        if issubclass(machine, SecAggServer):
+            return machine(self.graph(users, p, entropy), p, ops)
+        if issubclass(machine, LightSecAggServer):
+            return machine(users, p, ops)
+        return machine(users, p, ops, entropy)
+
+    if issubclass(machine, SecAggServer | LightSecAggServer | BufferedServer):
+        monkeypatch.setattr(kind, "server", server)
     else:
-        made = {"server": machine}
-    monkeypatch.setitem(PROTOCOLS, fault.protocol, replace(kind, **made))
+        monkeypatch.setattr(kind, "client", client)

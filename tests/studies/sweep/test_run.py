@@ -28,7 +28,7 @@ def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
         own = result.summary
         assert json.loads((folder / "about.json").read_text())["versions"] == own["versions"]
         own["versions"] = {}  # the one key that differs: nothing was trained, so that one is empty anyway
-        assert summary == json.loads(json.dumps(own))
+        assert summary.dump() == json.loads(json.dumps(own))
         for name in ("breakdown.csv", "resolved.yaml", "trace.jsonl"):
             assert (folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
         assert trace_reader.read(folder / "trace.jsonl").keys() == {"fedavg", "lightsecagg"}

@@ -56,21 +56,22 @@ def test_every_value_of_every_cell_has_a_row(tmp_path: Path) -> None:
     by = {(row.point, row.seed, row.protocol, row.measure): row.value for row in listed}
     assert len(by) == len(listed)
     for cell, _, summary in sweep.kept():
-        for name, entry in summary["protocols"].items():
+        for name, entry in summary.protocols.items():
             at = cell.point, cell.seed, name
-            done = [r for r in entry["rounds"] if r["status"] == "completed"]
-            assert by[*at, ("total_s", "")] == pytest.approx(sum(r["end_s"] - r["start_s"] for r in done) / 3)
+            done = [r for r in entry.rounds if r.status == "completed"]
+            assert by[*at, ("total_s", "")] == pytest.approx(sum(r.end_s - r.start_s for r in done) / 3)
             for phase in PHASES:
-                spans = [r["span_s"][phase] for r in done]
+                spans = [r.span_s[phase] for r in done]
                 assert by[*at, ("span_s", phase)] == pytest.approx(sum(spans) / 3)
             critical = [by[*at, ("critical_s", phase)] or 0.0 for phase in PHASES]
             assert sum(critical) == pytest.approx(by[*at, ("total_s", "")])
-            assert by[*at, ("bytes_up", "")] == pytest.approx(sum(r["bytes_up"] for r in done) / 3)
+            assert by[*at, ("bytes_up", "")] == pytest.approx(sum(r.bytes_up for r in done) / 3)
             assert by[*at, ("completed", "")] == len(done) == 3
             assert by[*at, ("survivors", "")] == (6 if cell.point % 2 == 0 else 5)
             assert by[*at, ("users_lost", "")] == (0 if cell.point % 2 == 0 else 3)
             assert by[*at, ("exact", "")] is None  # nothing was executed
-            assert by[*at, ("C", "")] == entry["participation"]["C"][-1]
+            assert entry.participation is not None
+            assert by[*at, ("C", "")] == entry.participation.C[-1]
 
 
 def test_means_are_over_the_seeds_that_have_a_value() -> None:

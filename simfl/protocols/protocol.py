@@ -1,0 +1,121 @@
+"""The contract of a protocol: one block, whose fields are its scenario keys, that makes its machines.
+
+    class Pads(Protocol):
+        '''A sum under pads that a trusted server deals.'''
+        points, timers, model_with = ("upload",), ("upload",), ("pad", "pad")
+        spare: Count = 1
+
+        def needed(self, stage, p): return p.N - p.D - self.spare
+        def client(self, user, p, ops, entropy): return PadsClient(user, p, ops, entropy)
+        def server(self, users, p, ops, entropy): return PadsServer(users, p, ops, entropy)
+
+`examples/dealt_pads.py` is whole. The machines that `client` and `server` return are a `Client` with a
+`Server` (rounds) or a `BufferedServer` (buffers); see those for what they must offer.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from simfl.blocks import Block
+from simfl.dataplane.ops import Ops
+from simfl.protocols.machine import Entropy, Params
+
+KEYED = ("advertise", "shares", "training", "upload", "recovery")
+"""Points of a protocol with keys, shares and a recovery."""
+PLAIN = ("training", "upload")
+"""Points of one in which users only upload."""
+STAGES = ("advertise", "shares", "upload", "recovery")
+
+Problems = Iterator[tuple[str, str]]
+"""(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
+
+
+class Mode(StrEnum):
+    """How aggregates come about: in synchronous rounds, or from a buffer of asynchronous updates."""
+
+    ROUNDS = "rounds"
+    BUFFERED = "buffered"
+
+
+class Protocol(Block):
+    """A protocol: what a scenario must know of it, and its machines.
+
+    points: where in a round its users act, and so can be lost. timers: the deadlines that its server sets.
+    model_with: the message with which the model goes to a user when the offline phase runs beside training,
+    and when it comes first; None where there is no offline phase and the sum is over the reals. weighted:
+    whether an update counts by its samples. connected: whether users stay connected while they are idle, so
+    that the server may speak to them at any time and hears of their coming and going. streams: whether coded
+    shares may be summed as they come. source: the paper.
+    """
+
+    source: ClassVar[str] = ""
+    mode: ClassVar[Mode] = Mode.ROUNDS
+    points: ClassVar[tuple[str, ...]] = PLAIN
+    timers: ClassVar[tuple[str, ...]] = ("upload",)
+    model_with: ClassVar[tuple[str, str] | None] = None
+    weighted: ClassVar[bool] = True
+    connected: ClassVar[bool] = True
+    streams: ClassVar[bool] = False
+    member_bytes: ClassVar[int] = 15_000
+    """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
+    pair_bytes: ClassVar[int] = 0
+    """Of each user, or mask, that a user knows of, as measured."""
+
+    @property
+    def offline(self) -> bool:
+        """True if there is an offline phase, whose masks hide updates in a field."""
+        return self.model_with is not None
+
+    @property
+    def asynchronous(self) -> bool:
+        """True for a protocol over a buffer."""
+        return self.mode is Mode.BUFFERED
+
+    @abstractmethod
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> Any:
+        """Return a user's machine: for one round, or for a whole run over a buffer."""
+
+    @abstractmethod
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> Any:
+        """Return the server's machine: for a round of these users, or for a whole run over a buffer."""
+
+    @abstractmethod
+    def needed(self, stage: str, p: Params) -> int:
+        """Return the answers without which a stage cannot close, as the paper has it.
+
+        The explorer holds the machines to it, so it is told here without asking them.
+        """
+
+    def params(self, p: Params) -> Params:
+        """Return the scenario's parameters with the protocol's own letters."""
+        return p
+
+    def problems(self, p: Params) -> Problems:
+        """Yield what is wrong with the parameters; nothing is computed from wrong ones."""
+        yield from ()
+
+    def notes(self, p: Params) -> Iterator[str]:
+        """Yield what `simfl check` says of the parameters, a sentence each."""
+        yield from ()
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        """Return how many pairs of users know of each other, where `members` of `users` are in a round."""
+        return float(p.N**2)
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        """Return a bound on the bytes of shares that a run of so many users holds at once."""
+        return 0
+
+    def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
+        """Return the largest sum of integer weights in an aggregate over the field; None for one over the
+        reals, and while it is not known how many samples the `heaviest` user has."""
+        return p.N * heaviest if self.offline and heaviest is not None else None
+
+    @classmethod
+    def small(cls, users: int, lost: int) -> dict[str, Any]:
+        """Return settings for the explorer's cohorts of so few users, of whom as many may be lost."""
+        return {}

@@ -1,0 +1,187 @@
+"""The columns of all tables, each once: how it is read off a protocol's summary, written and shown.
+
+The table on the terminal, the page, LaTeX, `sweep.csv` and the table of a sweep render `COLUMNS`. A new
+column is a line here, and a field of the summary where none holds it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from simfl.results.summary import ParticipationSummary, ProtocolSummary, RoundSummary, mean
+from simfl.results.trace import PHASES
+
+Place = Literal["rates", "path", "run", "headline", "phases", "losses", "latex", "sweep", "csv"]
+How = Literal["mean", "range", "sum", "share", "count"]
+Values = Sequence[float]
+Read = Callable[[ProtocolSummary], Values]
+
+Measure = tuple[str, str]
+"""A key, and the phase if it is of one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A figure of a protocol's rounds, or with `phase` of one phase of them.
+
+    Args:
+        key: its name, with the phase.
+        how: the mean of the values, the range that they lie in, their sum; of what is true or not how many of
+            how many, which in a sweep is a share, or with `count` a number.
+        read: the values.
+        rates, path, run: its heading in the terminal's table, for each drop-out rate, of the critical path
+            and of the run as a whole; headline, phases, losses: in the page's tables; latex, sweep: in those.
+            Without a heading it is not shown.
+        csv: it has rows in `sweep.csv` and `means.csv`, under its key.
+        scale: what a value is divided by where it is written.
+        unit: what LaTeX writes above columns of one unit.
+        of: what a protocol's summary must have; a table of protocols without it leaves the column out.
+        rare: the terminal leaves it out where there is nothing to tell.
+        fault: something went wrong, unless it is zero, or all is true.
+        whole: it is of the run, and not of those of its rounds that a row is about.
+    """
+
+    key: str
+    how: How
+    read: Read
+    phase: str = ""
+    rates: str = ""
+    path: str = ""
+    run: str = ""
+    headline: str = ""
+    phases: str = ""
+    losses: str = ""
+    latex: str = ""
+    sweep: str = ""
+    csv: bool = False
+    digits: int = 3
+    scale: float = 1
+    unit: str = ""
+    of: Literal["", "buffered", "participation"] = ""
+    rare: bool = False
+    fault: bool = False
+    whole: bool = False
+
+    @property
+    def measure(self) -> Measure:
+        """Its key and phase."""
+        return self.key, self.phase
+
+    def number(self, protocol: ProtocolSummary) -> float | None:
+        """Return what a sweep takes the mean of over seeds; None of no values."""
+        values = self.read(protocol)
+        return sum(values) if self.how in ("sum", "count") else mean(values)
+
+    def text(self, protocol: ProtocolSummary, none: str = "-", to: str = " - ") -> str:
+        """Return what a table shows; `none` of no values, `to` between the ends of a range."""
+        values = self.read(protocol)
+        if self.how == "sum":
+            return str(sum(values))
+        if self.how == "count" or (self.how == "share" and values):
+            return f"{sum(values)} of {len(values)}"
+        if self.how == "range" and values:
+            low, high = min(values), max(values)
+            return str(low) if low == high else f"{low}{to}{high}"
+        average = mean(values)
+        return none if average is None else f"{average / self.scale:.{self.digits}f}"
+
+    def tells(self, protocol: ProtocolSummary) -> bool:
+        """Return True for anything to tell: a sum that is not zero, or any value of another kind."""
+        values = self.read(protocol)
+        return any(values) if self.how == "sum" else bool(values)
+
+    def wrong(self, protocol: ProtocolSummary) -> bool:
+        """Return True for a fault."""
+        values = self.read(protocol)
+        return self.fault and (any(values) if self.how == "sum" else not all(values))
+
+
+def _each(get: Callable[[RoundSummary], float | None]) -> Read:
+    """A value of each round that has one."""
+    return lambda p: [value for r in p.rounds if (value := get(r)) is not None]
+
+
+def _done(get: Callable[[RoundSummary], float]) -> Read:
+    """A value of each completed round."""
+    return lambda p: [get(r) for r in p.completed]
+
+
+def _once(get: Callable[[ProtocolSummary], float | None]) -> Read:
+    """A value of the protocol, if it has one."""
+    return lambda p: () if (value := get(p)) is None else (value,)
+
+
+def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
+    """A value of the participation after the last round."""
+    return _once(lambda p: None if p.participation is None else get(p.participation))
+
+
+def _of_phase(k: str) -> tuple[Column, ...]:
+    return (
+        Column("span_s", "mean", _done(lambda r: r.span_s[k]), k, unit="Seconds of virtual time",
+               rates=k, phases="Span, s", latex=k.capitalize(), sweep=k, csv=True),
+        Column("critical_s", "mean", _done(lambda r: r.critical_s[k]), k,
+               path=f"critical: {k}", phases="On the critical path, s", csv=True),
+        Column("dropped", "sum", _each(lambda r: r.dropped[k]), k, losses="Users missed in"),
+    )  # fmt: skip
+
+
+COLUMNS: tuple[Column, ...] = (
+    *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),
+    Column("total_s", "mean", _done(lambda r: r.total_s), unit="Seconds of virtual time",
+           rates="total", phases="Total, s", latex="Total", sweep="total", csv=True),
+    Column("survivors", "range", _done(lambda r: r.survivors),
+           rates="survivors", headline="Updates", csv=True),
+    Column("bytes_up", "mean", _done(lambda r: r.bytes_up), scale=1e6, unit="MB", latex="Up", csv=True),
+    Column("bytes_down", "mean", _done(lambda r: r.bytes_down), scale=1e6, unit="MB", latex="Down", csv=True),
+    # aborted rounds move bytes too, which tables of the whole run count
+    Column("moved_up", "mean", _each(lambda r: r.bytes_up), scale=1e6, run="MB up", headline="MB up"),
+    Column("moved_down", "mean", _each(lambda r: r.bytes_down), scale=1e6, run="MB down", headline="MB down"),
+    Column("rounds", "sum", _each(lambda r: 1), csv=True),
+    Column("completed", "count", _each(lambda r: r.completed), fault=True,
+           run="completed", headline="Completed", csv=True),
+    Column("exact", "share", _each(lambda r: r.aggregate_exact), fault=True,
+           run="aggregates exact", headline="Exact", sweep="exact", csv=True),
+    Column("clipped", "sum", _each(lambda r: r.clipped), fault=True, rare=True,
+           run="values clipped", losses="Values clipped"),
+    Column("wrapped", "sum", _each(lambda r: r.wrapped), fault=True, rare=True,
+           run="values wrapped", losses="Wrapped"),
+    Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), rare=True, run="updates clipped"),
+    Column("reliable", "share", _each(lambda r: r.reliable), rare=True, run="reliable"),
+    Column("private", "share", _each(lambda r: r.private), rare=True, run="private"),
+    Column("aborted", "sum", _each(lambda r: not r.completed), fault=True, losses="Aborted"),
+    Column("refused", "sum", _each(lambda r: sum(r.refused.values())), fault=True, rare=True,
+           run="messages refused", losses="Refused"),
+    Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), losses="Ignored"),
+    Column("users_lost", "sum", _each(lambda r: r.lost), run="users lost", headline="Users lost", csv=True),
+    Column("staleness", "mean", _once(lambda p: p.mean_staleness), digits=2, of="buffered",
+           run="mean staleness", headline="Staleness"),
+    Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale), of="buffered",
+           run="discarded as stale", losses="Stale"),
+    Column("accuracy", "mean", _once(lambda p: p.final_accuracy), digits=4, whole=True,
+           run="test accuracy", headline="Accuracy", latex="Final accuracy", sweep="accuracy", csv=True),
+    Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None),
+           of="participation", csv=True),
+    Column("T_strong", "mean", _last(lambda s: s.T_strong[-1]), of="participation", csv=True),
+    Column("F", "mean", _last(lambda s: s.F[-1]), of="participation", csv=True),
+    Column("C", "mean", _last(lambda s: s.C[-1]), of="participation", csv=True),
+)  # fmt: skip
+
+_SWEPT = ("total_s", "span_s", "critical_s", "accuracy", "exact", "rounds", "completed", "survivors",
+          "users_lost")  # fmt: skip
+ORDER: dict[Place, tuple[str, ...]] = {
+    "headline": ("completed", "survivors", "users_lost", "moved_up", "moved_down", "exact", "staleness"),
+    "losses": ("dropped", "aborted", "refused", "ignored", "discarded_stale", "clipped", "wrapped"),
+    "sweep": _SWEPT,
+    "csv": _SWEPT,
+}
+"""Keys with which a place begins; the others follow in the order of `COLUMNS`."""
+
+
+def at(place: Place, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
+    """Return the columns that are shown at a place of these protocols."""
+    listed, first = list(protocols), ORDER.get(place, ())
+    shown = [c for c in COLUMNS if getattr(c, place) and (not c.of or any(getattr(p, c.of) for p in listed))]
+    return sorted(shown, key=lambda c: first.index(c.key) if c.key in first else len(first))

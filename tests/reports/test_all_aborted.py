@@ -1,0 +1,65 @@
+"""An asynchronous run whose aggregations all abort is told as an asynchronous run."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import simfl
+from simfl.reports import terminal
+from simfl.reports.advice import advise
+from simfl.reports.folder import Run
+from simfl.reports.latex import table
+from simfl.reports.page import page
+from simfl.results import metrics
+from tests.golden.cases import scenario
+from tests.reports.conftest import opened
+
+NAME = "lightsecagg_async"
+
+
+@pytest.fixture(scope="module")
+def aborted(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Every recovery comes after its deadline."""
+    folder: Path = tmp_path_factory.mktemp("aborted")
+    case = scenario("buffers/all_aborted", {"payload": "shadow", "protocols": [NAME]})
+    simfl.run(case, out=folder)
+    return opened(folder)
+
+
+def test_it_has_no_participation(aborted: Run) -> None:
+    entry = aborted.summary.protocols[NAME]
+    assert {r.status for r in entry.rounds} == {"aborted"}
+    assert entry.participation is None
+    assert entry.chosen is None
+
+
+def test_it_is_buffered_without_a_stale_update(aborted: Run) -> None:
+    entry = aborted.summary.protocols[NAME]
+    assert entry.buffered
+    assert entry.staleness == {}
+    assert aborted.traces[NAME].buffered
+
+
+def test_terminal_page_and_latex_speak_of_aggregations(aborted: Run) -> None:
+    console = Console(file=StringIO(), width=80)
+    terminal.show(console, aborted.summary, aborted.scenario.profile)
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert "per aggregation" in shown
+    assert "aggregation 0 aborted" in shown
+    assert "mean staleness" in shown
+    assert "per aggregation" in page(aborted)
+    assert "per aggregation" in table(aborted)
+
+
+def test_it_is_advised_as_one_path_of_aborted_aggregations(aborted: Run) -> None:
+    trace, rounds = aborted.traces[NAME], aborted.rounds[NAME]
+    found = advise(trace, rounds)
+    assert found.buffered
+    assert " of an aborted aggregation is " in found.sentence
+    assert found.sentence.endswith(" per aggregation.")
+    assert found.total_ns == sum(metrics.run_path(trace, rounds).values()) == rounds[-1].end
