@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.selection.history import Participation
-from simfl.selection.multi_round import multi_round
+from simfl.selection.schemes import MultiRound
 
 SIZES = ((120, 12, 3, 2000), (99_999, 999, 3, 20))
 REPEATS = 5
@@ -41,7 +41,8 @@ def row(N: int, k: int, T: int, rounds: int) -> str:
     array = np.flatnonzero(rng.random(N) >= 0.1)
 
     def select(available: Sequence[int] | NDArray[np.int64], fair: bool) -> float:
-        return microseconds(lambda: multi_round(available, history, k, rng, T=T, fair=fair), rounds)
+        scheme = MultiRound(users=k, T=T, fair=fair)
+        return microseconds(lambda: scheme.chosen(available, history, rng), rounds)
 
     choice = microseconds(lambda: rng.choice(N, size=k, replace=False), rounds)
     costs = [select(array, False), select(array, True), select(array.tolist(), True)]

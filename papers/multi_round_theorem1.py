@@ -15,7 +15,7 @@ from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from simfl.privacy.theory import cardinality
 from simfl.random_streams import Streams
 from simfl.selection.history import Participation
-from simfl.selection.multi_round import multi_round
+from simfl.selection.schemes import MultiRound
 
 N, K = 120, 12
 AWAY = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -32,10 +32,11 @@ def rounds_for(c: float) -> int:
 
 def measured(T: int, p: float, rounds: int, seed: int) -> float:
     """The mean number of users that a round takes when each of N is away with probability p."""
+    scheme = MultiRound(users=K, T=T, fair=False)
     rng, history, total = Streams(seed).rng("theorem 1", T, str(p)), Participation(N), 0
     for start in range(0, rounds, AT_ONCE):
         for here in rng.random((min(AT_ONCE, rounds - start), N)) >= p:
-            total += len(multi_round(np.flatnonzero(here), history, K, rng, T=T, fair=False) or ())
+            total += len(scheme.chosen(np.flatnonzero(here), history, rng) or ())
     return total / rounds
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
+KINDS = {
+    "datasets": "learning.data.registry:DATASETS",
+    "selection": "selection.schemes:SELECTION",
+    "availability": "population.availability:AVAILABILITY",
+    "dropout": "population.dropout:DROPOUT",
+    "partition": "learning.partition:PARTITION",
+    "server": "learning.server_opt:SERVER",
+    "clip": "learning.clipping:CLIP",
+    "staleness": "protocols.staleness:STALENESS",
+}
+"""Things whose kinds are classes -> the registry of each."""
+
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """(name, one line) of all protocols, models, datasets or profiles. KeyError for others."""
-    lists = {
-        "protocols": _protocols,
-        "models": _models,
-        "datasets": _datasets,
-        "profiles": _profiles,
-    }
-    return lists[things]()
+    """Return (name, one line) of all protocols, models, profiles, or kinds of a thing. KeyError else."""
+    if things in KINDS:
+        module, _, name = KINDS[things].partition(":")
+        found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
+        return found
+    return {"protocols": _protocols, "models": _models, "profiles": _profiles}[things]()
 
 
 def _protocols() -> list[tuple[str, str]]:
@@ -24,12 +36,6 @@ def _models() -> list[tuple[str, str]]:
     from simfl.learning.models import MODELS
 
     return [(name, model.describe()) for name, model in MODELS.items()]
-
-
-def _datasets() -> list[tuple[str, str]]:
-    from simfl.learning.data import DATASETS
-
-    return [(name, dataset.summary) for name, dataset in DATASETS.items()]
 
 
 def _profiles() -> list[tuple[str, str]]:

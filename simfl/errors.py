@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from simfl.python_files import blame
 
 MAX_SHOWN = 200
 """Characters of a user's own text that a message has."""
@@ -44,6 +49,50 @@ class BadInput(ValueError):
     """A scenario, profile or recording that cannot be used; its text names value, bound and place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where: `path` is the dotted path of keys, `line` counts from 1."""
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
+        place = file if self.line is None else f"{file}:{self.line}"
+        return ": ".join(part for part in (place, cut(self.path), self.message) if part)
+
+
+class ScenarioError(BadInput):
+    """A scenario that cannot be run; its text has one line a problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:
+    """The error of a single problem."""
+    return ScenarioError([Problem(file, line, path, message)])
+
+
+def text_of(path: Path, file: str, key: str = "") -> str:
+    """Return what a file of text holds; `key` is the place in the scenario that names it.
+
+    Raises:
+        ScenarioError: it cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise refusal(file, line, "not UTF-8 text", key) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal(file, None, f"cannot be read: {reason}", key) from None
+
+
 class RunFailed(RuntimeError):
     """A run that cannot go on; its text says where and why."""
 
@@ -71,4 +120,4 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
         name, index, party, call, what = where
         who = "the server" if party == -1 else f"user {party}"
         place = f"{name}, round {index}, {who}, {call} {what}".rstrip()
-    return DataPlaneError(": ".join(part for part in (place, operation, str(error)) if part))
+    return DataPlaneError(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))

@@ -35,6 +35,17 @@ from simfl.errors import BadInput
 B = TypeVar("B", bound=Block)
 
 
+class Choice(Block):
+    """The base of what a scenario chooses by its kind.
+
+    main_key: the key whose value may stand alone, as in `{polynomial: 1.0}`, if there is one.
+    """
+
+    main_key: ClassVar[str] = ""
+    kind: str = ""
+    """The word by which scenarios know it."""
+
+
 class Outside(Block):
     """Your own: `module: path.py:Name`, a class in a Python file, with its fields beside it.
 
@@ -97,9 +108,8 @@ class UnionName:
 class Kinds(Generic[B]):
     """All kinds of one thing, by the word that names each in a scenario.
 
-    thing: as messages name it. base: what each is derived from. own: ours; a class's `main_key`, if it has
-    one, is the key whose value may stand alone: `{polynomial: 1.0}`. group: entry points `simfl.GROUP` add to
-    them. tag: the key that tells them apart.
+    thing: as messages name it. base: what each is derived from. own: ours. group: entry
+    points `simfl.GROUP` add to them. tag: the key that tells them apart.
     """
 
     def __init__(
@@ -117,6 +127,10 @@ class Kinds(Generic[B]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.classes)
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return each word with the first paragraph of its class."""
+        return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
 
     def find(self, word: str) -> type[B]:
         """Return the class of a word, or of `path.py:Name`.

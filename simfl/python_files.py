@@ -15,8 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from simfl.errors import BadInput, RunFailed
-
 _modules: dict[Path, tuple[str, ModuleType]] = {}
 """File -> the digest of the text that was executed, and what came of it."""
 
@@ -82,20 +80,22 @@ def raised(error: BaseException, path: Path) -> str:
 
 def blame(error: BaseException) -> str | None:
     """Say which executed file an error came out of, and in which line; None if it is none of theirs."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = next((Path(f.filename) for f in reversed(frames) if Path(f.filename).resolve() in _modules), None)
-    return None if own is None else raised(error, own)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).resolve() in _modules:
+            return raised(error, Path(frame.filename))
+    # SimPy raises what a process raised once more, as the cause of its like.
+    cause = error.__cause__
+    again = type(cause) is type(error) and cause.args == error.args
+    return blame(cause) if cause is not None and again else None
 
 
 @contextmanager
-def blamed(kind: type[BadInput] | type[RunFailed]) -> Iterator[None]:
-    """Raise what comes out of an executed file as an error of this kind, which names its file and line."""
+def blamed(kind: type[Exception]) -> Iterator[None]:
+    """Raise what comes out of an executed file as an error of `kind`, which names the file and the line."""
     try:
         yield
-    except (BadInput, RunFailed):
-        raise
     except Exception as error:
-        told = blame(error)
+        told = blame(error) if _modules else None
         if told is None:
             raise
         raise kind(told) from error

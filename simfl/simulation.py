@@ -200,7 +200,8 @@ async def _one(
         tell()
 
     try:
-        await drive(session, publish, tell)
+        with blamed(RunFailed):
+            await drive(session, publish, tell)
         if saver is not None:
             saver.end()
     finally:

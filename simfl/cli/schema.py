@@ -21,6 +21,13 @@ class Things(StrEnum):
     models = "models"
     datasets = "datasets"
     profiles = "profiles"
+    selection = "selection"
+    availability = "availability"
+    dropout = "dropout"
+    partition_ = "partition"  # a text has a method of this name
+    server = "server"
+    clip = "clip"
+    staleness = "staleness"
 
 
 @app.command()
@@ -42,7 +49,7 @@ def schema(
 
 @app.command("list")
 def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
-    """List protocols, models, datasets or profiles."""
+    """List protocols, models, datasets, profiles, or the kinds of another thing."""
     from simfl.catalog import listed
 
     for name, text in listed(things):

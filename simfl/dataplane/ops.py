@@ -258,10 +258,10 @@ class Ops(Ledger, ABC):
         shape = (1, trainer.d, F32)
         return self._op(trainer.training, shape, trainer.work(user), weights, user, seed, index)
 
-    def clip(self, kernel: Callable[..., Any], update: Handle, how: str, bound: float) -> Handle:
-        """An update clipped by its norm or by value."""
+    def clip(self, kernel: Callable[..., Any], update: Handle) -> Handle:
+        """An update held within a bound."""
         shape = (1, update.length, update.width)
-        return self._op(kernel, shape, {"real_mac": 2 * update.length}, update, how, bound)
+        return self._op(kernel, shape, {"real_mac": 2 * update.length}, update)
 
     def apply(self, update: Callable[..., Any], weights: Handle, *args: Any) -> Handle:
         """The new global model, 1 x d float32 (eqs. 26, 37)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
+import numpy as np
 import simpy
 
 from simfl.engine.devices import UserRound
@@ -39,7 +40,8 @@ class RoundSession(Session):
             yield self.closed
 
     def _available(self) -> list[int]:
-        online = self.world.in_round(self.round)
+        drawn = self.world.in_round
+        online = np.ones(self.world.users, bool) if drawn is None else drawn(self.round)
         flying = {task.user for task in self.tasks.values() if self.working(task)}
         return [
             user

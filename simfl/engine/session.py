@@ -31,7 +31,6 @@ from simfl.engine.setup import ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import Training
 from simfl.engine.transport import Transport
 from simfl.errors import step_failed
-from simfl.learning import server_opt
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.machine import (
     SERVER,
@@ -95,10 +94,8 @@ class Session(ABC):
         self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), initial)
         self.version = 0
         self.moments: Handle | None = None
-        if rule.kind != "fedavg":
-            self.moments = ops.run_uncharged(
-                server_opt.initial_moments, (2, trainer.d, F64), trainer.d, rule.tau
-            )
+        if rule.rows:
+            self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
         self.env.process(self.main())
 
     # -- what rounds and buffers say
@@ -217,12 +214,10 @@ class Session(ABC):
 
     def _step_globally(self, g: Handle) -> None:
         """x^(t+1) from x^(t) and the mean update g."""
-        ops, rule = self.ops, self.rule
-        if self.moments is None:
-            self.weights = ops.apply(server_opt.apply, self.weights, g, rule.lr)
-        else:
-            self.moments = ops.moments(server_opt.moments, self.moments, g, rule.kind, rule.beta1, rule.beta2)
-            self.weights = ops.apply(server_opt.adaptive, self.weights, self.moments, rule.lr, rule.tau)
+        ops, rule, state = self.ops, self.rule, g
+        if self.moments is not None:
+            state = self.moments = ops.moments(rule.remember, self.moments, g)
+        self.weights = ops.apply(rule.apply, self.weights, state, self.world.server_lr)
         self.version += 1
         if self.checkpoints is not None:
             self.checkpoints.stepped(self)

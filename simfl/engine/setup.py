@@ -13,6 +13,7 @@ from simfl.dataplane.handles import Handle
 from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
+from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
 from simfl.population.dropout import Losses
 from simfl.protocols.machine import Message, Params
@@ -54,11 +55,12 @@ class RunConfig:
     deadlines_ns: dict[str, int]
     quorum: dict[str, float]
     disconnect_ns: int | None
-    in_round: Callable[[int], Any]
+    in_round: Callable[[int], NDArray[np.bool_]] | None
     days: Days | None
     samples: Callable[[int], int]
     select: Callable[[Sequence[int], Participation, int], list[int] | None]
-    clip: tuple[str, float] | None
+    clip: Clip | None
+    server_lr: float
     training_noise: Callable[[int, int | str], float] | None
     evaluate_every: int
     concurrency: int | None = None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from simfl.dataplane.handles import F64
 from simfl.engine.devices import Job, UserRound
 from simfl.engine.transport import FOLLOWING
-from simfl.learning import clipping
 from simfl.protocols.machine import Effects, Update
 
 if TYPE_CHECKING:
@@ -105,5 +104,5 @@ class Training:
         ops, clip = self.session.ops, self.session.world.clip
         if clip is not None:
             assert task.update is not None
-            task.clipped = ops.run_uncharged(clipping.count_clipped, (1, 1, F64), task.update, *clip)
-            task.update = ops.clip(clipping.clip_update, task.update, *clip)
+            task.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), task.update)
+            task.update = ops.clip(clip.apply, task.update)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,24 +30,25 @@ from simfl.engine.links import Network
 from simfl.engine.rounds import RoundSession
 from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
-from simfl.errors import counted
+from simfl.errors import BadInput, counted
 from simfl.experiment import memory
-from simfl.experiment.learners import make_trainers, server_rule
+from simfl.experiment.learners import make_trainers
 from simfl.experiment.memory import Memory
 from simfl.learning import partition
+from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import Availability
-from simfl.population.dropout import Losses, draw, held
+from simfl.population.availability import OnlineTimes
+from simfl.population.distributions import draw, held
+from simfl.population.dropout import Losses
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
+from simfl.python_files import blamed
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
 from simfl.scenario import footprint, schema
-from simfl.scenario.intervals import read_intervals
 from simfl.scenario.params import params
 from simfl.scenario.problems import error, or_error
 from simfl.selection.history import Participation
-from simfl.selection.registry import SCHEMES, Select
 from simfl.virtual_time import lasting, nanoseconds
 
 
@@ -59,7 +60,7 @@ class Experiment:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
-    availability: Availability
+    availability: OnlineTimes
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -112,7 +113,7 @@ class Experiment:
         world = make_world(s, self.streams, trainer, self.availability)
         make = BufferedSession if spec.asynchronous else RoundSession
         ops = ops or operations(s, name in self.memory and self.memory[name].streams)
-        return make(world, machines, ops, clock, trainer, self.streams, server_rule(s.learning))
+        return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
 
 
 Tell = Callable[[str], None]
@@ -126,7 +127,11 @@ def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Experim
         ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
             data cannot be dealt out as asked.
     """
-    s = scenario
+    with blamed(BadInput):
+        return _built(scenario, tell)
+
+
+def _built(s: schema.Scenario, tell: Tell) -> Experiment:
     for path, message in footprint.check(s):
         raise error(s, path, message)
     streams = Streams(s.seed)
@@ -155,7 +160,7 @@ def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
 
 
 def make_world(
-    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: Availability
+    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes
 ) -> RunConfig:
     """What all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
@@ -180,11 +185,8 @@ def make_world(
     def noise(user: int, which: int | str) -> float:
         return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
 
-    scheme = _scheme(s.selection)
-
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
-        k = getattr(s.selection, "users", None)
-        return scheme(available, history, k, streams.rng("selection", index))
+        return s.selection.chosen(available, history, streams.rng("selection", index))
 
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
     quorums = {
@@ -206,11 +208,12 @@ def make_world(
         deadlines_ns=deadlines,
         quorum={name: quorum.fraction for name, quorum in quorums.items()},
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
-        in_round=availability.in_round,
-        days=availability.at if availability.timed else None,
+        in_round=availability.by_round,
+        days=availability.at if s.population.availability.changes == "with time" else None,
         samples=trainer.samples,
         select=select,
-        clip=None if isinstance(clip, schema.NoClip) else (clip.kind, getattr(clip, clip.kind)),
+        clip=None if isinstance(clip, NoClip) else clip,
+        server_lr=s.learning.server_lr,
         training_noise=noise if sigma else None,
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
@@ -220,24 +223,14 @@ def make_world(
     )
 
 
-def _scheme(spec: schema.Selection) -> Select:
-    """A scheme with its own parameters bound."""
-    match spec:
-        case schema.SelectBernoulli(probability=probability):
-            return partial(SCHEMES[spec.kind], probability=probability)
-        case schema.SelectMultiRound(T=T, fair=fair):
-            return partial(SCHEMES[spec.kind], T=T, fair=fair)
-    return SCHEMES[spec.kind]
-
-
-def make_availability(s: schema.Scenario, streams: Streams) -> Availability:
+def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
     """When users are online.
 
     An asynchronous run waits for as long as users come and go, so one in which too few ever come is refused.
     """
-    spec, users = s.population.availability, s.population.users
-    intervals = read_intervals(spec.file, users) if isinstance(spec, schema.Trace) else {}
-    availability = Availability(spec, users, streams, intervals)
+    users = s.population.users
+    make = partial(s.population.availability.times, users, streams)
+    availability: OnlineTimes = or_error(s, "population.availability", make)
     if s.buffer is None:
         return availability
     for name, protocol in s.protocols.items():
@@ -285,7 +278,8 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
             return lambda name: clocks.Recorded(clocks.Recording(traces[name]))
-    raise TypeError(f"unknown clock {s.clock}")  # pragma: no cover
+        case _:
+            assert_never(s.clock)
 
 
 def modelled(study: Experiment) -> clocks.Clock:

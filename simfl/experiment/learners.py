@@ -6,11 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simfl.errors import counted
-from simfl.learning import data, models, partition, server_opt
+from simfl.learning import models
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -29,7 +26,8 @@ def make_trainers(
     """
     spec = s.learning
     tell(f"reading the data set {spec.dataset.kind}")
-    split = or_error(s, "learning.dataset", partial(_split, spec, streams))
+    root = None if spec.data.root is None else Path(spec.data.root)
+    split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
     model = or_error(s, "learning.model", partial(_model, spec.model))
     known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
@@ -48,7 +46,8 @@ def make_trainers(
         dealt = s.of(name).learning.partition
         key = dealt.model_dump_json()
         if key not in made:
-            parts = or_error(s, "learning.partition", partial(_deal, dealt, split, s, streams))
+            deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
+            parts = or_error(s, "learning.partition", deal)
             make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
@@ -62,33 +61,8 @@ def _see_to(device: str | None) -> None:
         pick_device(device)
 
 
-def _split(spec: schema.Learning, streams: Streams) -> data.Split:
-    options = spec.dataset.model_dump(exclude={"kind"})
-    root = None if spec.data.root is None else Path(spec.data.root)
-    return data.load(spec.dataset.kind, streams.rng("data"), root, **options)
-
-
 def _model(spec: schema.Model) -> models.Model:
     return models.find(spec.module if isinstance(spec, schema.Own) else spec.kind)
-
-
-def _deal(
-    spec: schema.Partition, split: data.Split, s: schema.Scenario, streams: Streams
-) -> list[NDArray[np.int64]]:
-    """Each user's training samples."""
-    y, users, rng = split.y_train, s.population.users, streams.rng("partition")
-    match spec:
-        case schema.Dirichlet(beta=beta, min_samples=least):
-            return partition.dirichlet(y, users, beta, rng, least)
-        case schema.Shards(per_user=shards):
-            return partition.shards(y, users, shards, rng)
-        case schema.ByUser():
-            return partition.natural(split.owner, users, rng)
-        case schema.Shared(samples=samples):
-            return partition.shared(y, users, samples, rng)
-        case schema.QuantitySkew(beta=beta, min_samples=least):
-            return partition.quantity_skew(y, users, beta, rng, least)
-    return partition.iid(y, users, rng)
 
 
 def local_sgd(spec: schema.Learning) -> LocalSgd:
@@ -97,11 +71,3 @@ def local_sgd(spec: schema.Learning) -> LocalSgd:
     return LocalSgd(
         spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay
     )  # fmt: skip
-
-
-def server_rule(spec: schema.Learning) -> server_opt.ServerRule:
-    """How the server steps."""
-    if isinstance(spec.server, schema.Adaptive):
-        rule = spec.server
-        return server_opt.ServerRule(rule.kind, spec.server_lr, rule.beta1, rule.beta2, rule.tau)
-    return server_opt.ServerRule("fedavg", spec.server_lr)

@@ -5,55 +5,94 @@ Recurrent Language Models"), not the clipping of `simfl.crypto.quantize`, which 
 from wrapping around.
 """
 
-from typing import Literal
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.blocks import Positive
+from simfl.kinds import Choice, Kinds
+
 F32 = NDArray[np.float32]
-Kind = Literal["norm", "value"]
 
 
-def clip_update(delta: F32, kind: Kind, bound: float) -> F32:
-    """An update delta [1, d] within the bound, [1, d] float32.
+class Clip(Choice):
+    """A bound on updates; `clipped` is all that one of your own needs.
 
-    norm: delta min(1, bound / ||delta||_2), computed in float64 and rounded once. value: each coordinate is
-    brought into [-bound, bound]. What is within the bound is returned bit for bit. ValueError if a
-    coordinate is not finite, unless bound > 0, or if the kind is another.
+    >>> class Sign(Clip):
+    ...     def clipped(self, delta):
+    ...         return np.sign(delta)
+    >>> Sign().apply(np.array([[0.5, -2]], np.float32))
+    array([[ 1., -1.]], dtype=float32)
     """
-    if not count_clipped(delta, kind, bound):
+
+    @abstractmethod
+    def clipped(self, delta: F32) -> F32:
+        """Return an update [1, d] within the bound; `delta` itself where it is within."""
+
+    def apply(self, delta: F32) -> F32:
+        """Return what `clipped` does. ValueError if a coordinate is not finite."""
+        finite = np.isfinite(delta)
+        if not finite.all():
+            bad = int(np.flatnonzero(~finite)[0])
+            raise ValueError(f"coordinate {bad} of the update is {delta.reshape(-1)[bad]}: not finite")
+        return self.clipped(delta)
+
+    def changes(self, delta: F32) -> bool:
+        """Say if `apply` changes an update [1, d]."""
+        return self.apply(delta) is not delta
+
+
+class NoClip(Clip):
+    """Updates are sent as they are."""
+
+    kind: Literal["none"] = "none"
+
+    def clipped(self, delta: F32) -> F32:
         return delta
-    if kind == "norm":
-        return (delta.astype(np.float64) * (bound / _length(delta))).astype(np.float32)
-    most = _rounded_down(bound)
-    return np.clip(delta, -most, most)
 
 
-def count_clipped(delta: F32, kind: Kind, bound: float) -> bool:
-    """Whether `clip_update` changes an update delta [1, d]: summed over a round's users, how many it changed.
+class ClipNorm(Clip):
+    """An update longer than `norm` is scaled down to it."""
 
-    ValueError as there.
-    """
-    if not bound > 0:
-        raise ValueError(f"the bound {bound} on an update's {kind} must be above 0")
-    finite = np.isfinite(delta)
-    if not finite.all():
-        bad = int(np.flatnonzero(~finite)[0])
-        raise ValueError(f"coordinate {bad} of the update is {delta.reshape(-1)[bad]}: not finite")
-    match kind:
-        case "norm":
-            return _length(delta) > bound
-        case "value":
-            return bool((np.abs(delta) > _rounded_down(bound)).any())
-    raise ValueError(f"an update is clipped by norm or value, not by {kind}")
+    main_key = "norm"
+    kind: Literal["norm"] = "norm"
+    norm: Positive
+    """The greatest length (L2)."""
+
+    def clipped(self, delta: F32) -> F32:
+        """Return delta min(1, norm / ||delta||_2), in float64, where no square of a float32 is lost."""
+        length = float(np.linalg.norm(delta.astype(np.float64)))
+        if length <= self.norm:
+            return delta
+        return (delta.astype(np.float64) * (self.norm / length)).astype(np.float32)
 
 
-def _length(delta: F32) -> float:
-    """||delta||_2 in float64, where no square of a float32 is lost."""
-    return float(np.linalg.norm(delta.astype(np.float64)))
+class ClipValue(Clip):
+    """Each coordinate of an update is held within +-`value`."""
+
+    main_key = "value"
+    kind: Literal["value"] = "value"
+    value: Positive
+    """The greatest magnitude."""
+
+    def clipped(self, delta: F32) -> F32:
+        most = _rounded_down(self.value)
+        return np.clip(delta, -most, most) if (np.abs(delta) > most).any() else delta
+
+
+CLIP = Kinds("clip", Clip, (NoClip, ClipNorm, ClipValue), "clip")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyClip = Clip
+else:
+    AnyClip = CLIP.annotation()
 
 
 def _rounded_down(bound: float) -> np.float32:
-    """The largest float32 that is not above the bound."""
+    """Return the largest float32 that is not above the bound."""
     nearest = np.float32(min(bound, float(np.finfo(np.float32).max)))
     return nearest if float(nearest) <= bound else np.nextafter(nearest, np.float32(0))

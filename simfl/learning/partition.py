@@ -1,127 +1,233 @@
 """Training samples dealt to users.
 
-The law: every sample is dealt exactly once. The exceptions are in the schemes' names: `natural` leaves out
-the samples of users that are not drawn, `shared` deals some samples to everyone. A result is one ascending
-array of sample numbers a user.
+Every sample is dealt exactly once, but `natural` leaves out the samples of users that are not drawn, and
+`shared` deals some samples to everyone.
 """
 
+from __future__ import annotations
+
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from simfl.blocks import Count, Positive
+from simfl.kinds import Choice, Kinds
+from simfl.learning.data.split import Split
 
 I64 = NDArray[np.int64]
+HAND = 900
+"""Bytes of a user whose samples are not one piece of an array, besides their numbers."""
+AT_ONCE = 4096
+"""Users whose samples are checked together."""
 
 
-def iid(y: I64, users: int, rng: np.random.Generator) -> list[I64]:
+class Partition(Choice):
+    """A rule by which users share the training samples; `deal` is all that one of your own needs.
+
+    >>> class InTurn(Partition):
+    ...     def deal(self, split, users, rng):
+    ...         return [range(user, len(split.y_train), users) for user in range(users)]
+    >>> y = np.array([0, 1, 0, 1, 1])
+    >>> [part.tolist() for part in InTurn().dealt(Split(y[:, None], y, y[:, None], y, 2), 2, None)]
+    [[0, 2, 4], [1, 3]]
+    """
+
+    one_piece: ClassVar[bool] = False
+    """Each user's samples are one piece of a single array, so that they take little to deal out."""
+
+    @abstractmethod
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> Sequence[ArrayLike]:
+        """Return the numbers of each user's samples, in any order; a ValueError tells why there are none.
+
+        Args:
+            split: the data; labels are `split.y_train` [n], natural users `split.owner` [n] if there are any.
+            rng: the partition's own stream.
+        """
+
+    def hand_bytes(self, classes: int) -> int:
+        """Return what a user takes in memory besides the numbers of its samples."""
+        return 0 if self.one_piece else HAND
+
+    def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        """Return what `deal` does, an ascending array a user.
+
+        Raises:
+            ValueError: there is another number of users, no such sample, or a user has one twice.
+        """
+        whose, n = f"partition {type(self).__name__}", len(split.y_train)
+        parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
+        if len(parts) != users:
+            raise ValueError(f"{whose} deals to {len(parts)} users instead of {users}")
+        for first in range(0, users, AT_ONCE):
+            hands = parts[first : first + AT_ONCE]
+            user = np.repeat(np.arange(len(hands)), [len(hand) for hand in hands])
+            numbers = np.concatenate(hands)
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < n:
+                raise ValueError(f"{whose} deals samples {numbers.min()} .. {numbers.max()} of 0 .. {n - 1}")
+            twice = np.flatnonzero((np.diff(numbers) == 0) & (np.diff(user) == 0))
+            if twice.size:
+                at = twice[0]
+                raise ValueError(f"{whose} deals sample {numbers[at]} twice to user {first + user[at]}")
+        return parts
+
+
+class Iid(Partition):
     """Samples dealt at random, equally: sizes differ by one at most (McMahan 2017, section 3).
 
-    y: labels [n]. With more users than samples some users hold nothing, and their updates are zero.
-    ValueError if users < 1.
+    With more users than samples some users hold nothing, and their updates are zero.
     """
-    _at_least_one("users", users)
-    return [np.sort(part) for part in np.array_split(rng.permutation(len(y)), users)]
+
+    one_piece = True
+    kind: Literal["iid"] = "iid"
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        return np.array_split(rng.permutation(len(split.y_train)), users)
 
 
-def dirichlet(y: I64, users: int, beta: float, rng: np.random.Generator, min_samples: int = 1) -> list[I64]:
-    """Each class is dealt in proportions p ~ Dir(beta, ..., beta) over the users (Yurochkin et al. 2019).
+class Dirichlet(Partition):
+    """Label shares per user drawn from a Dirichlet distribution with parameter beta (Yurochkin et al. 2019).
 
-    y: labels [n]. Small beta: few classes a user; large beta: nearly IID. Users left with fewer than
-    `min_samples` are filled up, one sample at a time, from whoever then holds the most. ValueError if
-    users < 1 or beta <= 0, or if users * min_samples samples do not exist.
+    Small beta: few classes a user; large beta: nearly IID. Users with fewer than `min_samples` are filled
+    up, one sample at a time, from whoever then holds the most.
     """
-    _at_least_one("users", users)
-    _enough(len(y), users, min_samples)
-    dealt: list[list[I64]] = [[] for _ in range(users)]
-    for label in np.unique(y):
-        samples = rng.permutation(np.flatnonzero(y == label))
-        for mine, part in zip(dealt, _in_proportion(samples, users, beta, rng), strict=True):
-            mine.append(part)
-    return _filled_up([np.concatenate(mine) for mine in dealt], min_samples, rng)
+
+    main_key = "beta"
+    kind: Literal["dirichlet"] = "dirichlet"
+    beta: Positive
+    """The smaller, the more uneven."""
+    min_samples: Count = 1
+    """What every user has at least."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
+        y = split.y_train
+        _enough(len(y), users, self.min_samples)
+        dealt: list[list[I64]] = [[] for _ in range(users)]
+        for label in np.unique(y):
+            samples = rng.permutation(np.flatnonzero(y == label))
+            for mine, part in zip(dealt, _in_proportion(samples, users, self.beta, rng), strict=True):
+                mine.append(part)
+        return _filled_up([np.concatenate(mine) for mine in dealt], self.min_samples, rng)
+
+    def hand_bytes(self, classes: int) -> int:
+        return HAND + 140 * classes
 
 
-def quantity_skew(
-    y: I64, users: int, beta: float, rng: np.random.Generator, min_samples: int = 1
-) -> list[I64]:
-    """Samples dealt at random in proportions p ~ Dir(beta, ..., beta): users differ in how much they hold,
-    not in the law of their labels (Li et al. 2022, NIID-Bench, section "Quantity Skew").
+class QuantitySkew(Partition):
+    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta: users differ
+    in how much they hold, not in the law of their labels (Li et al. 2022, NIID-Bench, "Quantity Skew").
 
-    y: labels [n]. Small beta: few users hold nearly everything; large beta: equal sizes. Users left with
-    fewer than `min_samples` are filled up as by `dirichlet`. ValueError as there.
+    Small beta: few users hold nearly everything; large beta: equal sizes. Users are filled up as by
+    `dirichlet`.
     """
-    _at_least_one("users", users)
-    _enough(len(y), users, min_samples)
-    parts = _in_proportion(rng.permutation(len(y)), users, beta, rng)
-    return _filled_up(parts, min_samples, rng)
+
+    main_key = "beta"
+    kind: Literal["quantity_skew"] = "quantity_skew"
+    beta: Positive
+    """The smaller, the more uneven."""
+    min_samples: Count = 1
+    """What every user has at least."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
+        n = len(split.y_train)
+        _enough(n, users, self.min_samples)
+        return _filled_up(_in_proportion(rng.permutation(n), users, self.beta, rng), self.min_samples, rng)
 
 
-def shards(
-    y: I64, users: int, shards_per_user: int, rng: np.random.Generator, min_samples: int = 1
-) -> list[I64]:
-    """Samples sorted by label and cut into shards, which are dealt at random, `shards_per_user` to each
-    (two in McMahan 2017, section 3; one in Multi-RoundSecAgg, App. E, MNIST).
+class Shards(Partition):
+    """Samples sorted by label and cut into shards, which are dealt at random, `per_user` to each (two in
+    McMahan 2017, section 3; one in Multi-RoundSecAgg, App. E, MNIST).
 
-    y: labels [n]; ties are sorted at random. Sizes of shards differ by one at most. A shard holds one label
-    unless it lies across the border of two, so all do if the classes' sizes are multiples of a shard's.
-    Users left with fewer than `min_samples` are filled up as by `dirichlet`. ValueError if users < 1 or
-    shards_per_user < 1, or if there are fewer samples than shards or than users * min_samples.
+    Sizes of shards differ by one at most. A shard holds one label unless it lies across the border of two, so
+    all do if the classes' sizes are multiples of a shard's.
     """
-    _at_least_one("users", users)
-    _at_least_one("shards_per_user", shards_per_user)
-    _enough(len(y), users, min_samples)
-    count = users * shards_per_user
-    if count > len(y):
-        raise ValueError(
-            f"users={users} times shards_per_user={shards_per_user} is above the {len(y)} samples"
-        )
-    cut = np.array_split(_sorted_by_label(y, rng.permutation(len(y))), count)
-    hands = rng.permutation(count).reshape(users, shards_per_user)
-    parts = [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
-    return _filled_up(parts, min_samples, rng)
+
+    main_key = "per_user"
+    kind: Literal["shards"] = "shards"
+    per_user: Count = 2
+    """Shards of each user."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        return _shards(split.y_train, users, self.per_user, rng)
 
 
-def natural(owner: I64 | None, users: int, rng: np.random.Generator) -> list[I64]:
+class Natural(Partition):
     """The data set's own users, such as the writers of FEMNIST (LEAF; Caldas et al. 2018).
 
-    owner: the natural user of each sample [n], any numbers. If there are more of them than `users`, those
-    who take part are drawn at random, and the samples of the others are not used; ours keep their order.
-    ValueError if users < 1, if there are fewer natural users, or none at all (None).
+    If there are more of them than users, those who take part are drawn at random, and the samples of the
+    others are not used; ours keep their order.
     """
-    _at_least_one("users", users)
-    if owner is None:
-        raise ValueError("the data set has no natural users: its samples have no owner")
-    order = np.argsort(owner, kind="stable")
-    names, starts = np.unique(owner[order], return_index=True)
-    if len(names) < users:
-        raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
-    drawn = np.sort(rng.choice(len(names), users, replace=False))
-    ends = np.append(starts[1:], len(order))
-    return [order[starts[k] : ends[k]] for k in drawn]
+
+    one_piece = True
+    kind: Literal["natural"] = "natural"
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        owner = split.owner
+        if owner is None:
+            raise ValueError("the data set has no natural users: its samples have no owner")
+        order = np.argsort(owner, kind="stable")
+        names, starts = np.unique(owner[order], return_index=True)
+        if len(names) < users:
+            raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
+        drawn = np.sort(rng.choice(len(names), users, replace=False))
+        ends = np.append(starts[1:], len(order))
+        return [order[starts[k] : ends[k]] for k in drawn]
 
 
-def shared(y: I64, users: int, shared_samples: int, rng: np.random.Generator) -> list[I64]:
-    """A globally shared set G that everyone holds, and a one-label shard of the rest D each (Zhao et al.
-    2018, section 4; Multi-RoundSecAgg, App. E, CIFAR-10: |G| = 200, 120 shards of 415).
+class Shared(Partition):
+    """`samples` that every user has, and a one-label shard of the rest each (Zhao et al. 2018, section 4;
+    Multi-RoundSecAgg, App. E, CIFAR-10: 200 shared, 120 shards of 415).
 
-    y: labels [n]. G has `shared_samples` samples, drawn at random with as many of each class (to within one,
-    as long as a class lasts). Each sample of D is dealt once, by `shards` with one shard a user. ValueError
-    if users < 1, or if shared_samples < 0 or leaves fewer samples than users.
+    The shared ones are drawn at random with as many of each class (to within one, as long as a class lasts).
     """
-    _at_least_one("users", users)
-    if shared_samples < 0:
-        raise ValueError(f"shared_samples={shared_samples} must not be negative")
-    left = len(y) - shared_samples
-    if left < users:
-        raise ValueError(
-            f"shared_samples={shared_samples} of {len(y)} samples leave {max(0, left)} for users={users}"
-        )
-    dealt = _round_the_classes(y, rng)
-    everyone, rest = dealt[:shared_samples], np.sort(dealt[shared_samples:])
-    return [np.sort(np.append(everyone, rest[part])) for part in shards(y[rest], users, 1, rng)]
+
+    main_key = "samples"
+    kind: Literal["shared"] = "shared"
+    samples: Count
+    """Samples that every user has."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        y = split.y_train
+        left = len(y) - self.samples
+        if left < users:
+            raise ValueError(
+                f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for users={users}"
+            )
+        dealt = _round_the_classes(y, rng)
+        everyone, rest = dealt[: self.samples], np.sort(dealt[self.samples :])
+        return [np.append(everyone, rest[part]) for part in _shards(y[rest], users, 1, rng)]
+
+    def hand_bytes(self, classes: int) -> int:
+        return HAND + 16 * self.samples
+
+
+PARTITION = Kinds(
+    "partition",
+    Partition,  # type: ignore[type-abstract]
+    (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew),
+    "partition",
+)
+
+if TYPE_CHECKING:
+    AnyPartition = Partition
+else:
+    AnyPartition = PARTITION.annotation()
+
+
+def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list[I64]:
+    """Samples sorted by label, ties at random, cut into shards, which are dealt at random."""
+    count = users * per_user
+    if count > len(y):
+        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples")
+    cut = np.array_split(_sorted_by_label(y, rng.permutation(len(y))), count)
+    hands = rng.permutation(count).reshape(users, per_user)
+    return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
 
 
 def label_counts(y: I64, parts: Sequence[I64], classes: int) -> I64:
-    """How many samples of each label each user holds, [users, classes].
+    """Return how many samples of each label each user holds, [users, classes].
 
     y: labels [n] in 0 .. classes - 1, otherwise ValueError. parts: sample numbers, an array a user.
     """
@@ -133,8 +239,6 @@ def label_counts(y: I64, parts: Sequence[I64], classes: int) -> I64:
 
 def _in_proportion(samples: I64, users: int, beta: float, rng: np.random.Generator) -> list[I64]:
     """Samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
-    if not 0 < beta < np.inf:
-        raise ValueError(f"beta={beta} must be above 0 and finite")
     shares = rng.dirichlet(np.full(users, beta)).cumsum()[:-1]
     cuts = np.minimum(shares * len(samples), len(samples)).astype(np.int64)
     return np.split(samples, cuts)
@@ -155,7 +259,7 @@ def _round_the_classes(y: I64, rng: np.random.Generator) -> I64:
     return mixed[np.argsort(turn, kind="stable")]
 
 
-def _filled_up(parts: list[I64], min_samples: int, rng: np.random.Generator) -> list[I64]:
+def _filled_up(parts: list[I64], min_samples: int, rng: np.random.Generator) -> list[list[int]]:
     """Users with fewer than `min_samples` are given some, one at a time, of whoever then holds the most."""
     # Shuffled, so that what a user gives away is of no particular class.
     hands = [rng.permutation(part).tolist() for part in parts]
@@ -166,14 +270,9 @@ def _filled_up(parts: list[I64], min_samples: int, rng: np.random.Generator) -> 
             hands[user].append(hands[richest].pop())
             sizes[user] += 1
             sizes[richest] -= 1
-    return [np.sort(np.array(hand, np.int64)) for hand in hands]
+    return hands
 
 
 def _enough(samples: int, users: int, min_samples: int) -> None:
     if users * min_samples > samples:
         raise ValueError(f"users={users} times min_samples={min_samples} is above the {samples} samples")
-
-
-def _at_least_one(what: str, count: int) -> None:
-    if count < 1:
-        raise ValueError(f"{what}={count} must be at least 1")

@@ -1,104 +1,136 @@
-"""The server's step, and how it discounts stale updates (LightSecAgg App. F).
+"""The server's rules: from the mean update to the next global model (LightSecAgg App. F).
 
-The adaptive steps are FedAdam and FedYogi (Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm
+The adaptive rules are FedAdam and FedYogi (Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm
 2). There Delta_t is updated minus downloaded; here g is downloaded minus updated, g = -Delta_t, so m_t is
 minus the paper's and is subtracted. Squares are the same. There is no bias correction.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+
+from simfl.blocks import Fraction, Positive
+from simfl.kinds import Choice, Kinds
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
-AdaptiveKind = Literal["fedadam", "fedyogi"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRule:
-    """How the server steps: eta_g, and the decays and the degree of adaptivity of an adaptive rule."""
+class ServerRule(Choice):
+    """A rule of the server; `step` is all that one without memory needs.
 
-    kind: Literal["fedavg", "fedadam", "fedyogi"]
-    lr: float
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3
+    With memory, `rows` vectors are kept from one aggregation to the next: `first` makes them, `remember`
+    takes in a mean update, and `step` is given them in its place.
 
-
-def apply(weights: F32, g: F64, lr: float) -> F32:
-    """x^(t+1) = x^(t) - eta_g g, [1, d] (eqs. 26, 37).
-
-    weights: x^(t) [1, d]. g: the weighted mean of the updates Delta [1, d]. lr: eta_g. Computed in
-    float64 and rounded once. ValueError if the shapes differ.
+    >>> class Momentum(ServerRule):
+    ...     rows = 1
+    ...     beta: float = 0.9
+    ...     def remember(self, state, g):
+    ...         return self.beta * state + g
+    ...     def step(self, state, lr):
+    ...         return lr * state
+    >>> rule, state = Momentum(beta=0.5), np.ones((1, 2))
+    >>> rule.apply(np.zeros((1, 2), np.float32), rule.remember(state, np.ones((1, 2))), 0.5)
+    array([[-0.75, -0.75]], dtype=float32)
     """
-    if weights.shape != g.shape:
-        raise ValueError(f"shapes differ: weights {weights.shape} and g {g.shape}")
-    return _rounded(weights.astype(np.float64) - lr * g)
+
+    rows: ClassVar[int] = 0
+    """Vectors that are kept; none unless a rule says so."""
+
+    def first(self, d: int) -> F64:
+        """Return the state before the first aggregation, [rows, d]."""
+        return np.zeros((self.rows, d))
+
+    def remember(self, state: F64, g: F64) -> F64:
+        """Return the new state [rows, d] after a mean update g [1, d]; the old one is not written to."""
+        raise NotImplementedError(f"server rule {type(self).__name__} has rows={self.rows}: give `remember`")
+
+    @abstractmethod
+    def step(self, state: F64, lr: float) -> F64:
+        """Return what is subtracted from the model, [1, d].
+
+        Args:
+            state: the new state [rows, d], or for a rule without memory the mean update g [1, d].
+            lr: eta_g.
+        """
+
+    def apply(self, weights: F32, state: F64, lr: float) -> F32:
+        """Return x^(t+1) [1, d], computed in float64 and rounded once. ValueError if the shapes differ."""
+        step = self.step(state, lr)
+        if weights.shape != step.shape:
+            raise ValueError(f"shapes differ: weights {weights.shape} and the step {step.shape}")
+        with np.errstate(over="ignore"):  # a model that leaves float32 fails the run when it is trained on
+            return (weights.astype(np.float64) - step).astype(np.float32)
 
 
-def initial_moments(d: int, tau: float) -> F64:
-    """m_{-1} = 0 and v_{-1} = tau^2, the least that Algorithm 2 allows, as rows of a state [2, d].
+class Averaging(ServerRule):
+    """x <- x - server_lr g (FedAvg; LightSecAgg eq. 26)."""
 
-    ValueError if d < 1, or unless tau > 0.
-    """
-    if d < 1:
-        raise ValueError(f"d={d} must be at least 1")
-    _positive(tau)
-    return np.array([[0.0], [tau**2]]).repeat(d, axis=1)
+    kind: Literal["fedavg"] = "fedavg"
+
+    def step(self, state: F64, lr: float) -> F64:
+        return lr * state
 
 
-def moments(state: F64, g: F64, kind: AdaptiveKind, beta1: float, beta2: float) -> F64:
-    """m_t and v_t, the rows of a new state [2, d] (Algorithm 2).
+class _Adaptive(ServerRule):
+    """x_{t+1} = x_t - eta m_t / (sqrt(v_t) + tau), with m_t and v_t the rows of the state."""
 
-    m_t = beta1 m_{t-1} + (1 - beta1) g
-    v_t = beta2 v_{t-1} + (1 - beta2) g^2                        fedadam
-    v_t = v_{t-1} - (1 - beta2) g^2 sign(v_{t-1} - g^2)          fedyogi
+    rows = 2
+    beta1: Annotated[Fraction, Field(lt=1)] = 0.9
+    """Decay of the first moment."""
+    beta2: Annotated[Fraction, Field(lt=1)] = 0.99
+    """Decay of the second."""
+    tau: Positive = 1e-3
+    """The degree of adaptivity."""
 
-    state: m_{t-1} and v_{t-1} [2, d]. g: the weighted mean of the updates Delta [1, d]. ValueError if the
-    shapes do not agree, unless 0 <= beta1, beta2 < 1, or if the kind is another.
-    """
-    if g.ndim != 2 or len(g) != 1 or state.shape != (2, g.shape[1]):
-        raise ValueError(f"shapes differ: state {state.shape} must be [2, d] and g {g.shape} be [1, d]")
-    for name, beta in ("beta1", beta1), ("beta2", beta2):
-        if not 0 <= beta < 1:
-            raise ValueError(f"{name}={beta} must be at least 0 and below 1")
-    m, v = state
-    square = g[0] ** 2
-    new = np.empty_like(state)
-    new[0] = beta1 * m + (1 - beta1) * g[0]
-    match kind:
-        case "fedadam":
-            new[1] = beta2 * v + (1 - beta2) * square
-        case "fedyogi":
-            new[1] = v - (1 - beta2) * square * np.sign(v - square)
-        case _:
-            raise ValueError(f"an adaptive server is fedadam or fedyogi, not {kind}")
-    return new
+    def first(self, d: int) -> F64:
+        """Return m_{-1} = 0 and v_{-1} = tau^2, the least that Algorithm 2 allows."""
+        return np.array([[0.0], [self.tau**2]]).repeat(d, axis=1)
 
+    def remember(self, state: F64, g: F64) -> F64:
+        """Return m_t = beta1 m_{t-1} + (1 - beta1) g and v_t, in which the rules differ."""
+        m, v = state
+        new = np.empty_like(state)
+        new[0] = self.beta1 * m + (1 - self.beta1) * g[0]
+        new[1] = self.second(v, g[0] ** 2)
+        return new
 
-def adaptive(weights: F32, state: F64, lr: float, tau: float) -> F32:
-    """x_{t+1} = x_t - eta m_t / (sqrt(v_t) + tau), [1, d] (Algorithm 2).
+    @abstractmethod
+    def second(self, v: F64, square: F64) -> F64:
+        """Return v_t of v_{t-1} and g^2."""
 
-    weights: x_t [1, d]. state: m_t and v_t [2, d]. lr: eta. tau: the degree of adaptivity; the smaller, the
-    closer are all coordinates' steps to each other. Computed in float64 and rounded once. ValueError if the
-    shapes do not agree, or unless tau > 0.
-    """
-    if weights.ndim != 2 or len(weights) != 1 or state.shape != (2, weights.shape[1]):
-        raise ValueError(
-            f"shapes differ: state {state.shape} must be [2, d] and weights {weights.shape} [1, d]"
-        )
-    _positive(tau)
-    step: F64 = lr * state[:1] / (np.sqrt(state[1:]) + tau)
-    return _rounded(weights.astype(np.float64) - step)
+    def step(self, state: F64, lr: float) -> F64:
+        moved: F64 = lr * state[:1] / (np.sqrt(state[1:]) + self.tau)
+        return moved
 
 
-def _rounded(weights: F64) -> F32:
-    with np.errstate(over="ignore"):  # a model that leaves float32 fails the run when it is trained on
-        return weights.astype(np.float32)
+class FedAdam(_Adaptive):
+    """FedAdam (Reddi et al. 2021, Algorithm 2): v_t = beta2 v_{t-1} + (1 - beta2) g^2."""
+
+    kind: Literal["fedadam"] = "fedadam"
+
+    def second(self, v: F64, square: F64) -> F64:
+        return self.beta2 * v + (1 - self.beta2) * square
 
 
-def _positive(tau: float) -> None:
-    if not tau > 0:
-        raise ValueError(f"tau={tau} must be above 0")
+class FedYogi(_Adaptive):
+    """FedYogi (Reddi et al. 2021, Algorithm 2): v_t = v_{t-1} - (1 - beta2) g^2 sign(v_{t-1} - g^2)."""
+
+    kind: Literal["fedyogi"] = "fedyogi"
+
+    def second(self, v: F64, square: F64) -> F64:
+        slow: F64 = v - (1 - self.beta2) * square * np.sign(v - square)
+        return slow
+
+
+SERVER = Kinds("server rule", ServerRule, (Averaging, FedAdam, FedYogi), "server")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyServerRule = ServerRule
+else:
+    AnyServerRule = SERVER.annotation()

@@ -9,14 +9,22 @@ which nothing is left to happen can be told from one that waits.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from simfl.population.dropout import STANDARD_NORMAL, quantile
+from simfl.blocks import Distribution, Fraction, NonNegative, Positive, Text
+from simfl.errors import RunFailed
+from simfl.kinds import Choice, Kinds
+from simfl.population.distributions import STANDARD_NORMAL, mean_of, quantile
+from simfl.population.intervals import read_intervals
 from simfl.random_streams import Streams
-from simfl.scenario import schema
 from simfl.virtual_time import lasting, nanoseconds
 
 FOR_EVER = 2**80
@@ -29,77 +37,150 @@ Days = Callable[[int, int], State]
 """The state of a user at a time."""
 
 
-class Availability:
-    """When users are online: drawn anew for each round, or changing with time.
+def _online(user: int, now: int) -> State:
+    return True, FOR_EVER
 
-    intervals: of a trace, user -> (from, to) in seconds, in order of time; those who are not there never are.
+
+@dataclass(frozen=True)
+class OnlineTimes:
+    """When the users of one world are online.
+
+    at: a user's state at a time. by_round: boolean [N], who is online in a synchronous round, where that is
+    drawn anew for each. ever_online: the users who are online at all, sooner or later.
     """
 
-    def __init__(
-        self,
-        spec: schema.Availability,
-        users: int,
-        streams: Streams,
-        intervals: Mapping[int, Sequence[tuple[float, float]]] | None = None,
-    ) -> None:
-        self.spec = spec
-        self.users = users
+    ever_online: int
+    at: Days = _online
+    by_round: Callable[[int], NDArray[np.bool_]] | None = None
+
+
+class Availability(Choice):
+    """A model of when users are online. One of your own is most simply a `UserStates`."""
+
+    @abstractmethod
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        """Return when so many users are online. A user's draws must not depend on how many there are."""
+
+    @property
+    def changes(self) -> Literal["never", "by round", "with time"]:
+        """When a user may come or go."""
+        return "with time"
+
+    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        """Yield what does not fit a run in rounds, or an asynchronous one, as (key, message)."""
+        yield from ()
+
+
+class UserStates(Availability):
+    """A model by a generator, `states`, for each user.
+
+    >>> class Charging(UserStates):
+    ...     night_s: float = 28_800
+    ...     def states(self, user, rng):
+    ...         while True:
+    ...             yield rng.normal(57_600, 3_600), False
+    ...             yield self.night_s, True
+    >>> everyone = Charging(night_s=100.0).times(3, Streams(1))
+    >>> everyone.at(0, 0)[0]
+    False
+    """
+
+    @abstractmethod
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
+        """Yield (seconds that a state lasts, whether the user is online then), one after the other.
+
+        The last state stays; a user without states is never online. rng: the user's own stream.
+        """
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        return OnlineTimes(users, _Followed(self, streams).at)
+
+
+class _Followed:
+    """Users' states read as far as somebody looked, and from the start again where somebody looks back."""
+
+    def __init__(self, model: UserStates, streams: Streams) -> None:
+        self.model = model
         self.streams = streams
-        self.intervals = intervals or {}
-        self._p = np.ones(users)
-        if isinstance(spec, schema.Bernoulli):
-            choices = spec.p if isinstance(spec.p, tuple) else (spec.p,)
-            self._p = streams.rng("availability", "p").choice(choices, users)
-        self.at: Days = self._chosen()
+        self.latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
+
+    def at(self, user: int, now: int) -> State:
+        states, online, begin, end = self.latest.get(user, (iter(()), False, FOR_EVER, FOR_EVER))
+        if now < begin:
+            rng = self.streams.rng("availability", "states", user)
+            states, online, begin, end = iter(self.model.states(user, rng)), False, 0, 0
+        while now >= end:
+            begin, (seconds, online) = end, next(states, (math.inf, online))
+            if not seconds > 0:
+                whose = f"availability {type(self.model).__name__}, user {user}"
+                raise RunFailed(f"{whose}: a state lasts {seconds} s: it must be above 0")
+            end = FOR_EVER if seconds == math.inf else end + lasting(seconds)
+        self.latest[user] = states, online, begin, end
+        return online, end
+
+
+class Always(Availability):
+    """Every user is online all the time."""
+
+    kind: Literal["always"] = "always"
 
     @property
-    def timed(self) -> bool:
-        """Whether presence changes with time, in `at`; otherwise it is one of rounds, in `in_round`."""
-        by_round = isinstance(self.spec, schema.Bernoulli) and self.spec.slot_s is None
-        return not by_round and not isinstance(self.spec, schema.Always)
+    def changes(self) -> Literal["never"]:
+        return "never"
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        return OnlineTimes(users)
+
+
+class Bernoulli(Availability):
+    """Each user is online with probability p, anew in each round, or in each slot of `slot_s` seconds.
+
+    `p` is one probability or a list from which each user draws its own (Multi-RoundSecAgg section 6).
+    """
+
+    main_key = "p"
+    kind: Literal["bernoulli"] = "bernoulli"
+    p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    """The probability of being online, or a list from which each user draws its own."""
+    slot_s: Positive | None = None
+    """Drawn anew in each slot of so many seconds, instead of in each round."""
 
     @property
-    def ever_online(self) -> int:
-        """How many users are online at all, sooner or later."""
-        match self.spec:
-            case schema.Bernoulli():
-                return int((self._p > 0).sum())
-            case schema.Diurnal(high=high):
-                return self.users if high > 0 else 0
-            case schema.Trace():
-                return len(self.intervals)
-        return self.users
+    def changes(self) -> Literal["by round", "with time"]:
+        return "by round" if self.slot_s is None else "with time"
 
-    def in_round(self, index: int) -> np.ndarray:
-        """Boolean [N]: who is online in a synchronous round, where availability is drawn by round."""
-        if isinstance(self.spec, schema.Bernoulli) and not self.timed:
-            draws: np.ndarray = self.streams.rng("availability", "round", index).random(self.users)
-            return draws < self._p
-        return np.ones(self.users, bool)
+    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous and self.changes == "by round":
+            yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
 
-    def _chosen(self) -> Days:
-        match self.spec:
-            case schema.Sessions(on_s=on_s, off_s=off_s):
-                return self._alternating(on_s, off_s)
-            case schema.Bernoulli(slot_s=slot_s) if slot_s is not None:
-                return self._slots(slot_s, lambda user, at_s: float(self._p[user]), steady=True)
-            case schema.Diurnal(slot_s=slot_s) as day:
-                zones = self.streams.uniforms("availability", "time zone")
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        choices = self.p if isinstance(self.p, tuple) else (self.p,)
+        p = streams.rng("availability", "p").choice(choices, users)
+        ever_online = int((p > 0).sum())
+        if self.slot_s is not None:
+            at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
+            return OnlineTimes(ever_online, at)
 
-                def p_at(user: int, at_s: float) -> float:
-                    zone_s = day.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
-                    return online_probability(day, at_s - zone_s)
+        def by_round(index: int) -> NDArray[np.bool_]:
+            return streams.rng("availability", "round", index).random(users) < p
 
-                return self._slots(slot_s, p_at, steady=day.low == day.high)
-            case schema.Trace():
-                return self._listed
-        return lambda user, now: (True, FOR_EVER)
+        return OnlineTimes(ever_online, by_round=by_round)
 
-    def _alternating(self, on_s: schema.Distribution, off_s: schema.Distribution) -> Days:
-        """Sessions one after the other. Of a user's draws the first says how it starts, the k-th after it how
-        long its k-th session lasts."""
-        draws = self.streams.uniforms("availability", "user")
-        mean_on, mean_off = (_mean(d) for d in (on_s, off_s))
+
+class Sessions(Availability):
+    """On and off times alternate; a user starts in the stationary state (seconds)."""
+
+    kind: Literal["sessions"] = "sessions"
+    on_s: Distribution
+    """How long a user stays online."""
+    off_s: Distribution
+    """How long it stays away."""
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        """Return sessions one after the other. Of a user's draws the first says how it starts, the k-th after
+        it how long its k-th session lasts."""
+        draws = streams.uniforms("availability", "user")
+        mean_on, mean_off = mean_of(self.on_s), mean_of(self.off_s)
         begins_online = mean_on / (mean_on + mean_off)
         latest: dict[int, tuple[int, bool, int, int]] = {}  # the session in which a user was last looked at
 
@@ -110,50 +191,108 @@ class Availability:
             if now >= end:
                 for u in draws.since(user, number + 1):
                     number, online, begin = number + 1, not online, end
-                    end += lasting(quantile(on_s if online else off_s, u))
+                    end += lasting(quantile(self.on_s if online else self.off_s, u))
                     if now < end:
                         break
                 latest[user] = number, online, begin, end
             return online, end
 
-        return at
+        return OnlineTimes(users, at)
 
-    def _slots(self, slot_s: float, p_at: Callable[[int, float], float], steady: bool) -> Days:
-        """A coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
-        draws, slot_ns = self.streams.uniforms("availability", "user"), lasting(slot_s)
+
+class Diurnal(Availability):
+    """The probability of being online follows the time of day, and is drawn upon anew in each slot (seconds).
+
+    It is `high` at `peak_s` and falls along a cosine to `low` half a `period_s` later. Each user's day is
+    moved by one draw from Normal(0, spread_s): its time zone.
+    """
+
+    kind: Literal["diurnal"] = "diurnal"
+    low: Fraction
+    """The least probability of being online."""
+    high: Fraction
+    """The most; not below `low`."""
+    peak_s: NonNegative
+    """The time of day of `high`."""
+    spread_s: NonNegative
+    """Standard deviation of the users' time zones."""
+    slot_s: Positive
+    """Drawn anew in each slot; at most half a `period_s`."""
+    period_s: Positive = 86400.0
+    """The length of a day."""
+
+    @model_validator(mode="after")
+    def is_a_curve(self) -> Diurnal:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
+        if self.slot_s > self.period_s / 2:
+            half = f"half of period_s={self.period_s:g}"
+            raise ValueError(f"slot_s={self.slot_s:g} must not be above {half}: it would not show the curve")
+        return self
+
+    def probability(self, at_s: float) -> float:
+        """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's own time of day t."""
+        turn = 2 * math.pi * (at_s - self.peak_s) / self.period_s
+        return self.low + (self.high - self.low) * (1 + math.cos(turn)) / 2
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        zones = streams.uniforms("availability", "time zone")
+
+        def p_at(user: int, at_s: float) -> float:
+            return self.probability(at_s - self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0)))
+
+        at = _slots(streams, self.slot_s, p_at, steady=self.low == self.high)
+        return OnlineTimes(users if self.high > 0 else 0, at)
+
+
+class Trace(Availability):
+    """When users are online, from a CSV file with the header `user,from_s,to_s`: an interval a line, seconds.
+
+    Users that are not in the file are never online, and after its last interval a user is offline for ever.
+    A relative path is of the scenario file's folder; where there is no such file, of the working directory.
+    """
+
+    main_key = "file"
+    kind: Literal["trace"] = "trace"
+    file: Text
+    """The CSV file's path."""
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        """Return what the file says; an interval that rounds to nothing is none."""
+        intervals = read_intervals(self.file, users)
 
         def at(user: int, now: int) -> State:
-            slot = now // slot_ns
-            p = p_at(user, slot * slot_s)
-            if steady and p in (0, 1):
-                return p == 1, FOR_EVER
-            return draws(user, slot) < p, (slot + 1) * slot_ns
+            mine = intervals.get(user, ())
+            after = bisect_right(mine, now, key=lambda interval: nanoseconds(interval[0]))
+            if after and now < (end := nanoseconds(mine[after - 1][1])):
+                return True, end
+            return False, nanoseconds(mine[after][0]) if after < len(mine) else FOR_EVER
 
-        return at
-
-    def _listed(self, user: int, now: int) -> State:
-        """Online in the intervals; one that rounds to nothing is none."""
-        intervals = self.intervals.get(user, ())
-        after = bisect_right(intervals, now, key=lambda interval: nanoseconds(interval[0]))
-        if after and now < (end := nanoseconds(intervals[after - 1][1])):
-            return True, end
-        return False, nanoseconds(intervals[after][0]) if after < len(intervals) else FOR_EVER
+        return OnlineTimes(len(intervals), at)
 
 
-def online_probability(day: schema.Diurnal, at_s: float) -> float:
-    """low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2, t being a user's own time of day."""
-    turn = 2 * math.pi * (at_s - day.peak_s) / day.period_s
-    return day.low + (day.high - day.low) * (1 + math.cos(turn)) / 2
+AVAILABILITY = Kinds(
+    "availability",
+    Availability,  # type: ignore[type-abstract]
+    (Always, Bernoulli, Sessions, Diurnal, Trace),
+    "availability",
+)
+
+if TYPE_CHECKING:
+    AnyAvailability = Availability
+else:
+    AnyAvailability = AVAILABILITY.annotation()
 
 
-def _mean(distribution: schema.Distribution) -> float:
-    match distribution:
-        case schema.Fixed(value=value):
-            return value
-        case schema.Uniform(low=low, high=high):
-            return (low + high) / 2
-        case schema.LogNormal(median=median, sigma=sigma):
-            return float(median * np.exp(sigma**2 / 2))
-        case schema.Exponential(mean=mean):
-            return mean
-    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+def _slots(streams: Streams, slot_s: float, p_at: Callable[[int, float], float], steady: bool) -> Days:
+    """Return a coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
+    draws, slot_ns = streams.uniforms("availability", "user"), lasting(slot_s)
+
+    def at(user: int, now: int) -> State:
+        slot = now // slot_ns
+        p = p_at(user, slot * slot_s)
+        if steady and p in (0, 1):
+            return p == 1, FOR_EVER
+        return draws(user, slot) < p, (slot + 1) * slot_ns
+
+    return at

@@ -1,132 +1,276 @@
-"""Users: their devices, and how they are lost. The same for every protocol.
+"""Drop-out: who is lost within a round, and where. The same for every protocol.
 
 Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
-world, and a loss planned at a point that a protocol does not have happens at its next point.
+losses, and a loss planned at a point that a protocol does not have happens at its next point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import exp, log1p
-from statistics import NormalDist
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from simfl.blocks import Block, Fraction, Natural, Positive
+from simfl.errors import RunFailed
+from simfl.kinds import Choice, Kinds
+from simfl.population.intervals import numbered
 from simfl.random_streams import Streams
-from simfl.scenario import schema
 from simfl.virtual_time import nanoseconds
 
-STANDARD_NORMAL = NormalDist()
+Point = Literal["advertise", "shares", "training", "upload", "recovery"]
+When = Literal["before_send", "mid_send", "after_send"]
+
+POINTS: tuple[Point, ...] = get_args(Point)
+"""Where a user can be lost, in the order of a round; every message a user sends belongs to one."""
+
+STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
+"""Steps 0 to 3 of CCESA."""
+
+Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+"""One for every round, or a list that is walked through round by round."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """How a user is lost in one round: at its first action at `point`."""
+    """A user's loss in one round, at its first action at `point`: one of `POINTS`.
+
+    when: `before_send`, `mid_send` or `after_send` of that point's message, or `delay`: it is sent `delay_ns`
+    nanoseconds later, and nobody is lost.
+    """
 
     point: str
     when: str
     delay_ns: int = 0
 
 
-def draw(distribution: schema.Distribution, rng: np.random.Generator, size: int) -> np.ndarray:
-    """`size` draws of a scenario's distribution, each held within the bounds of a given value (`held`)."""
-    match distribution:
-        case schema.Fixed(value=value):
-            return np.full(size, value)
-        case schema.Uniform(low=low, high=high):
-            return rng.uniform(low, high, size)
-        case schema.LogNormal(median=median, sigma=sigma):
-            return held(rng.lognormal(np.log(median), sigma, size))
-        case schema.Exponential(mean=mean):
-            return held(rng.exponential(mean, size))
-    raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
+class Dropout(Choice):
+    """A model of who is lost; `planned` is all that one of your own needs.
+
+    >>> class Tunnel(Dropout):
+    ...     p: float
+    ...     def planned(self, user, index, streams):
+    ...         same_for_all = streams.rng("losses", "tunnel", index).random()
+    ...         return PlannedLoss("upload", "mid_send") if same_for_all < self.p and user % 2 else None
+    >>> Tunnel(p=1.0).in_round(0, [2, 3], 4, Streams(1))
+    {3: PlannedLoss(point='upload', when='mid_send', delay_ns=0)}
+    """
+
+    @abstractmethod
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        """Return how a user is lost in a round, or in its own cycle of an asynchronous run, if it is.
+
+        Args:
+            index: the round, or the cycle.
+            streams: named random streams; a user's own is `streams.rng("losses", user, index)`.
+        """
+
+    def in_round(
+        self, index: int, selected: Sequence[int], users: int, streams: Streams
+    ) -> dict[int, PlannedLoss]:
+        """Return who of the selected is lost in a round, and how. Less general: `planned` for each."""
+        return {user: plan for user in selected if (plan := self.planned(user, index, streams))}
+
+    def rate_in(self, index: int) -> float | None:
+        """Return the rate of a round, where the scenario states one."""
+        return None
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        """Yield what does not fit so many users, in rounds or in an asynchronous run, as (key, message)."""
+        yield from ()
 
 
-def held(draws: np.ndarray) -> np.ndarray:
-    """Draws within 1e-9 and 1e9: no time that was drawn is below a nanosecond, no product beyond a float."""
-    within: np.ndarray = np.clip(draws, schema.LEAST, schema.GREATEST)
-    return within
+class NoLosses(Dropout):
+    """Nobody is lost within a round."""
+
+    kind: Literal["none"] = "none"
+
+    def planned(self, user: int, index: int, streams: Streams) -> None:
+        return None
 
 
-def quantile(distribution: schema.Distribution, u: float) -> float:
-    """The draw of a scenario's distribution that a uniform one, 0 < u < 1, stands for."""
-    match distribution:
-        case schema.Fixed(value=value):
-            drawn = value
-        case schema.Uniform(low=low, high=high):
-            drawn = low + (high - low) * u
-        case schema.LogNormal(median=median, sigma=sigma):
-            drawn = median * exp(sigma * STANDARD_NORMAL.inv_cdf(u))
-        case schema.Exponential(mean=mean):
-            drawn = -mean * log1p(-u)
-        case _:
-            raise TypeError(f"unknown distribution {distribution}")  # pragma: no cover
-    return min(max(drawn, schema.LEAST), schema.GREATEST)
+class _Share(Dropout):
+    """A fraction of the selected: the first in an order drawn for the round; coins in an asynchronous run."""
+
+    @property
+    @abstractmethod
+    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
+        """The fraction, its key, and how they are lost."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        coin = streams.rng("losses", user, index).random()
+        return self._share[2] if coin < self.rate_in(0) else None
+
+    def in_round(
+        self, index: int, selected: Sequence[int], users: int, streams: Streams
+    ) -> dict[int, PlannedLoss]:
+        rank = np.argsort(streams.rng("losses", index).permutation(users))
+        count = round(self.rate_in(index) * len(selected))
+        lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
+        return dict.fromkeys(lost, self._share[2])
+
+    def rate_in(self, index: int) -> float:
+        _, fraction, _ = self._share
+        return fraction[index % len(fraction)] if isinstance(fraction, tuple) else fraction
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        key, fraction, _ = self._share
+        if asynchronous and isinstance(fraction, tuple):
+            yield key, f"a list goes round by round: an asynchronous run takes one {key}"
+
+
+class Rate(_Share):
+    """A fraction of the selected users is lost at one point."""
+
+    main_key = "rate"
+    kind: Literal["rate"] = "rate"
+    rate: Fractions
+    """The fraction, or a list that is walked through round by round."""
+    at: Point = "upload"
+    """Where in the round."""
+    when: When = "before_send"
+    """Before, amid or after the sending of that point's message."""
+
+    @property
+    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
+        return "rate", self.rate, PlannedLoss(self.at, self.when)
+
+
+class WorstCase(_Share):
+    """The papers' worst case: a fraction of the selected users is lost after sharing and before the server
+    has the upload, so that their masks must be recovered."""
+
+    main_key = "fraction"
+    kind: Literal["worst_case"] = "worst_case"
+    fraction: Fractions
+    """One, or a list that is walked through round by round."""
+
+    @property
+    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
+        return "fraction", self.fraction, PlannedLoss("upload", "before_send")
+
+
+class PerStep(Dropout):
+    """Each selected user is lost at each of four steps with probability q (CCESA section 4.3).
+
+    The steps are `advertise`, `shares`, `upload` and `recovery`.
+
+    So 1 - (1 - q)^4 of them are lost in all, where the protocol has all four steps.
+    """
+
+    main_key = "q"
+    kind: Literal["per_step"] = "per_step"
+    q: Fraction
+    """The probability at each step."""
+    when: When = "before_send"
+    """Before, amid or after the sending of that step's message."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
+
+    def in_round(
+        self, index: int, selected: Sequence[int], users: int, streams: Streams
+    ) -> dict[int, PlannedLoss]:
+        coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
+        return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
+
+    def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
+        """Lost at the first step whose coin, uniform on [0, 1), is below q."""
+        below = np.flatnonzero(coins < self.q)
+        return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
+
+
+class Loss(Block):
+    """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
+
+    user: Natural
+    """From 0 to N - 1."""
+    round: Natural = 0
+    """Counted from 0."""
+    at: Point
+    """Where in the round."""
+    when: When | Literal["delay"]
+    """As for a rate; `delay` sends later."""
+    delay_s: Positive | None = None
+    """How much later; only with `when: delay`."""
+
+    @model_validator(mode="after")
+    def delay_has_a_length(self) -> Loss:
+        if (self.when == "delay") != (self.delay_s is not None):
+            raise ValueError("delay_s must be given with `when: delay`, and only there")
+        return self
+
+
+class Script(Dropout):
+    """An exact list of losses."""
+
+    main_key = "losses"
+    kind: Literal["script"] = "script"
+    losses: tuple[Loss, ...]
+    """One entry a loss."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        for loss in self.losses:
+            if (loss.user, loss.round) == (user, index):
+                return PlannedLoss(loss.at, loss.when, nanoseconds(loss.delay_s or 0.0))
+        return None
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        """A loss in a round that is not reached is no error: who tries a study's first rounds keeps it."""
+        seen: dict[tuple[int, int], int] = {}
+        for i, loss in enumerate(self.losses):
+            if loss.user >= users:
+                yield f"losses.{i}.user", f"user={loss.user} is not there: {numbered(users)}"
+            first = seen.setdefault((loss.user, loss.round), i)
+            if first != i:
+                message = f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
+                yield f"losses.{i}", message
+
+
+DROPOUT = Kinds(
+    "drop-out",
+    Dropout,  # type: ignore[type-abstract]
+    (NoLosses, Rate, WorstCase, PerStep, Script),
+    "dropout",
+)
+
+if TYPE_CHECKING:
+    AnyDropout = Dropout
+else:
+    AnyDropout = DROPOUT.annotation()
 
 
 class Losses:
-    """The losses within rounds that a scenario asks for, at the points that a protocol has."""
+    """The losses that a scenario asks for, at the points that a protocol has."""
 
-    def __init__(self, spec: schema.Dropout, users: int, streams: Streams, points: Sequence[str]) -> None:
-        self.spec = spec.as_rate if isinstance(spec, schema.WorstCase) else spec
+    def __init__(self, spec: Dropout, users: int, streams: Streams, points: Sequence[str]) -> None:
+        self.spec = spec
         self.users = users
         self.streams = streams
         self.points = points
 
     def rate(self, index: int) -> float | None:
-        """The drop-out rate of a round, where the scenario states one."""
-        if not isinstance(self.spec, schema.Rate):
-            return None
-        rates = self.spec.rate if isinstance(self.spec.rate, tuple) else (self.spec.rate,)
-        return rates[index % len(rates)]
+        """Return the drop-out rate of a round, where the scenario states one."""
+        return self.spec.rate_in(index)
 
-    def in_round(self, index: int, selected: Sequence[int]) -> dict[int, PlannedLoss]:
-        """Who of the selected is lost in a synchronous round, and how."""
-        match self.spec:
-            case schema.Rate(at=at, when=when):
-                order = self.streams.rng("losses", index).permutation(self.users)
-                rank = np.argsort(order)
-                count = round((self.rate(index) or 0.0) * len(selected))
-                lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
-                plan = self._plan(at, when)
-                return dict.fromkeys(lost, plan) if plan else {}
-            case schema.PerStep():
-                coins = self.streams.rng("losses", "steps", index).random((self.users, len(schema.STEPS)))
-                return {u: plan for u in selected if (plan := self._at_a_step(coins[u]))}
-            case schema.Script():
-                return {u: plan for u in selected if (plan := self._scripted(u, index))}
-        return {}
+    def in_round(self, index: int, selected: Sequence[int]) -> Mapping[int, PlannedLoss]:
+        """Return who of the selected is lost in a synchronous round, and how."""
+        planned = self.spec.in_round(index, selected, self.users, self.streams)
+        return {user: moved for user, plan in planned.items() if (moved := self._moved(plan))}
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
-        """How a user is lost in one cycle of an asynchronous run, if it is."""
-        match self.spec:
-            case schema.Rate(at=at, when=when):
-                coin = self.streams.rng("losses", user, cycle).random()
-                return self._plan(at, when) if coin < (self.rate(0) or 0.0) else None
-            case schema.PerStep():
-                rng = self.streams.rng("losses", "steps", user, cycle)
-                return self._at_a_step(rng.random(len(schema.STEPS)))
-            case schema.Script():
-                return self._scripted(user, cycle)
-        return None
+        """Return how a user is lost in one cycle of an asynchronous run, if it is."""
+        plan = self.spec.planned(user, cycle, self.streams)
+        return None if plan is None else self._moved(plan)
 
-    def _at_a_step(self, coins: Iterable[float]) -> PlannedLoss | None:
-        """Lost at the first step whose coin, uniform on [0, 1), is below q."""
-        assert isinstance(self.spec, schema.PerStep)
-        for at, coin in zip(schema.STEPS, coins, strict=True):
-            if coin < self.spec.q:
-                return self._plan(at, self.spec.when)
-        return None
-
-    def _scripted(self, user: int, index: int) -> PlannedLoss | None:
-        assert isinstance(self.spec, schema.Script)
-        for loss in self.spec.losses:
-            if (loss.user, loss.round) == (user, index):
-                return self._plan(loss.at, loss.when, loss.delay_s or 0.0)
-        return None
-
-    def _plan(self, at: str, when: str, delay_s: float = 0.0) -> PlannedLoss | None:
-        later = schema.POINTS[schema.POINTS.index(at) :]
+    def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
+        """Return a loss at the next point that the protocol has, if there is one."""
+        if plan.point not in POINTS or plan.when not in (*get_args(When), "delay") or plan.delay_ns < 0:
+            raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
+        later = POINTS[POINTS.index(plan.point) :]
         point = next((p for p in later if p in self.points), None)
-        return PlannedLoss(point, when, nanoseconds(delay_s)) if point else None
+        return replace(plan, point=point) if point else None

@@ -6,7 +6,7 @@ from math import comb
 
 from scipy.special import betainc
 
-from simfl.selection.multi_round import check_batches
+from simfl.selection.schemes import check_batches
 
 
 def family_size(N: int, K: int, T: int) -> int:

@@ -282,10 +282,10 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
 def tells_who_is_online(run: Run, name: str) -> bool:
     """Whether all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
     while a user is idle whom nobody follows."""
-    availability = run.scenario.population.availability
-    if availability.kind == "bernoulli" and availability.slot_s is None:
+    changes = run.scenario.population.availability.changes
+    if changes == "by round":
         return False
-    return availability.kind == "always" or run.scenario.protocols[name].connected
+    return changes == "never" or run.scenario.protocols[name].connected
 
 
 def _times(row: Row) -> tuple[int, ...]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
+from simfl.population.dropout import NoLosses
 from simfl.protocols.protocol import Protocol
 from simfl.scenario import footprint, schema
-from simfl.scenario.intervals import numbered
 from simfl.scenario.params import common, params
 from simfl.scenario.schema import Scenario
-from simfl.selection.multi_round import check_batches
+from simfl.selection.schemes import All
 
 Found = Iterator[tuple[str, str]]
 
@@ -35,7 +35,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     if not mixed:
         found += _buffered(scenario, kinds) if scenario.asynchronous else _in_rounds(scenario)
         found += _selections(scenario)
-    found += _script(scenario)
+    found += _population(scenario)
     masked = [name for name, kind in kinds.items() if kind.offline]
     found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
     found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
@@ -109,14 +109,8 @@ def _buffered(s: Scenario, kinds: dict[str, Protocol]) -> Found:
         yield "buffer", f"missing; protocol {name} is asynchronous"
     elif s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, schema.NoLosses):
+    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
         yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
-    for kind, key in ((schema.Rate, "rate"), (schema.WorstCase, "fraction")):
-        if isinstance(s.dropout, kind) and isinstance(getattr(s.dropout, key), tuple):
-            yield f"dropout.{key}", f"a list goes round by round: an asynchronous run takes one {key}"
-    available = s.population.availability
-    if isinstance(available, schema.Bernoulli) and available.slot_s is None:
-        yield "population.availability.slot_s", "missing; an asynchronous run has no rounds to draw p in"
     if s.buffer is not None and s.quantization is not None:
         for name, spec in s.protocols.items():
             yield from _overflow(s, name, spec)
@@ -156,35 +150,25 @@ def _selections(s: Scenario) -> Found:
 
 def _selection(s: Scenario) -> Found:
     selection, users = s.selection, s.population.users
-    if s.asynchronous and not isinstance(selection, schema.SelectAll):
+    if s.asynchronous and not isinstance(selection, All):
         yield (
             "selection",
             f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
             "limits who is in flight)",
         )
-    k = getattr(selection, "users", users)
-    if k > users:
-        yield "selection.users", f"users={k} must not be above population.users={users}"
-    elif selection.kind in ("partition", "multi_round"):
-        T = selection.T if isinstance(selection, schema.SelectMultiRound) else k
-        try:
-            check_batches(users, k, T)
-        except ValueError as error:
-            yield "selection", str(error)
+    for key, message in selection.problems(users):
+        yield _at("selection", key), message
 
 
-def _script(s: Scenario) -> Found:
-    """A loss in a round that is not reached is no error: who tries the first rounds of a study keeps it."""
-    if not isinstance(s.dropout, schema.Script):
-        return
-    seen: dict[tuple[int, int], int] = {}
-    for i, loss in enumerate(s.dropout.losses):
-        path = f"dropout.losses.{i}"
-        if loss.user >= s.population.users:
-            yield f"{path}.user", f"user={loss.user} is not there: {numbered(s.population.users)}"
-        first = seen.setdefault((loss.user, loss.round), i)
-        if first != i:
-            yield path, f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
+def _population(s: Scenario) -> Found:
+    for key, message in s.population.availability.problems(s.asynchronous):
+        yield _at("population.availability", key), message
+    for key, message in s.dropout.problems(s.population.users, s.asynchronous):
+        yield _at("dropout", key), message
+
+
+def _at(block: str, key: str) -> str:
+    return f"{block}.{key}" if key else block
 
 
 # --- privacy ------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ training needs while it works.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from simfl.errors import counted
@@ -21,38 +20,17 @@ COMES_AND_GOES = 1_500
 """More where presence changes with time: the next change, and the session last looked at."""
 JITTER = 2_500
 """More for a member whose links have jitter: two random generators."""
-CUT = ("iid", "natural")
-"""Partitions in which a user's samples are one piece of an array."""
 SAMPLE, DEALT = 16, 80
 """Of a sample while it is dealt out, in one piece or not."""
-HAND = 900
-"""More of a user whose samples are not one piece."""
-
-PUBLISHED = {
-    "digits": 4 * 1_797 * 64,
-    "mnist": 70_000 * 784,
-    "fashion_mnist": 70_000 * 784,
-    "cifar10": 60_000 * 3_072,
-    "cifar100": 60_000 * 3_072,
-    "att_faces": 400 * 10_304,
-}
-"""Bytes of data sets that are the same everywhere. FEMNIST may be a part of itself: that and one's own are
-known when they are read."""
-CLASSES = {"cifar100": 100, "femnist": 62, "att_faces": 40, "gld23k": 203}
-EVALUATED = 512
-"""Test samples that are evaluated at once."""
 
 
 def users_bytes(s: schema.Scenario, name: str) -> int:
     """What the users take, and what they know of each other, under an entry of the protocols."""
     s, entry = s.of(name), s.protocols[name]
     users = s.population.users
-    members = min(s.cohort, s.buffer.concurrency or users) if s.buffer else s.cohort
-    if isinstance(s.selection, schema.SelectBernoulli):
-        members = math.ceil(members * s.selection.probability)
-    available = s.population.availability
-    by_round = isinstance(available, schema.Bernoulli) and available.slot_s is None
-    each = USER if by_round or isinstance(available, schema.Always) else USER + COMES_AND_GOES
+    most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
+    members = min(s.cohort, most)
+    each = USER + (COMES_AND_GOES if s.population.availability.changes == "with time" else 0)
     member = entry.member_bytes + (JITTER if s.network.users.jitter_s else 0)
     known = round(entry.pair_bytes * entry.pairs(common(s), users, members))
     return users * (each + _hand_bytes(s)) + members * member + known
@@ -61,27 +39,14 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
 def _hand_bytes(s: schema.Scenario) -> int:
     """What a user's numbers of samples take, and the counts of its labels that `simfl check` shows."""
     data, dealt = s.learning.dataset, s.learning.partition
-    classes = data.classes if isinstance(data, schema.Synthetic) else CLASSES.get(data.kind, 10)
-    each = (0 if dealt.kind in CUT else HAND) + 16 * classes
-    if isinstance(dealt, schema.Dirichlet):
-        each += 140 * classes
-    elif isinstance(dealt, schema.Shared):
-        each += 16 * dealt.samples
-    return each
+    classes = data.classes_expected()
+    return dealt.hand_bytes(classes) + 16 * classes
 
 
 def data_bytes(s: schema.Scenario) -> int:
     """What the data set takes while it is made and dealt out, and a pass of evaluation."""
-    data, real = s.learning.dataset, s.payload == "real"
-    if isinstance(data, schema.Landmarks):  # images stay on disk
-        return 5 * EVALUATED * 3 * data.size**2 if real else 0
-    if isinstance(data, schema.Synthetic):
-        values = math.prod(data.shape) * (data.classes + 2 * data.train + data.test)
-        scores = 12 * min(EVALUATED, data.test) * data.classes if real else 0
-        cut = all(s.of(name).learning.partition.kind in CUT for name in s.protocols)
-        labels = 24 * (data.train + data.test) + (SAMPLE if cut else DEALT) * data.train
-        return 4 * values + labels + scores
-    return PUBLISHED.get(data.kind, 0)
+    cut = all(s.of(name).learning.partition.one_piece for name in s.protocols)
+    return s.learning.dataset.bytes_needed(SAMPLE if cut else DEALT, s.payload == "real")
 
 
 def present_bytes(s: schema.Scenario, read_bytes: int = 0) -> int:

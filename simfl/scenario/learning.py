@@ -8,124 +8,26 @@ from pydantic import Field
 
 from simfl.blocks import (
     Block,
-    Classes,
     Count,
     Fraction,
     Natural,
     NonNegative,
-    Pixels,
     Positive,
-    Sizes,
     Text,
     shorthand,
 )
+from simfl.learning.clipping import AnyClip, NoClip
+from simfl.learning.data.registry import AnyDataset, Digits
+from simfl.learning.partition import AnyPartition, Iid
+from simfl.learning.server_opt import AnyServerRule, Averaging
 
 
 # --- data ---------------------------------------------------------------------------------------
-class Published(Block):
-    """A data set by its name, read from `data.root`; digits are bundled."""
-
-    kind: Literal["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "femnist", "att_faces"]
-
-
-class Landmarks(Block):
-    """GLD-23K, read from `data.root`; its images are resized to `size` x `size` pixels."""
-
-    kind: Literal["gld23k"] = "gld23k"
-    size: Pixels = 224
-    """Pixels of a side that images are resized to."""
-
-
-class Synthetic(Block):
-    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
-
-    kind: Literal["synthetic"] = "synthetic"
-    shape: Sizes = (1, 8, 8)
-    """The shape of a sample."""
-    classes: Classes = 10
-    """The number of labels."""
-    train: Count = 2000
-    """Training samples."""
-    test: Count = 500
-    """Test samples."""
-    noise: Positive = 1.0
-    """The width of a class."""
-
-
-class Npz(Block):
-    """Arrays x_train, y_train, x_test, y_test (and owner, if users are natural) of an .npz file."""
-
-    kind: Literal["npz"] = "npz"
-    file: Text
-    """The file's path, from the scenario's folder."""
-
-
-Dataset = Annotated[
-    Published | Landmarks | Synthetic | Npz, Field(discriminator="kind"), shorthand(npz="file", gld23k="size")
-]
-
-
 class Data(Block):
     """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
 
     root: Text | None = None
     """The folder, from the scenario's."""
-
-
-# --- how users share it -------------------------------------------------------------------------
-class Iid(Block):
-    """Samples dealt at random, equally."""
-
-    kind: Literal["iid"] = "iid"
-
-
-class Dirichlet(Block):
-    """Label shares per user drawn from a Dirichlet distribution with parameter beta."""
-
-    kind: Literal["dirichlet"] = "dirichlet"
-    beta: Positive
-    """The smaller, the more uneven."""
-    min_samples: Count = 1
-    """What every user has at least."""
-
-
-class Shards(Block):
-    """Samples sorted by label and cut into `per_user` shards a user (McMahan 2017)."""
-
-    kind: Literal["shards"] = "shards"
-    per_user: Count = 2
-    """Shards of each user."""
-
-
-class ByUser(Block):
-    """The data set's own users, such as the writers of FEMNIST."""
-
-    kind: Literal["natural"] = "natural"
-
-
-class Shared(Block):
-    """`samples` that every user has, and one-label shards of the rest (Multi-RoundSecAgg App. E)."""
-
-    kind: Literal["shared"] = "shared"
-    samples: Count
-    """Samples that every user has."""
-
-
-class QuantitySkew(Block):
-    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta."""
-
-    kind: Literal["quantity_skew"] = "quantity_skew"
-    beta: Positive
-    """The smaller, the more uneven."""
-    min_samples: Count = 1
-    """What every user has at least."""
-
-
-Partition = Annotated[
-    Iid | Dirichlet | Shards | ByUser | Shared | QuantitySkew,
-    Field(discriminator="kind"),
-    shorthand(dirichlet="beta", shards="per_user", shared="samples", quantity_skew="beta"),
-]
 
 
 # --- models -------------------------------------------------------------------------------------
@@ -162,62 +64,14 @@ class Decay(Block):
     """Rounds, counted from 0; several multiply up."""
 
 
-class NoClip(Block):
-    """Updates are sent as they are."""
-
-    kind: Literal["none"] = "none"
-
-
-class ClipNorm(Block):
-    """An update longer than `norm` is scaled down to it."""
-
-    kind: Literal["norm"] = "norm"
-    norm: Positive
-    """The greatest length (L2)."""
-
-
-class ClipValue(Block):
-    """Each coordinate of an update is held within +-`value`."""
-
-    kind: Literal["value"] = "value"
-    value: Positive
-    """The greatest magnitude."""
-
-
-Clip = Annotated[
-    NoClip | ClipNorm | ClipValue, Field(discriminator="kind"), shorthand(norm="norm", value="value")
-]
-
-
-class Averaging(Block):
-    """x <- x - server_lr g (FedAvg; LightSecAgg eq. 26)."""
-
-    kind: Literal["fedavg"] = "fedavg"
-
-
-class Adaptive(Block):
-    """FedAdam or FedYogi (Reddi et al. 2021, Algorithm 2)."""
-
-    kind: Literal["fedadam", "fedyogi"]
-    beta1: Annotated[Fraction, Field(lt=1)] = 0.9
-    """Decay of the first moment."""
-    beta2: Annotated[Fraction, Field(lt=1)] = 0.99
-    """Decay of the second."""
-    tau: Positive = 1e-3
-    """The degree of adaptivity."""
-
-
-ServerStep = Annotated[Averaging | Adaptive, Field(discriminator="kind"), shorthand()]
-
-
 class Learning(Block):
     """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26)."""
 
-    dataset: Dataset = Published(kind="digits")
+    dataset: AnyDataset = Digits()
     """See `simfl list datasets`."""
     data: Data = Data()
     """Where published data sets lie."""
-    partition: Partition = Iid()
+    partition: AnyPartition = Iid()
     """How users share the samples."""
     model: Model = Zoo(kind="logistic")
     """See `simfl list models`."""
@@ -235,9 +89,9 @@ class Learning(Block):
     """Of local SGD."""
     mu: NonNegative = 0.0
     """The weight of FedProx's term."""
-    clip: Clip = NoClip()
+    clip: AnyClip = NoClip()
     """How each update is bounded before it is sent."""
-    server: ServerStep = Averaging()
+    server: AnyServerRule = Averaging()
     """The server's rule."""
     server_lr: Positive = 1.0
     """The server's step size (eq. 26)."""

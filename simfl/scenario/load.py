@@ -14,7 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import BadInput, cut, show
+from simfl.errors import BadInput, cut, refusal, show
+from simfl.errors import Problem as Problem
+from simfl.errors import ScenarioError as ScenarioError
 from simfl.python_files import blamed
 from simfl.scenario import checks
 from simfl.scenario.messages import did_you_mean, place, translate
@@ -22,9 +24,7 @@ from simfl.scenario.overrides import Unfit, override
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
 from simfl.scenario.yaml_reader import dump, parse, read
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain, refusal
-from simfl.scenario.yaml_tree import Problem as Problem
-from simfl.scenario.yaml_tree import ScenarioError as ScenarioError
+from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
 
 def load(
@@ -121,6 +121,8 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         problems += [place(tree, tuple(path.split(".")), message) for path, message in found]
     except ValidationError as errors:
         problems += translate(errors, tree)
+    except BadInput as error:  # a stranger's own methods
+        problems.append(Problem(tree.file, None, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))
     return scenario

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import show
+from simfl.errors import Problem, show
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
-from simfl.scenario.yaml_tree import Keys, Node, Problem
+from simfl.scenario.yaml_tree import Keys, Node
 
 _SAYS = {
     "int": "must be a whole number, not {input}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simfl.errors import cut
+from simfl.errors import Problem, ScenarioError, cut
+from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
-from simfl.scenario.yaml_tree import Problem, ScenarioError
 
 MAX_LINE = 600
 """Characters of a line of what `make` says."""
@@ -19,10 +19,13 @@ def error(s: Scenario, path: str, message: str) -> ScenarioError:
 
 
 def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives; its ValueError, or a file that cannot be read, becomes a problem at a place of the
-    scenario."""
+    """Return what `make` gives; its ValueError, a file that cannot be read, or what a stranger's code raises
+    becomes a problem at a place of the scenario."""
     try:
-        return make()
+        with blamed(ValueError):
+            return make()
+    except ScenarioError:  # it knows its place
+        raise
     except ValueError as problem:
         lines = str(problem).splitlines()  # some name a file, and that by a user's own text
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None

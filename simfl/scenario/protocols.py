@@ -9,10 +9,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from simfl.blocks import Block, Count, Levels, Name, Natural, Positive
 from simfl.crypto import ntt
 from simfl.errors import show
+from simfl.learning.partition import AnyPartition
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.scenario.learning import Partition
-from simfl.scenario.rounds import Selection
+from simfl.selection.schemes import AnySelection
 
 
 def _named(value: Any) -> Any:
@@ -35,9 +35,9 @@ Prime = Annotated[
 class Overrides(Block):
     """What every entry of `protocols` may say for itself, in place of what the scenario says for all."""
 
-    selection: Selection | None = None
+    selection: AnySelection | None = None
     """For this entry only."""
-    partition: Partition | None = None
+    partition: AnyPartition | None = None
     """For this entry only."""
 
 

@@ -87,7 +87,7 @@ class _Section:
 
     def _type(self, annotation: Any) -> str:
         """What is to be written there, with links to sections."""
-        name = self.names.get(id(annotation)) or _union_name(annotation)
+        name = _union_name(annotation) or self.names.get(id(annotation))
         shape = Shape(annotation)
         if name and shape.kinds:
             return self._link(name, annotation)

@@ -1,69 +1,12 @@
-"""How rounds and buffers go: who is picked, how long the server waits, and who is lost where."""
+"""How rounds and buffers go: how long the server waits, and how it learns of a loss."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simfl.blocks import Block, Count, Fraction, Natural, NonNegative, Positive, bare_number, shorthand
-
-Point = Literal["advertise", "shares", "training", "upload", "recovery"]
-When = Literal["before_send", "mid_send", "after_send"]
-
-POINTS: tuple[Point, ...] = get_args(Point)
-"""Where a user can be lost, in the order of a round; every message a user sends belongs to one."""
-
-STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
-"""Steps 0 to 3 of CCESA."""
-
-
-class SelectAll(Block):
-    """Everyone who is available."""
-
-    kind: Literal["all"] = "all"
-
-
-class SelectUsers(Block):
-    """K = `users` of the available.
-
-    random: uniformly. weighted_random: those who took part least often, the last of them at random.
-    partition: one of N / K fixed groups, wholly available, that took part least often (all three
-    Multi-RoundSecAgg section 3.3).
-    """
-
-    kind: Literal["random", "weighted_random", "partition"]
-    users: Count
-    """K, the users of a round."""
-
-
-class SelectBernoulli(Block):
-    """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2)."""
-
-    kind: Literal["bernoulli"] = "bernoulli"
-    probability: Annotated[Fraction, Field(gt=0)]
-    """Of each available user."""
-
-
-class SelectMultiRound(Block):
-    """K = `users` in K / T batches of T users that always take part together (Multi-RoundSecAgg, Algorithms
-    1 and 2): the batch that took part least often and others at random, or with `fair: false` all at random
-    (lambda = 1 and 0)."""
-
-    kind: Literal["multi_round"] = "multi_round"
-    users: Count
-    """K, a multiple of T."""
-    T: Count
-    """The users of a batch, who take part together or not at all."""
-    fair: bool = True
-    """Prefers the batch that took part least often."""
-
-
-Selection = Annotated[
-    SelectAll | SelectUsers | SelectBernoulli | SelectMultiRound,
-    Field(discriminator="kind"),
-    shorthand(random="users", weighted_random="users", partition="users", bernoulli="probability"),
-]
 
 
 class Buffer(Block):
@@ -149,90 +92,3 @@ class ByDisconnect(Block):
 
 
 Detect = Annotated[ByTimeout | ByDisconnect, Field(discriminator="kind"), shorthand(disconnect="delay_s")]
-
-
-class NoLosses(Block):
-    """Nobody is lost within a round."""
-
-    kind: Literal["none"] = "none"
-
-
-Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
-"""One for every round, or a list that is walked through round by round."""
-
-
-class Rate(Block):
-    """A fraction of the selected users is lost at one point."""
-
-    kind: Literal["rate"] = "rate"
-    rate: Fractions
-    """The fraction, or a list that is walked through round by round."""
-    at: Point = "upload"
-    """Where in the round."""
-    when: When = "before_send"
-    """Before, amid or after the sending of that point's message."""
-
-
-class WorstCase(Block):
-    """The papers' worst case: a fraction of the selected users is lost after sharing and before the server
-    has the upload, so that their masks must be recovered."""
-
-    kind: Literal["worst_case"] = "worst_case"
-    fraction: Fractions
-    """One, or a list that is walked through round by round."""
-
-    @property
-    def as_rate(self) -> Rate:
-        """What it is short for."""
-        return Rate(rate=self.fraction, at="upload", when="before_send")
-
-
-class PerStep(Block):
-    """Each selected user is lost at each of four steps with probability q (CCESA section 4.3).
-
-    The steps are `advertise`, `shares`, `upload` and `recovery`.
-
-    So 1 - (1 - q)^4 of them are lost in all, where the protocol has all four steps.
-    """
-
-    kind: Literal["per_step"] = "per_step"
-    q: Fraction
-    """The probability at each step."""
-    when: When = "before_send"
-    """Before, amid or after the sending of that step's message."""
-
-
-class Loss(Block):
-    """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
-
-    user: Natural
-    """From 0 to N - 1."""
-    round: Natural = 0
-    """Counted from 0."""
-    at: Point
-    """Where in the round."""
-    when: When | Literal["delay"]
-    """As for a rate; `delay` sends later."""
-    delay_s: Positive | None = None
-    """How much later; only with `when: delay`."""
-
-    @model_validator(mode="after")
-    def delay_has_a_length(self) -> Loss:
-        if (self.when == "delay") != (self.delay_s is not None):
-            raise ValueError("delay_s must be given with `when: delay`, and only there")
-        return self
-
-
-class Script(Block):
-    """An exact list of losses."""
-
-    kind: Literal["script"] = "script"
-    losses: tuple[Loss, ...]
-    """One entry a loss."""
-
-
-Dropout = Annotated[
-    NoLosses | Rate | WorstCase | PerStep | Script,
-    Field(discriminator="kind"),
-    shorthand(rate="rate", worst_case="fraction", per_step="q", script="losses"),
-]

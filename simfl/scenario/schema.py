@@ -25,66 +25,28 @@ from simfl.blocks import Text as Text
 from simfl.blocks import Threads as Threads
 from simfl.blocks import Uniform as Uniform
 from simfl.blocks import shorthand as shorthand
-from simfl.scenario.learning import Adaptive as Adaptive
-from simfl.scenario.learning import Averaging as Averaging
-from simfl.scenario.learning import ByUser as ByUser
-from simfl.scenario.learning import Clip as Clip
-from simfl.scenario.learning import ClipNorm as ClipNorm
-from simfl.scenario.learning import ClipValue as ClipValue
+from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.scenario.learning import Data as Data
-from simfl.scenario.learning import Dataset as Dataset
-from simfl.scenario.learning import Dirichlet as Dirichlet
-from simfl.scenario.learning import Iid as Iid
-from simfl.scenario.learning import Landmarks as Landmarks
 from simfl.scenario.learning import Learning as Learning
 from simfl.scenario.learning import Model as Model
-from simfl.scenario.learning import NoClip as NoClip
-from simfl.scenario.learning import Npz as Npz
 from simfl.scenario.learning import Own as Own
-from simfl.scenario.learning import Partition as Partition
-from simfl.scenario.learning import Published as Published
-from simfl.scenario.learning import QuantitySkew as QuantitySkew
-from simfl.scenario.learning import ServerStep as ServerStep
-from simfl.scenario.learning import Shards as Shards
-from simfl.scenario.learning import Shared as Shared
-from simfl.scenario.learning import Synthetic as Synthetic
 from simfl.scenario.learning import Zoo as Zoo
 from simfl.scenario.protocols import Entry as Entry
 from simfl.scenario.protocols import FieldOfSums as FieldOfSums
 from simfl.scenario.protocols import Privacy as Privacy
 from simfl.scenario.protocols import Protocols as Protocols
 from simfl.scenario.protocols import Quantization as Quantization
-from simfl.scenario.rounds import POINTS as POINTS
-from simfl.scenario.rounds import STEPS as STEPS
 from simfl.scenario.rounds import Buffer as Buffer
 from simfl.scenario.rounds import ByDisconnect as ByDisconnect
 from simfl.scenario.rounds import ByTimeout as ByTimeout
 from simfl.scenario.rounds import Deadline as Deadline
 from simfl.scenario.rounds import Deadlines as Deadlines
 from simfl.scenario.rounds import Detect as Detect
-from simfl.scenario.rounds import Dropout as Dropout
 from simfl.scenario.rounds import FixedDeadline as FixedDeadline
-from simfl.scenario.rounds import Loss as Loss
-from simfl.scenario.rounds import NoLosses as NoLosses
-from simfl.scenario.rounds import PerStep as PerStep
-from simfl.scenario.rounds import Point as Point
 from simfl.scenario.rounds import Quorum as Quorum
-from simfl.scenario.rounds import Rate as Rate
-from simfl.scenario.rounds import Script as Script
-from simfl.scenario.rounds import SelectAll as SelectAll
-from simfl.scenario.rounds import SelectBernoulli as SelectBernoulli
-from simfl.scenario.rounds import Selection as Selection
-from simfl.scenario.rounds import SelectMultiRound as SelectMultiRound
-from simfl.scenario.rounds import SelectUsers as SelectUsers
-from simfl.scenario.rounds import When as When
-from simfl.scenario.rounds import WorstCase as WorstCase
 from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
-from simfl.scenario.world import Always as Always
-from simfl.scenario.world import Availability as Availability
-from simfl.scenario.world import Bernoulli as Bernoulli
 from simfl.scenario.world import Clock as Clock
 from simfl.scenario.world import Devices as Devices
-from simfl.scenario.world import Diurnal as Diurnal
 from simfl.scenario.world import Measured as Measured
 from simfl.scenario.world import Modelled as Modelled
 from simfl.scenario.world import Network as Network
@@ -92,9 +54,8 @@ from simfl.scenario.world import Population as Population
 from simfl.scenario.world import Recorded as Recorded
 from simfl.scenario.world import Server as Server
 from simfl.scenario.world import ServerLink as ServerLink
-from simfl.scenario.world import Sessions as Sessions
-from simfl.scenario.world import Trace as Trace
 from simfl.scenario.world import UserLink as UserLink
+from simfl.selection.schemes import All, AnySelection
 
 
 class Scenario(Block):
@@ -136,9 +97,9 @@ class Scenario(Block):
     """How the server learns of a loss."""
     deadlines: Deadlines
     """How long the server waits in each collecting state."""
-    dropout: Dropout = NoLosses()
+    dropout: AnyDropout = NoLosses()
     """Who is lost within a round, and where."""
-    selection: Selection = SelectAll()
+    selection: AnySelection = All()
     """Who of the available takes part in a round."""
     buffer: Buffer | None = None
     """For asynchronous protocols, which need it."""
@@ -161,8 +122,7 @@ class Scenario(Block):
     @property
     def cohort(self) -> int:
         """N of a round: the most users that it can hold."""
-        most = getattr(self.selection, "users", self.population.users)
-        return min(most, self.population.users)
+        return min(self.selection.cohort(self.population.users), self.population.users)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as plain data: the classes of protocols are made anew from it, a file's own too."""

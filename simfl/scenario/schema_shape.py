@@ -15,7 +15,9 @@ from simfl.scenario.yaml_tree import Node, nodes, plain
 
 @cache
 def hints(model: type[BaseModel]) -> dict[str, Any]:
-    return get_type_hints(model, include_extras=True)
+    """Return the annotation of each field."""
+    found = get_type_hints(model, include_extras=True)
+    return {name: found[name] for name in model.model_fields}
 
 
 class Shape:

@@ -24,13 +24,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.blocks import Block, Name
-from simfl.errors import cut, show
+from simfl.errors import Problem, ScenarioError, cut, refusal, show
 from simfl.scenario.load import load_tree
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
 from simfl.scenario.yaml_reader import read
-from simfl.scenario.yaml_tree import Node, Problem, ScenarioError, plain, refusal
+from simfl.scenario.yaml_tree import Node, plain
 
 
 def _base(value: Any) -> Any:

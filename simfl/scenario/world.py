@@ -10,7 +10,6 @@ from simfl.blocks import (
     Block,
     Count,
     Distribution,
-    Fraction,
     Mbps,
     NonNegative,
     Positive,
@@ -18,6 +17,7 @@ from simfl.blocks import (
     Text,
     shorthand,
 )
+from simfl.population.availability import Always, AnyAvailability
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -63,85 +63,6 @@ class Devices(Block):
     """Spread of each training's time: the standard deviation of its logarithm."""
 
 
-class Always(Block):
-    """Every user is online all the time."""
-
-    kind: Literal["always"] = "always"
-
-
-class Bernoulli(Block):
-    """Each user is online with probability p, anew in each round, or in each slot of `slot_s` seconds.
-
-    `p` is one probability or a list from which each user draws its own (Multi-RoundSecAgg section 6).
-    """
-
-    kind: Literal["bernoulli"] = "bernoulli"
-    p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
-    """The probability of being online, or a list from which each user draws its own."""
-    slot_s: Positive | None = None
-    """Drawn anew in each slot of so many seconds, instead of in each round."""
-
-
-class Sessions(Block):
-    """On and off times alternate; a user starts in the stationary state (seconds)."""
-
-    kind: Literal["sessions"] = "sessions"
-    on_s: Distribution
-    """How long a user stays online."""
-    off_s: Distribution
-    """How long it stays away."""
-
-
-class Diurnal(Block):
-    """The probability of being online follows the time of day, and is drawn upon anew in each slot (seconds).
-
-    It is `high` at `peak_s` and falls along a cosine to `low` half a `period_s` later. Each user's day is
-    moved by one draw from Normal(0, spread_s): its time zone.
-    """
-
-    kind: Literal["diurnal"] = "diurnal"
-    low: Fraction
-    """The least probability of being online."""
-    high: Fraction
-    """The most; not below `low`."""
-    peak_s: NonNegative
-    """The time of day of `high`."""
-    spread_s: NonNegative
-    """Standard deviation of the users' time zones."""
-    slot_s: Positive
-    """Drawn anew in each slot; at most half a `period_s`."""
-    period_s: Positive = 86400.0
-    """The length of a day."""
-
-    @model_validator(mode="after")
-    def is_a_curve(self) -> Diurnal:
-        if self.low > self.high:
-            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
-        if self.slot_s > self.period_s / 2:
-            half = f"half of period_s={self.period_s:g}"
-            raise ValueError(f"slot_s={self.slot_s:g} must not be above {half}: it would not show the curve")
-        return self
-
-
-class Trace(Block):
-    """When users are online, from a CSV file with the header `user,from_s,to_s`: an interval a line, seconds.
-
-    Users that are not in the file are never online, and after its last interval a user is offline for ever.
-    A relative path is of the scenario file's folder; where there is no such file, of the working directory.
-    """
-
-    kind: Literal["trace"] = "trace"
-    file: Text
-    """The CSV file's path."""
-
-
-Availability = Annotated[
-    Always | Bernoulli | Sessions | Diurnal | Trace,
-    Field(discriminator="kind"),
-    shorthand(bernoulli="p", trace="file"),
-]
-
-
 class Population(Block):
     """Who takes part: N users with their devices and availability."""
 
@@ -149,7 +70,7 @@ class Population(Block):
     """N, the number of users."""
     devices: Devices
     """How fast they are."""
-    availability: Availability = Always()
+    availability: AnyAvailability = Always()
     """When they are online."""
 
 

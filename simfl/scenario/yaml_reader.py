@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from simfl.blocks import as_name
-from simfl.errors import cut, show
-from simfl.scenario.yaml_tree import SET, Keys, Node, Problem, ScenarioError, plain, refusal
+from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
+from simfl.scenario.yaml_tree import SET, Keys, Node, plain
 
 MAX_VALUES = 200_000
 """More values than this in one file are taken for aliases that multiply."""
@@ -60,22 +60,6 @@ def read(path: Path, file: str, what: str = "scenario") -> Node:
         raise refusal(file, tree.line, f"a {what} is a mapping of keys to values, not {found}")
     tree.value.setdefault("name", Node(as_name(path.stem), file))
     return tree
-
-
-def text_of(path: Path, file: str, key: str = "") -> str:
-    """What a file of text holds; `key` is the place in the scenario that names it.
-
-    Raises:
-        ScenarioError: it cannot be read.
-    """
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise refusal(file, line, "not UTF-8 text", key) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal(file, None, f"cannot be read: {reason}", key) from None
 
 
 def parse(text: str, file: str, path: str = "") -> Node:

@@ -1,45 +1,15 @@
-"""A value that knows where it stands, and a problem that names the place."""
+"""A value that knows where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from simfl.errors import MAX_SHOWN, BadInput, cut
 
 SET = "--set"
 """Where a value stands that came from an override."""
 
 Keys = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong, and where: `path` is the dotted path of keys, `line` counts from 1."""
-
-    file: str
-    line: int | None
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
-        place = file if self.line is None else f"{file}:{self.line}"
-        return ": ".join(part for part in (place, cut(self.path), self.message) if part)
-
-
-class ScenarioError(BadInput):
-    """A scenario that cannot be run; its text has one line a problem."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
-
-
-def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:
-    """The error of a single problem."""
-    return ScenarioError([Problem(file, line, path, message)])
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import simfl
 from simfl.folder.result import Result
-from simfl.population.availability import FOR_EVER, Availability
+from simfl.population.availability import FOR_EVER, OnlineTimes
 from simfl.results import trace as rows
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ class Carried:
     relayed: bool = False
 
 
-def days(everyone: Availability, user: int) -> Iterator[tuple[int, bool]]:
+def days(everyone: OnlineTimes, user: int) -> Iterator[tuple[int, bool]]:
     """(nanoseconds that a state lasts, whether a user is online), one after the other; the last one stays."""
     now = until = 0
     while until < FOR_EVER:

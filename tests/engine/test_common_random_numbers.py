@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.folder.result import Result
-from simfl.population.availability import Availability
-from simfl.population.dropout import Losses
+from simfl.population.dropout import POINTS, Losses, PerStep, Rate, WorstCase
 from simfl.protocols.protocol import KEYED, PLAIN, Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Streams
@@ -93,8 +92,8 @@ def losses(trace: Trace) -> dict[tuple[int, int], Where]:
 def reached(trace: Trace, index: int) -> int:
     """How far a round came, as a place in the order of points."""
     for row in of(trace, Aborted, round=index):
-        return schema.POINTS.index(row.reason.partition(":")[0])
-    return len(schema.POINTS)
+        return POINTS.index(row.reason.partition(":")[0])
+    return len(POINTS)
 
 
 # --- rounds -------------------------------------------------------------------------------------
@@ -113,7 +112,7 @@ def test_in_rounds_the_same_users_are_lost_at_the_same_points(
 ) -> None:
     traces = in_rounds(dropout, availability).traces
     reference, trace = traces["secagg"], traces[name]
-    assert PROTOCOLS["secagg"].points == schema.POINTS
+    assert PROTOCOLS["secagg"].points == POINTS
     assert [row.users for row in of(trace, Begin)] == [row.users for row in of(reference, Begin)]
     points = PROTOCOLS[name].points
     mine = losses(trace)
@@ -121,8 +120,8 @@ def test_in_rounds_the_same_users_are_lost_at_the_same_points(
     assert mine
     assert mine.items() <= expected.items()
     for index in range(ROUNDS):
-        assert reached(reference, index) == len(schema.POINTS)
-        far = schema.POINTS[: reached(trace, index) + 1]
+        assert reached(reference, index) == len(POINTS)
+        far = POINTS[: reached(trace, index) + 1]
         due = {key for key, place in expected.items() if key[0] == index and place[0] in far}
         assert due <= mine.keys()
 
@@ -130,7 +129,7 @@ def test_in_rounds_the_same_users_are_lost_at_the_same_points(
 def test_the_rounds_that_are_compared_lose_users_at_every_point() -> None:
     """Otherwise the comparisons would hold for want of losses."""
     places = {place for kind in DROPOUTS for place in losses(in_rounds(kind).traces["secagg"]).values()}
-    assert {point for point, _ in places} == set(schema.POINTS)
+    assert {point for point, _ in places} == set(POINTS)
     assert {how for _, how in places} == {"before", "amid", "after"}
 
 
@@ -158,7 +157,7 @@ def test_in_rounds_what_is_planned_does_not_depend_on_who_is_there(availability:
     always, fickle = in_rounds("per_step"), in_rounds("per_step", availability)
     for name in IN_ROUNDS:
         here, there = losses(fickle.traces[name]), losses(always.traces[name])
-        complete = {key for key in here if reached(always.traces[name], key[0]) == len(schema.POINTS)}
+        complete = {key for key in here if reached(always.traces[name], key[0]) == len(POINTS)}
         assert complete
         assert {key: here[key] for key in complete} == {key: there[key] for key in complete}
 
@@ -210,9 +209,9 @@ def cycles(trace: Trace) -> dict[str, Where | None]:
 
 # --- the draws themselves -----------------------------------------------------------------------
 SPECS = [
-    schema.Rate(rate=(0.2, 0.6), at="shares", when="mid_send"),
-    schema.WorstCase(fraction=(0.5, 0.1)),
-    schema.PerStep(q=0.3),
+    Rate(rate=(0.2, 0.6), at="shares", when="mid_send"),
+    WorstCase(fraction=(0.5, 0.1)),
+    PerStep(q=0.3),
 ]
 ALIKE = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 
@@ -233,21 +232,19 @@ def test_losses_depend_on_no_earlier_draw_and_no_order(spec: Any, data: st.DataO
 
 def test_of_a_cohort_those_first_in_the_rounds_order_are_lost() -> None:
     """The order is read off rates of 1/10, 2/10, ...: each loses one user more of all ten."""
-    shares = [
-        Losses(schema.Rate(rate=k / 10), 10, Streams(3), KEYED).in_round(1, range(10)) for k in range(11)
-    ]
+    shares = [Losses(Rate(rate=k / 10), 10, Streams(3), KEYED).in_round(1, range(10)) for k in range(11)]
     order = [next(iter(more.keys() - fewer.keys())) for fewer, more in pairwise(shares)]
     assert sorted(order) == list(range(10))
-    half = Losses(schema.Rate(rate=0.5), 10, Streams(3), KEYED)
+    half = Losses(Rate(rate=0.5), 10, Streams(3), KEYED)
     for cohort in combinations(range(10), 4):
         assert half.in_round(1, cohort).keys() == set([user for user in order if user in cohort][:2])
 
 
 @given(st.sets(st.integers(0, 9), min_size=1), st.integers(0, 3))
 def test_the_coins_of_a_users_steps_are_its_own(selected: set[int], index: int) -> None:
-    losses = Losses(schema.PerStep(q=0.3), 10, Streams(3), KEYED)
+    losses = Losses(PerStep(q=0.3), 10, Streams(3), KEYED)
     everyone = losses.in_round(index, range(10))
-    more = Losses(schema.PerStep(q=0.3), 99, Streams(3), KEYED).in_round(index, range(10))
+    more = Losses(PerStep(q=0.3), 99, Streams(3), KEYED).in_round(index, range(10))
     assert everyone == more
     some = losses.in_round(index, sorted(selected))
     assert some == {user: plan for user, plan in everyone.items() if user in selected}
@@ -258,7 +255,7 @@ def test_presence_depends_on_no_earlier_draw_and_no_order(availability: str) -> 
     spec = schema.Population.model_validate(
         {"users": 5, "devices": {"slowdown": 1.0}, "availability": BY_TIME[availability]}
     ).availability
-    one, other = (Availability(spec, 5, Streams(4)) for _ in range(2))
+    one, other = (spec.times(5, Streams(4)) for _ in range(2))
     forward = {user: list(islice(days(one, user), 60)) for user in range(5)}
     side_by_side = {user: days(other, user) for user in reversed(range(5))}
     backward = {user: [next(changes)] for user, changes in side_by_side.items()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from simfl.experiment import build as composition
 from simfl.experiment.build import build
-from simfl.population.availability import Availability
+from simfl.population.availability import OnlineTimes
 from simfl.results.trace import SERVER, Lost, Presence, Sent, Step, Trace
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, days, of, run, sessions
@@ -21,7 +23,7 @@ KINDS = {"bernoulli": SLOTS, "sessions": sessions(0.2, 0.3), "diurnal": DAY}
 by_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def fedbuff(availability: Any, users: int, **changes: Any) -> tuple[Availability, Trace]:
+def fedbuff(availability: Any, users: int, **changes: Any) -> tuple[OnlineTimes, Trace]:
     """The days of so many users, and the trace of a run."""
     world = {"protocols": ["fedbuff"], "payload": "shadow", "population.users": users, **changes}
     world["population.availability"] = availability
@@ -94,18 +96,18 @@ def test_users_at_whom_nobody_looks_cost_nothing(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     looked: set[int] = set()
-    chosen = Availability._chosen
+    make = composition.make_availability
 
-    def counting(self: Availability) -> Any:
-        at = chosen(self)
+    def counting(s: Any, streams: Any) -> OnlineTimes:
+        everyone = make(s, streams)
 
         def look(user: int, now: int) -> Any:
             looked.add(user)
-            return at(user, now)
+            return everyone.at(user, now)
 
-        return look
+        return replace(everyone, at=look)
 
-    monkeypatch.setattr(Availability, "_chosen", counting)
+    monkeypatch.setattr(composition, "make_availability", counting)
     (tmp_path / "x.csv").write_text("user,from_s,to_s\n" + "".join(f"{u},{u % 2},9\n" for u in range(3000)))
     kinds = {**KINDS, "trace": {"trace": str(tmp_path / "x.csv")}, "diurnal": {**DAY, "low": 0.5}}
     _, trace = fedbuff(kinds[kind], users=3000, rounds=10)

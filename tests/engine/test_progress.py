@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl.blocks import Exponential, Fixed
 from simfl.engine import progress
-from simfl.population.availability import Availability
+from simfl.population import availability
+from simfl.population.availability import Availability, Bernoulli, Diurnal, Sessions, Trace
 from simfl.random_streams import Streams
 from simfl.results.trace import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
-from simfl.scenario import schema
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,
@@ -27,12 +28,12 @@ from tests.engine.harness import (
     sessions,
 )
 
-NOTHING_NS: dict[str, schema.Availability] = {
-    "sessions": schema.Sessions.model_construct(
-        on_s=schema.Fixed.model_construct(value=4e-10), off_s=schema.Exponential.model_construct(mean=1e-12)
+NOTHING_NS: dict[str, Availability] = {
+    "sessions": Sessions.model_construct(
+        on_s=Fixed.model_construct(value=4e-10), off_s=Exponential.model_construct(mean=1e-12)
     ),
-    "bernoulli": schema.Bernoulli.model_construct(p=0.5, slot_s=4e-10),
-    "diurnal": schema.Diurnal.model_construct(low=0.2, high=0.8, peak_s=0.0, spread_s=0.0, slot_s=4e-10),
+    "bernoulli": Bernoulli.model_construct(p=0.5, slot_s=4e-10),
+    "diurnal": Diurnal.model_construct(low=0.2, high=0.8, peak_s=0.0, spread_s=0.0, slot_s=4e-10),
 }
 """Below what a scenario may say, which is a nanosecond."""
 
@@ -54,13 +55,14 @@ def last(name: str, changes: dict[str, Any], base: Any = ASYNC) -> str:
 # --- time moves on ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", NOTHING_NS)
 def test_no_state_lasts_less_than_a_nanosecond(kind: str) -> None:
-    changes = days(Availability(NOTHING_NS[kind], 1, Streams(1)), 0)
+    changes = days(NOTHING_NS[kind].times(1, Streams(1)), 0)
     assert {next(changes)[0] for _ in range(50)} == {1}
 
 
-def test_an_interval_that_rounds_to_nothing_is_none() -> None:
-    spec, times_s = schema.Trace(file=""), {0: [(1e-10, 2e-10), (1.0, 2.0)]}
-    changes = list(days(Availability(spec, 1, Streams(1), times_s), 0))
+def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {0: [(1e-10, 2e-10), (1.0, 2.0)]}
+    monkeypatch.setattr(availability, "read_intervals", lambda *_: listed)
+    changes = list(days(Trace(file="").times(1, Streams(1)), 0))
     assert changes == [(10**9, False), (10**9, True), (0, False)]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from simfl.dataplane.memory_probe import MemoryProbeOps
+from simfl.errors import ScenarioError
 from simfl.experiment import build, memory
 from simfl.experiment.memory import weigh
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import ScenarioError
 from tests.engine.harness import ASYNC, SYNC
 
 WIDE = {"kind": "synthetic", "shape": [3000], "classes": 2, "train": 60, "test": 2}

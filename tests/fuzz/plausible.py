@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from simfl.scenario.rounds import POINTS
+from simfl.population.dropout import POINTS
 
 Tree = dict[str, Any]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from simfl.population.availability import Availability, Sessions
 from simfl.protocols.registry import PROTOCOLS
-from simfl.scenario import schema
 from simfl.scenario.schema import Scenario
 
 USERS, ROUNDS, AGGREGATIONS = 12, 4, 8
@@ -45,9 +45,9 @@ MANY = 200
 """Presences in a deadline from which on a buffered run gets a horizon; otherwise it must end by itself."""
 
 
-def _shortest_s(spec: schema.Availability) -> float | None:
+def _shortest_s(spec: Availability) -> float | None:
     """How long a user is about online or offline, whichever is shorter; None if for a round or for ever."""
-    if isinstance(spec, schema.Sessions):
+    if isinstance(spec, Sessions):
         means = []
         for d in (spec.on_s, spec.off_s):
             ends = [value for key, value in d if key in ("value", "low", "high", "median", "mean")]

@@ -8,8 +8,8 @@ import torch
 
 from simfl.learning.data import digits
 from simfl.learning.models import MODELS
-from simfl.learning.partition import iid
-from simfl.learning.server_opt import apply
+from simfl.learning.partition import Iid
+from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.staleness import Polynomial
@@ -27,7 +27,7 @@ def _one_thread() -> Iterator[None]:
 def make(users: int, epochs: int, lr: float) -> tuple[Streams, Trainer]:
     streams = Streams(1)
     split = digits(streams.rng("data"))
-    parts = iid(split.y_train, users, streams.rng("partition"))
+    parts = Iid().dealt(split, users, streams.rng("partition"))
     return streams, Trainer(split, parts, MODELS["logistic"], LocalSgd(epochs, 10, lr), "cpu", "closed_form")
 
 
@@ -37,7 +37,7 @@ def test_federated_averaging_learns_the_digits() -> None:
     for t in range(6):
         seeds = [streams.bytes("train", user, t) for user in range(20)]
         deltas = trainer.train([weights] * 20, range(20), seeds, [t] * 20)
-        weights = apply(weights, np.mean(deltas, axis=0, dtype=np.float64, keepdims=True), 1.0)
+        weights = Averaging().apply(weights, np.mean(deltas, axis=0, dtype=np.float64, keepdims=True), 1.0)
     assert trainer.evaluate(weights)[0, 0] > 0.94
 
 
@@ -54,5 +54,5 @@ def test_stale_updates_in_a_buffer_learn_the_digits() -> None:
         seeds = [streams.bytes("train", user, t) for user in users.tolist()]
         deltas = trainer.train([models[t - tau] for tau in taus], users.tolist(), seeds, [t] * 10)
         g = np.average(deltas.astype(np.float64), axis=0, weights=s)[None]
-        models.append(apply(models[-1], g, 0.4))
+        models.append(Averaging().apply(models[-1], g, 0.4))
     assert trainer.evaluate(models[-1])[0, 0] > 0.93

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from simfl.errors import Diverged
 from simfl.learning.data import Split, digits
 from simfl.learning.models import MODELS
-from simfl.learning.partition import iid
+from simfl.learning.partition import Iid
 from simfl.learning.runner import pick_device
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
@@ -17,7 +17,7 @@ from simfl.random_streams import derive
 
 F64 = NDArray[np.float64]
 SPLIT = digits(np.random.default_rng(0))
-PARTS = iid(SPLIT.y_train, 20, np.random.default_rng(1))
+PARTS = Iid().dealt(SPLIT, 20, np.random.default_rng(1))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ so a test of k counts fails on a right program for one seed in 1.7 million / k.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Any
 
@@ -14,29 +16,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.population.availability import Availability, online_probability
+from simfl.blocks import Exponential, Fixed
+from simfl.errors import RunFailed
+from simfl.population import availability
+from simfl.population.availability import (
+    Always,
+    Bernoulli,
+    Diurnal,
+    Sessions,
+    Trace,
+    UserStates,
+)
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Presence
-from simfl.scenario import schema
 from tests.engine.harness import SIX, days, of, run
 
 HOUR, DAY = 3600.0, 86400.0
 NS = 10**9
-SESSIONS = schema.Sessions(on_s=schema.Exponential(mean=2.0), off_s=schema.Exponential(mean=1.0))
+SESSIONS = Sessions(on_s=Exponential(mean=2.0), off_s=Exponential(mean=1.0))
 
 COSINE = [1, 0.965926, 0.866025, 0.707107, 0.5, 0.258819, 0]
 """cos of 0, 15, ... 90 degrees: the first quarter of a day, hour by hour."""
 BY_HOUR = [*COSINE, *(-c for c in COSINE[-2::-1]), *(-c for c in COSINE[1:]), *COSINE[-2:0:-1]]
 
 
-def day(**values: float) -> schema.Diurnal:
+def day(**values: float) -> Diurnal:
     usual = {"low": 0.1, "high": 0.7, "peak_s": 0.0, "spread_s": 0.0, "slot_s": HOUR}
-    return schema.Diurnal.model_validate({**usual, **values})
+    return Diurnal.model_validate({**usual, **values})
 
 
 def slots(spec: Any, users: int, count: int, seed: int = 1) -> np.ndarray:
     """Boolean [users, slots]: who is online in the first slots."""
-    everyone = Availability(spec, users, Streams(seed))
+    everyone = spec.times(users, Streams(seed))
     states = [list(islice(days(everyone, user), count)) for user in range(users)]
     assert {length for changes in states for length, _ in changes} == {round(spec.slot_s * NS)}
     return np.array([[online for _, online in changes] for changes in states])
@@ -49,22 +60,24 @@ def surely(counts: np.ndarray, n: int, p: np.ndarray | float) -> bool:
 
 # --- sessions and bernoulli ---------------------------------------------------------------------
 def test_sessions_alternate_and_start_in_the_stationary_state() -> None:
-    spec = schema.Sessions(on_s=schema.Exponential(mean=3.0), off_s=schema.Fixed(value=1.0))
-    everyone = Availability(spec, 2000, Streams(2))
+    spec = Sessions(on_s=Exponential(mean=3.0), off_s=Fixed(value=1.0))
+    everyone = spec.times(2000, Streams(2))
     starts = [list(islice(days(everyone, user), 4)) for user in range(2000)]
     assert all(a[1] != b[1] for changes in starts for a, b in pairwise(changes))
     assert np.mean([changes[0][1] for changes in starts]) == pytest.approx(0.75, abs=0.03)
 
 
 def test_bernoulli_availability_is_drawn_by_round_with_each_users_own_probability() -> None:
-    everyone = Availability(schema.Bernoulli(p=(0.2, 0.9)), 50, Streams(3))
-    share = np.mean([everyone.in_round(index) for index in range(400)], axis=0)
+    everyone = Bernoulli(p=(0.2, 0.9)).times(50, Streams(3))
+    drawn = everyone.by_round
+    assert drawn is not None
+    share = np.mean([drawn(index) for index in range(400)], axis=0)
     assert all(abs(p - 0.2) < 0.1 or abs(p - 0.9) < 0.1 for p in share)
-    assert (everyone.in_round(7) == everyone.in_round(7)).all()
+    assert (drawn(7) == drawn(7)).all()
 
 
 def test_bernoulli_slots_are_coins_of_their_own() -> None:
-    seen = slots(schema.Bernoulli(p=0.3, slot_s=60.0), users=40, count=500)
+    seen = slots(Bernoulli(p=0.3, slot_s=60.0), users=40, count=500)
     assert surely(seen.sum(axis=1), 500, 0.3)  # each user
     assert surely(seen.sum(axis=0), 40, 0.3)  # each slot
     assert surely((seen[:, 1:] & seen[:, :-1]).sum(axis=1), 499, 0.09)  # none depends on the one before
@@ -88,7 +101,7 @@ def test_the_curve_is_a_cosine_from_its_peak(hour: int) -> None:
     spec = day(peak_s=5 * HOUR)
     expected = 0.4 + 0.3 * BY_HOUR[hour]
     for at in (hour + 5, hour + 5 + 24, hour + 5 - 24, 5 - hour):
-        assert online_probability(spec, at * HOUR) == pytest.approx(expected, abs=1e-6)
+        assert spec.probability(at * HOUR) == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e6), st.floats(1, 1e6), st.floats(-1e6, 1e6))
@@ -96,9 +109,9 @@ def test_the_curve_stays_between_low_and_high(
     a: float, b: float, peak: float, period: float, at: float
 ) -> None:
     spec = day(low=min(a, b), high=max(a, b), peak_s=peak, period_s=period, slot_s=period / 2)
-    assert spec.low - 1e-12 <= online_probability(spec, at) <= spec.high + 1e-12
-    assert online_probability(spec, peak) == pytest.approx(spec.high)
-    assert online_probability(spec, peak + period / 2) == pytest.approx(spec.low)
+    assert spec.low - 1e-12 <= spec.probability(at) <= spec.high + 1e-12
+    assert spec.probability(peak) == pytest.approx(spec.high)
+    assert spec.probability(peak + period / 2) == pytest.approx(spec.low)
 
 
 def test_users_are_online_as_often_as_the_curve_says() -> None:
@@ -151,36 +164,41 @@ def test_a_users_time_zone_stays() -> None:
          [(1, False), (4, True), (1, True), (3, False), (1, True), (0, False)]),
     ],
 )  # fmt: skip
-def test_a_trace_is_followed(intervals: list[tuple[float, float]], expected: list[tuple[int, bool]]) -> None:
-    everyone = Availability(schema.Trace(file="x"), 2, Streams(0), {1: intervals} if intervals else {})
+def test_a_trace_is_followed(
+    intervals: list[tuple[float, float]], expected: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(availability, "read_intervals", lambda *_: {1: intervals} if intervals else {})
+    everyone = Trace(file="x").times(2, Streams(0))
     assert list(days(everyone, 1)) == [(length * NS, online) for length, online in expected]
     assert list(days(everyone, 0)) == [(0, False)]
 
 
 # --- what they have in common -------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("spec", "timed", "ever_online"),
+    ("spec", "changes", "ever_online"),
     [
-        (schema.Always(), False, 9),
-        (schema.Bernoulli(p=0.5), False, 9),
-        (schema.Bernoulli(p=0.0), False, 0),
-        (schema.Bernoulli(p=0.5, slot_s=1.0), True, 9),
-        (schema.Bernoulli(p=0.0, slot_s=1.0), True, 0),
-        (SESSIONS, True, 9),
-        (day(), True, 9),
-        (day(low=0.0, high=0.0), True, 0),
-        (schema.Trace(file="x"), True, 2),
+        (Always(), "never", 9),
+        (Bernoulli(p=0.5), "by round", 9),
+        (Bernoulli(p=0.0), "by round", 0),
+        (Bernoulli(p=0.5, slot_s=1.0), "with time", 9),
+        (Bernoulli(p=0.0, slot_s=1.0), "with time", 0),
+        (SESSIONS, "with time", 9),
+        (day(), "with time", 9),
+        (day(low=0.0, high=0.0), "with time", 0),
+        (Trace(file="x"), "with time", 2),
     ],
 )
-def test_what_a_kind_is(spec: Any, timed: bool, ever_online: int) -> None:
-    everyone = Availability(spec, 9, Streams(0), {3: [(0.0, 1.0)], 5: [(0.0, 1.0)]})
-    assert (everyone.timed, everyone.ever_online) == (timed, ever_online)
-    if timed or isinstance(spec, schema.Always):
-        assert everyone.in_round(0).all()
+def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {3: [(0.0, 1.0)], 5: [(0.0, 1.0)]}
+    monkeypatch.setattr(availability, "read_intervals", lambda *_: listed)
+    everyone = spec.times(9, Streams(0))
+    assert (spec.changes, everyone.ever_online) == (changes, ever_online)
+    assert (everyone.by_round is not None) == (changes == "by round")
+    assert (everyone.at(0, 0) == (True, availability.FOR_EVER)) >= (changes != "with time")
 
 
 def test_of_a_list_of_probabilities_those_who_drew_zero_never_come() -> None:
-    everyone = Availability(schema.Bernoulli(p=(0.0, 0.5), slot_s=1.0), 100, Streams(0))
+    everyone = Bernoulli(p=(0.0, 0.5), slot_s=1.0).times(100, Streams(0))
     never = [user for user in range(100) if list(islice(days(everyone, user), 2)) == [(0, False)]]
     assert everyone.ever_online == 100 - len(never)
     assert 20 < len(never) < 80
@@ -189,30 +207,40 @@ def test_of_a_list_of_probabilities_those_who_drew_zero_never_come() -> None:
 @pytest.mark.parametrize(
     ("spec", "state"),
     [
-        (schema.Bernoulli(p=0.0, slot_s=1.0), False),
-        (schema.Bernoulli(p=1.0, slot_s=1.0), True),
+        (Bernoulli(p=0.0, slot_s=1.0), False),
+        (Bernoulli(p=1.0, slot_s=1.0), True),
         (day(low=0.0, high=0.0), False),
         (day(low=1.0, high=1.0), True),
     ],
 )
 def test_a_presence_that_never_changes_costs_no_events(spec: Any, state: bool) -> None:
-    assert list(days(Availability(spec, 1, Streams(0)), 0)) == [(0, state)]
+    assert list(days(spec.times(1, Streams(0)), 0)) == [(0, state)]
+
+
+class Blinking(UserStates):
+    on_s: float = 2.0
+
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
+        yield float(rng.uniform(0, 5)), False
+        while True:
+            yield self.on_s, True
+            yield 1.0, False
 
 
 DRAWN = pytest.mark.parametrize(
     "spec",
-    [SESSIONS, schema.Bernoulli(p=(0.1, 0.5, 0.9), slot_s=1.0), day(spread_s=HOUR)],
-    ids=lambda spec: spec.kind,
+    [SESSIONS, Bernoulli(p=(0.1, 0.5, 0.9), slot_s=1.0), day(spread_s=HOUR), Blinking()],
+    ids=lambda spec: type(spec).__name__,
 )
 
 
 @DRAWN
 @given(times_ns=st.lists(st.integers(0, 100 * NS), max_size=20))
 def test_a_users_days_are_the_same_whenever_one_looks(spec: Any, times_ns: list[int]) -> None:
-    everyone = Availability(spec, 2, Streams(1))
+    everyone = spec.times(2, Streams(1))
     for at in times_ns:
         until, online = 0, False
-        listed = days(Availability(spec, 2, Streams(1)), 1)
+        listed = days(spec.times(2, Streams(1)), 1)
         while until <= at:
             length, online = next(listed)
             until += length
@@ -221,6 +249,42 @@ def test_a_users_days_are_the_same_whenever_one_looks(spec: Any, times_ns: list[
 
 @DRAWN
 def test_a_users_presence_does_not_depend_on_how_many_there_are(spec: Any) -> None:
-    few, many = (Availability(spec, users, Streams(1)) for users in (3, 30))
+    few, many = (spec.times(users, Streams(1)) for users in (3, 30))
     for user in range(3):
         assert list(islice(days(few, user), 9)) == list(islice(days(many, user), 9))
+
+
+# --- a generator for each user ------------------------------------------------------------------
+class Listed(UserStates):
+    listed: tuple[tuple[float, bool], ...]
+
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
+        yield from self.listed
+
+
+def test_states_follow_one_another_and_the_last_one_stays() -> None:
+    def seen(*listed: tuple[float, bool]) -> list[tuple[int, bool]]:
+        return list(days(Listed(listed=listed).times(1, Streams(0)), 0))
+
+    assert seen() == [(0, False)]
+    assert seen((2.0, True), (1.0, False)) == [(2 * NS, True), (NS, False), (0, False)]
+    assert seen((2.0, False), (math.inf, True)) == [(2 * NS, False), (0, True)]
+    with pytest.raises(
+        RunFailed, match=r"availability Listed, user 0: a state lasts 0.0 s: it must be above"
+    ):
+        seen((1.0, True), (0.0, False))
+
+
+def test_nobodys_states_are_made_before_somebody_looks() -> None:
+    asked: list[int] = []
+
+    class Counted(Blinking):
+        def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
+            asked.append(user)
+            return super().states(user, rng)
+
+    everyone = Counted().times(10**9, Streams(1))
+    assert asked == []
+    everyone.at(7, 3 * NS)
+    everyone.at(7, 9 * NS)
+    assert asked == [7]

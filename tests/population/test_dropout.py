@@ -9,24 +9,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.population.dropout import Losses, PlannedLoss, draw, quantile
+from simfl.blocks import Distribution, Exponential, Fixed, LogNormal, Uniform
+from simfl.errors import RunFailed
+from simfl.population.distributions import draw, quantile
+from simfl.population.dropout import (
+    Dropout,
+    Loss,
+    Losses,
+    PerStep,
+    PlannedLoss,
+    Rate,
+    Script,
+    WorstCase,
+)
 from simfl.protocols.protocol import KEYED, PLAIN
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Lost, Step
-from simfl.scenario import schema
 from tests.engine.harness import SIX, of, run, script
 
 
 @pytest.mark.parametrize(
     ("distribution", "mean"),
     [
-        (schema.Fixed(value=3.0), 3.0),
-        (schema.Uniform(low=2.0, high=6.0), 4.0),
-        (schema.LogNormal(median=2.0, sigma=0.5), 2 * np.exp(0.125)),
-        (schema.Exponential(mean=5.0), 5.0),
+        (Fixed(value=3.0), 3.0),
+        (Uniform(low=2.0, high=6.0), 4.0),
+        (LogNormal(median=2.0, sigma=0.5), 2 * np.exp(0.125)),
+        (Exponential(mean=5.0), 5.0),
     ],
 )
-def test_draws_have_the_distributions_mean(distribution: schema.Distribution, mean: float) -> None:
+def test_draws_have_the_distributions_mean(distribution: Distribution, mean: float) -> None:
     values = draw(distribution, np.random.default_rng(0), 40_000)
     assert values.mean() == pytest.approx(mean, rel=0.03)
     assert (values > 0).all()
@@ -34,20 +45,20 @@ def test_draws_have_the_distributions_mean(distribution: schema.Distribution, me
 
 @pytest.mark.parametrize(
     "distribution",
-    [schema.Uniform(low=2, high=6), schema.LogNormal(median=2, sigma=0.5), schema.Exponential(mean=5)],
+    [Uniform(low=2, high=6), LogNormal(median=2, sigma=0.5), Exponential(mean=5)],
     ids=lambda distribution: distribution.kind,
 )
-def test_quantiles_are_those_of_the_draws(distribution: schema.Distribution) -> None:
+def test_quantiles_are_those_of_the_draws(distribution: Distribution) -> None:
     values = draw(distribution, np.random.default_rng(0), 40_000)
     for u in (0.01, 0.25, 0.5, 0.9, 0.99):
         below = (values < quantile(distribution, u)).mean()
         assert abs(below - u) < 5 * np.sqrt(u * (1 - u) / 40_000)
-    assert quantile(schema.Fixed(value=3.0), 0.7) == 3.0
+    assert quantile(Fixed(value=3.0), 0.7) == 3.0
 
 
 @given(st.floats(0, 1), st.integers(0, 5), st.sets(st.integers(0, 19), min_size=1))
 def test_a_rate_loses_that_share_of_the_selected(rate: float, index: int, selected: set[int]) -> None:
-    losses = Losses(schema.Rate(rate=rate), 20, Streams(4), KEYED)
+    losses = Losses(Rate(rate=rate), 20, Streams(4), KEYED)
     lost = losses.in_round(index, sorted(selected))
     assert lost.keys() <= selected
     assert len(lost) == round(rate * len(selected))
@@ -57,8 +68,8 @@ def test_a_rate_loses_that_share_of_the_selected(rate: float, index: int, select
 def test_the_worst_case_is_a_rate_between_sharing_and_the_upload(
     fraction: float, index: int, selected: set[int]
 ) -> None:
-    short = schema.WorstCase(fraction=(fraction, 0.5))
-    long = schema.Rate(rate=(fraction, 0.5), at="upload", when="before_send")
+    short = WorstCase(fraction=(fraction, 0.5))
+    long = Rate(rate=(fraction, 0.5), at="upload", when="before_send")
     one, other = (Losses(spec, 20, Streams(4), KEYED) for spec in (short, long))
     assert one.in_round(index, sorted(selected)) == other.in_round(index, sorted(selected))
     assert set(one.in_round(1, range(20)).values()) == {PlannedLoss("upload", "before_send")}
@@ -77,7 +88,7 @@ def test_the_summary_states_the_rate_of_a_worst_case() -> None:
 
 
 def test_a_list_of_rates_is_walked_through_round_by_round() -> None:
-    losses = Losses(schema.Rate(rate=(0.1, 0.5)), 20, Streams(4), KEYED)
+    losses = Losses(Rate(rate=(0.1, 0.5)), 20, Streams(4), KEYED)
     assert [len(losses.in_round(index, range(20))) for index in range(4)] == [2, 10, 2, 10]
 
 
@@ -92,7 +103,7 @@ def test_per_step_the_steps_are_coins_and_the_first_that_falls_counts(q: float, 
 
     Five standard deviations: each of the ten counts is outside for one seed in 1.7 million.
     """
-    losses = Losses(schema.PerStep(q=q), MANY, Streams(6), KEYED)
+    losses = Losses(PerStep(q=q), MANY, Streams(6), KEYED)
     if asynchronous:
         cycles = ((user, losses.in_cycle(user, 3)) for user in range(MANY))
         plans = {user: plan for user, plan in cycles if plan}
@@ -110,21 +121,21 @@ def test_per_step_the_steps_are_coins_and_the_first_that_falls_counts(q: float, 
 
 
 def test_per_step_each_round_and_each_cycle_has_coins_of_its_own() -> None:
-    losses = Losses(schema.PerStep(q=0.5), 50, Streams(6), KEYED)
+    losses = Losses(PerStep(q=0.5), 50, Streams(6), KEYED)
     rounds = [frozenset(losses.in_round(index, range(50)).items()) for index in range(5)]
     cycles = [tuple(losses.in_cycle(user, cycle) for user in range(50)) for cycle in range(5)]
     assert len(set(rounds)) == len(set(cycles)) == 5
 
 
 def test_per_step_nobody_or_everybody_is_lost_at_the_ends() -> None:
-    never, always = (Losses(schema.PerStep(q=q), 9, Streams(6), KEYED) for q in (0.0, 1.0))
+    never, always = (Losses(PerStep(q=q), 9, Streams(6), KEYED) for q in (0.0, 1.0))
     assert not never.in_round(0, range(9))
     assert always.in_round(0, range(9)) == dict.fromkeys(range(9), PlannedLoss("advertise", "before_send"))
 
 
 @pytest.mark.parametrize("when", ["before_send", "mid_send", "after_send"])
 def test_per_step_a_step_that_a_protocol_lacks_happens_at_its_next_point(when: Any) -> None:
-    spec = schema.PerStep(q=0.3, when=when)
+    spec = PerStep(q=0.3, when=when)
     keyed, plain = (
         Losses(spec, 200, Streams(7), points).in_round(0, range(200)) for points in (KEYED, PLAIN)
     )
@@ -151,7 +162,7 @@ def test_a_run_with_losses_at_each_step_counts_them_where_they_are_missed() -> N
     [("advertise", "training"), ("shares", "training"), ("upload", "upload"), ("recovery", None)],
 )
 def test_a_loss_at_a_point_that_a_protocol_lacks_happens_at_its_next(at: Any, plain: str | None) -> None:
-    spec = schema.Script(losses=(schema.Loss(user=1, round=2, at=at, when="mid_send"),))
+    spec = Script(losses=(Loss(user=1, round=2, at=at, when="mid_send"),))
     keyed, short = (Losses(spec, 3, Streams(5), points) for points in (KEYED, PLAIN))
     assert keyed.in_round(2, [0, 1]) == {1: PlannedLoss(at, "mid_send")}
     assert short.in_round(2, [0, 1]) == ({1: PlannedLoss(plain, "mid_send")} if plain else {})
@@ -193,7 +204,17 @@ def test_too_few_users_abort_a_round_with_the_numbers() -> None:
 
 
 def test_the_delay_of_a_script_reaches_its_plan() -> None:
-    spec = schema.Script.model_validate(script((0, 0, "upload", "delay"), delay_s=0.25))
+    spec = Script.model_validate(script((0, 0, "upload", "delay"), delay_s=0.25))
     assert Losses(spec, 1, Streams(0), PLAIN).in_round(0, [0]) == {
         0: PlannedLoss("upload", "delay", 250_000_000)
     }
+
+
+@pytest.mark.parametrize("plan", [PlannedLoss("lunch", "before_send"), PlannedLoss("upload", "later")])
+def test_a_loss_that_is_none_is_refused(plan: PlannedLoss) -> None:
+    class Wrong(Dropout):
+        def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss:
+            return plan
+
+    with pytest.raises(RunFailed, match=f"drop-out Wrong: .*{plan.when}.* is no loss"):
+        Losses(Wrong(), 1, Streams(0), KEYED).in_round(0, [0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,24 @@ from numpy.typing import NDArray
 from simfl.privacy.attack import Isolated, errors, isolated, rank, reconstruct
 from simfl.privacy.weak import weak
 from simfl.selection.history import Participation
-from simfl.selection.registry import SCHEMES, Select
+from simfl.selection.schemes import MultiRound, Random, Selection
 from tests.privacy import oracle
 
 Array = NDArray[Any]
 MATRICES = arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 7)), elements=st.integers(0, 1))
 
 
-def run(select: Select, N: int, k: int, J: int, seed: int) -> Array:
+def run(scheme: Selection, N: int, J: int, seed: int) -> Array:
     history, rng = Participation(N), np.random.default_rng(seed)
     for _ in range(J):
-        history.append(select(range(N), history, k, rng) or [])
+        history.append(scheme.chosen(range(N), history, rng) or [])
     matrix: Array = history.matrix().toarray().astype(int)
     return matrix
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_constant_updates_are_recovered_where_p_has_full_column_rank(dtype: Any) -> None:
-    P = run(SCHEMES["random"], 40, 8, 60, 3)
+    P = run(Random(users=8), 40, 60, 3)
     assert rank(P) == 40
     truth = np.random.default_rng(1).standard_normal((40, 1000)).astype(dtype)
     estimates = reconstruct(P, P.astype(dtype) @ truth)
@@ -44,7 +43,7 @@ def test_constant_updates_are_recovered_where_p_has_full_column_rank(dtype: Any)
 
 def test_batches_are_split_evenly() -> None:
     """T = 2: both are taken for half their sum, so e_i = ||d_i - d_j||^2 / (4 ||d_i||^2)."""
-    P = run(partial(SCHEMES["multi_round"], T=2, fair=True), 20, 4, 60, 5)
+    P = run(MultiRound(users=4, T=2), 20, 60, 5)
     assert rank(P) == 10
     truth = np.random.default_rng(2).standard_normal((20, 300))
     estimates = reconstruct(P, P @ truth)
@@ -60,7 +59,7 @@ def test_batches_are_split_evenly() -> None:
 def test_noise_is_averaged() -> None:
     """Equation 33's Z: more rounds, smaller errors."""
     rng = np.random.default_rng(8)
-    truth, P = rng.standard_normal((20, 400)), run(SCHEMES["random"], 20, 4, 600, 1)
+    truth, P = rng.standard_normal((20, 400)), run(Random(users=4), 20, 600, 1)
     totals = P @ truth + 0.05 * rng.standard_normal((600, 400))
     few, many = (errors(truth, reconstruct(P[:r], totals[:r])).mean() for r in (40, 600))
     assert many < few / 5
@@ -112,6 +111,6 @@ def test_shapes_are_checked() -> None:
 
 
 def test_large_updates() -> None:
-    P = run(SCHEMES["random"], 10, 3, 25, 0)
+    P = run(Random(users=3), 10, 25, 0)
     truth = np.random.default_rng(0).standard_normal((10, 200_000)).astype(np.float32)
     assert errors(truth, reconstruct(P, P.astype(np.float32) @ truth)).max() < 1e-8

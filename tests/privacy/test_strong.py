@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from simfl.privacy.strong import Classes, strong, strong_over_time
 from simfl.privacy.weak import weak
 from simfl.selection.history import Participation
-from simfl.selection.multi_round import multi_round
+from simfl.selection.schemes import MultiRound
 
 MATRICES = arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=st.integers(0, 1))
 
@@ -67,5 +67,5 @@ def test_multi_round_keeps_its_promise(T: int) -> None:
     history, rng = Participation(24), np.random.default_rng(T)
     for _ in range(80):
         available = np.flatnonzero(rng.random(24) >= 0.1)
-        history.append(multi_round(available, history, 6, rng, T=T, fair=True) or [])
+        history.append(MultiRound(users=6, T=T).chosen(available, history, rng) or [])
     assert strong(history.matrix()) == T

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from math import comb, sqrt
 
 import numpy as np
@@ -11,9 +10,7 @@ import pytest
 
 from simfl.privacy.theory import cardinality, family_size
 from simfl.selection.history import Participation
-from simfl.selection.multi_round import multi_round
-from simfl.selection.random_users import random_users
-from simfl.selection.registry import Select
+from simfl.selection.schemes import MultiRound, Random, Selection
 
 N, K = 120, 12
 
@@ -56,10 +53,10 @@ ROUNDS = 20_000
 @pytest.mark.parametrize("T", [1, 3, 4, 6, 12])
 def test_simulated_rounds_have_the_cardinality_of_theorem_1(T: int, p: float) -> None:
     rng, history = np.random.default_rng([T, int(10 * p)]), Participation(N)
-    select: Select = partial(multi_round, T=T, fair=False) if T > 1 else random_users
+    scheme: Selection = MultiRound(users=K, T=T, fair=False) if T > 1 else Random(users=K)
     total = 0
     for away in rng.random((ROUNDS, N)) < p:
-        total += len(select(np.flatnonzero(~away), history, K, rng) or [])
+        total += len(scheme.chosen(np.flatnonzero(~away), history, rng) or [])
     C = cardinality(N, K, T, p)
     c = C / K
     deviation = 4.4 * sqrt(c * (1 - c) / ROUNDS) * K

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from simfl.privacy.modular import PRIMES
 from simfl.privacy.strong import strong, strong_over_time
 from simfl.privacy.weak import Weak, weak, weak_over_time
 from simfl.selection.history import Participation
-from simfl.selection.registry import SCHEMES, Select
+from simfl.selection.schemes import MultiRound, Random, Selection
 from tests.privacy import oracle
 
 Array = NDArray[Any]
@@ -51,10 +50,10 @@ def verify(P: Array, found: Weak) -> None:
     assert found.exact == (found.lower == found.upper)
 
 
-def run(select: Select, N: int, k: int, J: int, seed: int, p: float = 0.0) -> Participation:
+def run(scheme: Selection, N: int, J: int, seed: int, p: float = 0.0) -> Participation:
     history, rng = Participation(N), np.random.default_rng(seed)
     for _ in range(J):
-        history.append(select(np.flatnonzero(rng.random(N) >= p), history, k, rng) or [])
+        history.append(scheme.chosen(np.flatnonzero(rng.random(N) >= p), history, rng) or [])
     return history
 
 
@@ -171,7 +170,7 @@ def test_what_only_the_search_sees() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_selection_falls_to_one_within_n_to_2_n_rounds(seed: int) -> None:
     N = 20
-    P = run(SCHEMES["random"], N, 4, 3 * N, seed).matrix()
+    P = run(Random(users=4), N, 3 * N, seed).matrix()
     over_time = weak_over_time(P)
     first = over_time.index((1, 1)) + 1
     assert N / 2 < first <= 2 * N
@@ -183,7 +182,7 @@ def test_random_selection_falls_to_one_within_n_to_2_n_rounds(seed: int) -> None
 
 @pytest.mark.parametrize("T", [2, 4])
 def test_multi_round_keeps_its_promise_in_both_notions(T: int) -> None:
-    P = run(partial(SCHEMES["multi_round"], T=T, fair=False), 20, 4, 60, T, p=0.1).matrix()
+    P = run(MultiRound(users=4, T=T, fair=False), 20, 60, T, p=0.1).matrix()
     over_time = weak_over_time(P)
     assert over_time[-1] == (T, T)
     assert strong(P) == T
@@ -192,7 +191,7 @@ def test_multi_round_keeps_its_promise_in_both_notions(T: int) -> None:
 
 def test_a_hundred_users_and_hundreds_of_rounds() -> None:
     """The paper's size: intervals on the way, the truth at both ends, and every claim consistent."""
-    P = run(SCHEMES["random"], 120, 12, 160, 1, p=0.3).matrix()
+    P = run(Random(users=12), 120, 160, 1, p=0.3).matrix()
     over_time = [bounds for bounds in weak_over_time(P) if bounds is not None]
     assert len(over_time) == 160
     assert over_time[4] == (12, 12)

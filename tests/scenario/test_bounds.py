@@ -147,7 +147,7 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
 
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:
-    from simfl.population.dropout import draw
+    from simfl.population.distributions import draw
     from simfl.random_streams import Streams
     from simfl.scenario.schema import Exponential, LogNormal
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from simfl.learning.partition import Dirichlet
+from simfl.population.availability import Bernoulli
+from simfl.population.dropout import NoLosses, PerStep, Rate, Script, WorstCase
 from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, parse_override
+from simfl.selection.schemes import Random
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
 
 
@@ -17,15 +21,15 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["population.users=95"], "population.users", 95),
         (["learning.lr=1e-2"], "learning.lr", 0.01),
         (["overlap=off"], "overlap", False),
-        (["dropout.rate=0.2"], "dropout", schema.Rate(rate=0.2)),
-        (["dropout.rate=[0.2, 0.3]"], "dropout", schema.Rate(rate=(0.2, 0.3))),
-        (["dropout.rate=[0.2, 0.3]", "dropout.rate.1=0.4"], "dropout", schema.Rate(rate=(0.2, 0.4))),
-        (["dropout.at=shares", "dropout.rate=0.2"], "dropout", schema.Rate(rate=0.2, at="shares")),
-        (["dropout.kind=rate", "dropout.rate=0.2"], "dropout", schema.Rate(rate=0.2)),
-        (["dropout={kind: rate, rate: 0.1}"], "dropout", schema.Rate(rate=0.1)),
-        (["dropout={rate: 0.1}", "dropout=none"], "dropout", schema.NoLosses()),
-        (["dropout.fraction=0.2"], "dropout", schema.WorstCase(fraction=0.2)),
-        (["dropout.q=0.2"], "dropout", schema.PerStep(q=0.2)),
+        (["dropout.rate=0.2"], "dropout", Rate(rate=0.2)),
+        (["dropout.rate=[0.2, 0.3]"], "dropout", Rate(rate=(0.2, 0.3))),
+        (["dropout.rate=[0.2, 0.3]", "dropout.rate.1=0.4"], "dropout", Rate(rate=(0.2, 0.4))),
+        (["dropout.at=shares", "dropout.rate=0.2"], "dropout", Rate(rate=0.2, at="shares")),
+        (["dropout.kind=rate", "dropout.rate=0.2"], "dropout", Rate(rate=0.2)),
+        (["dropout={kind: rate, rate: 0.1}"], "dropout", Rate(rate=0.1)),
+        (["dropout={rate: 0.1}", "dropout=none"], "dropout", NoLosses()),
+        (["dropout.fraction=0.2"], "dropout", WorstCase(fraction=0.2)),
+        (["dropout.q=0.2"], "dropout", PerStep(q=0.2)),
         (["dropout={per_step: 0.1}", "dropout.when=mid_send"], "dropout.when", "mid_send"),
         (["detect.delay_s=1"], "detect.delay_s", 1.0),
         (["detect=timeout", "detect.delay_s=1"], "detect.delay_s", 1.0),
@@ -33,11 +37,11 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["clock=recorded:runs/a"], "clock", schema.Recorded(dir="runs/a")),
         (["clock.dir=runs/a"], "clock", schema.Recorded(dir="runs/a")),
         (["clock=measured"], "clock", schema.Measured()),
-        (["population.availability.p=0.5"], "population.availability", schema.Bernoulli(p=0.5)),
+        (["population.availability.p=0.5"], "population.availability", Bernoulli(p=0.5)),
         (["population.devices.slowdown=2"], "population.devices.slowdown", schema.Fixed(value=2)),
         (["population.devices.slowdown.mean=2"], "population.devices.slowdown", schema.Exponential(mean=2)),
-        (["selection.users=90"], "selection", schema.SelectUsers(kind="random", users=90)),
-        (["learning.partition.beta=0.3"], "learning.partition", schema.Dirichlet(beta=0.3)),
+        (["selection.users=90"], "selection", Random(users=90)),
+        (["learning.partition.beta=0.3"], "learning.partition", Dirichlet(beta=0.3)),
         (["network.users.preset=5g"], "network.users.uplink_mbps", 802.0),
         (["privacy.U=60"], "privacy.U", 60),
         (["protocols.secagg.t=60"], "protocols.secagg.t", 60),
@@ -58,15 +62,15 @@ def test_overrides_reach_through_shorthands(
 
 def test_an_override_of_a_kind_drops_what_the_file_said_of_the_old_one(tmp_path: Path) -> None:
     text = swap(SYNC, ("dropout: none", "dropout: {kind: rate, rate: 0.1, at: shares}"))
-    assert read(tmp_path, text, {"dropout.kind": "none"}).dropout == schema.NoLosses()
+    assert read(tmp_path, text, {"dropout.kind": "none"}).dropout == NoLosses()
     losses = [{"user": 1, "at": "upload", "when": "mid_send"}]
-    assert isinstance(read(tmp_path, text, {"dropout.losses": losses}).dropout, schema.Script)
+    assert isinstance(read(tmp_path, text, {"dropout.losses": losses}).dropout, Script)
 
 
 def test_an_override_reaches_into_lists_and_absent_blocks(tmp_path: Path) -> None:
     text = swap(SYNC, ("dropout: none", "dropout: {script: [{user: 1, at: upload, when: mid_send}]}"))
     dropout = read(tmp_path, text, {"dropout.losses.0.user": 4}).dropout
-    assert isinstance(dropout, schema.Script)
+    assert isinstance(dropout, Script)
     assert dropout.losses[0].user == 4
     bare = swap(ASYNC, ("buffer:\n  K: 10\n  staleness_bound: 10\n  return_s: 60\n", ""))
     whole = {"buffer.K": 5, "buffer.staleness_bound": 3, "buffer.return_s": 1.0}

@@ -12,9 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from simfl.learning.partition import AnyPartition, Dirichlet
+from simfl.population.availability import Always, AnyAvailability, Bernoulli, Trace
+from simfl.population.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema
 from simfl.scenario.load import json_schema, load, resolved_yaml
+from simfl.selection.schemes import AnySelection, Random
 from tests.scenario.worlds import SYNC, read, write
 
 
@@ -27,19 +31,19 @@ from tests.scenario.worlds import SYNC, read, write
         (schema.Distribution, 2, schema.Fixed(value=2)),
         (schema.Distribution, {"fixed": 2}, schema.Fixed(value=2)),
         (schema.Distribution, {"exponential": 2}, schema.Exponential(mean=2)),
-        (schema.Availability, "always", schema.Always()),
-        (schema.Availability, {"bernoulli": [0.1, 0.9]}, schema.Bernoulli(p=(0.1, 0.9))),
+        (AnyAvailability, "always", Always()),
+        (AnyAvailability, {"bernoulli": [0.1, 0.9]}, Bernoulli(p=(0.1, 0.9))),
         (schema.Detect, {"disconnect": 0}, schema.ByDisconnect(delay_s=0)),
-        (schema.Dropout, "none", schema.NoLosses()),
-        (schema.Availability, "trace:a.csv", schema.Trace(file="a.csv")),
-        (schema.Availability, {"trace": "a.csv"}, schema.Trace(file="a.csv")),
-        (schema.Dropout, {"rate": 0.1}, schema.Rate(rate=0.1)),
-        (schema.Dropout, {"worst_case": 0.1}, schema.WorstCase(fraction=0.1)),
-        (schema.Dropout, {"worst_case": [0.1, 0.3]}, schema.WorstCase(fraction=(0.1, 0.3))),
-        (schema.Dropout, {"per_step": 0.1}, schema.PerStep(q=0.1, when="before_send")),
-        (schema.Partition, {"dirichlet": 0.1}, schema.Dirichlet(beta=0.1)),
+        (AnyDropout, "none", NoLosses()),
+        (AnyAvailability, "trace:a.csv", Trace(file="a.csv")),
+        (AnyAvailability, {"trace": "a.csv"}, Trace(file="a.csv")),
+        (AnyDropout, {"rate": 0.1}, Rate(rate=0.1)),
+        (AnyDropout, {"worst_case": 0.1}, WorstCase(fraction=0.1)),
+        (AnyDropout, {"worst_case": [0.1, 0.3]}, WorstCase(fraction=(0.1, 0.3))),
+        (AnyDropout, {"per_step": 0.1}, PerStep(q=0.1, when="before_send")),
+        (AnyPartition, {"dirichlet": 0.1}, Dirichlet(beta=0.1)),
         (AnyStaleness, "polynomial", Polynomial(alpha=1.0)),
-        (schema.Selection, {"random": 5}, schema.SelectUsers(kind="random", users=5)),
+        (AnySelection, {"random": 5}, Random(users=5)),
     ],
 )
 def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:
@@ -58,7 +62,7 @@ def test_presets_give_what_is_not_given() -> None:
 @pytest.mark.parametrize("empty", [{"bernoulli": []}, {"kind": "bernoulli", "p": []}])
 def test_a_list_of_probabilities_is_not_empty(empty: Any) -> None:
     with pytest.raises(ValidationError):
-        TypeAdapter(schema.Availability).validate_python(empty)
+        TypeAdapter(AnyAvailability).validate_python(empty)
 
 
 def test_a_scenario_is_frozen(tmp_path: Path) -> None:

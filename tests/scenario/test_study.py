@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from simfl.errors import ScenarioError
 from simfl.scenario.load import load
 from simfl.scenario.study import load_study
-from simfl.scenario.yaml_tree import ScenarioError
 from tests.engine.harness import ROOT
 
 ALL = "fedavg, secagg, secagg_plus, ccesa, lightsecagg"

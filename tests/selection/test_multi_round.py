@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from simfl.selection.history import Participation
-from simfl.selection.multi_round import check_batches, multi_round
-from simfl.selection.partition import partition
+from simfl.selection.schemes import MultiRound, Partition, check_batches
 
 SIZES = [(8, 4, 2), (8, 4, 1), (9, 3, 3), (12, 6, 2), (12, 6, 3), (12, 4, 4), (6, 6, 2)]
 
@@ -54,7 +53,7 @@ def test_it_takes_an_available_row_of_the_family_and_none_only_if_there_is_none(
     available = [user for user in range(N) if user not in away]
     history = past(np.array(counts[:N]))
     rows = [row for row in family(N, K, T) if set(row) <= set(available)]
-    chosen = multi_round(available, history, K, np.random.default_rng(seed), T=T, fair=fair)
+    chosen = MultiRound(users=K, T=T, fair=fair).chosen(available, history, np.random.default_rng(seed))
     if not rows:
         assert chosen is None
         return
@@ -71,7 +70,8 @@ def test_every_available_row_is_equally_likely(N: int, K: int, T: int) -> None:
     available = [user for user in range(N) if user != N - 1 or (K, T) == (N, T)]
     rows = [row for row in family(N, K, T) if set(row) <= set(available)]
     seen = Counter(
-        tuple(multi_round(available, history, K, rng, T=T, fair=False) or ()) for _ in range(40 * len(rows))
+        tuple(MultiRound(users=K, T=T, fair=False).chosen(available, history, rng) or ())
+        for _ in range(40 * len(rows))
     )
     assert uniform(seen, rows)
 
@@ -81,13 +81,17 @@ def test_with_fairness_every_row_that_holds_the_least_user_is_equally_likely() -
     # Users 10 and 11 took part least, but 11 is away; of whom a row can hold, user 4 did.
     rows = [row for row in family(12, 6, 2) if 4 in row and 10 not in row]
     assert len(rows) == 6
-    seen = Counter(tuple(multi_round(range(11), history, 6, rng, T=2, fair=True) or ()) for _ in range(3000))
+    seen = Counter(
+        tuple(MultiRound(users=6, T=2, fair=True).chosen(range(11), history, rng) or ()) for _ in range(3000)
+    )
     assert uniform(seen, rows)
 
 
 def test_with_fairness_ties_are_drawn_uniformly() -> None:
     history, rng = past(np.array([1, 1, 0, 0, 0, 0, 1, 1])), np.random.default_rng(12)
-    seen = Counter(tuple(multi_round(range(8), history, 2, rng, T=2, fair=True) or ()) for _ in range(2000))
+    seen = Counter(
+        tuple(MultiRound(users=2, T=2, fair=True).chosen(range(8), history, rng) or ()) for _ in range(2000)
+    )
     assert uniform(seen, [(2, 3), (4, 5)])
 
 
@@ -101,7 +105,7 @@ def test_fairness_narrows_the_gap_of_unequal_users() -> None:
         history, rng = Participation(120), np.random.default_rng(2)
         for _ in range(1000):
             available = np.flatnonzero(rng.random(120) >= p)
-            history.append(multi_round(available, history, 12, rng, T=3, fair=fair) or [])
+            history.append(MultiRound(users=12, T=3, fair=fair).chosen(available, history, rng) or [])
         gaps[fair] = (history.counts.max() - history.counts.min()) / len(history)
     assert 0 < gaps[True] < 0.7 * gaps[False]
 
@@ -116,7 +120,7 @@ def test_partition_takes_a_whole_group_with_a_least_user(
 ) -> None:
     groups = [group for group in family(12, 3, 3) if not set(group) & away]
     available = [user for user in range(12) if user not in away]
-    chosen = partition(available, past(np.array(counts)), 3, np.random.default_rng(seed))
+    chosen = Partition(users=3).chosen(available, past(np.array(counts)), np.random.default_rng(seed))
     if not groups:
         assert chosen is None
         return
@@ -128,7 +132,9 @@ def test_partition_takes_a_whole_group_with_a_least_user(
 
 def test_partition_draws_ties_uniformly() -> None:
     rng = np.random.default_rng(4)
-    seen = Counter(tuple(partition(range(1, 12), Participation(12), 3, rng) or ()) for _ in range(2000))
+    seen = Counter(
+        tuple(Partition(users=3).chosen(range(1, 12), Participation(12), rng) or ()) for _ in range(2000)
+    )
     assert uniform(seen, family(12, 3, 3)[1:])
 
 
@@ -151,8 +157,9 @@ def test_partition_draws_ties_uniformly() -> None:
 def test_sizes_that_do_not_divide_are_refused_with_a_remedy(users: int, K: int, T: int, why: str) -> None:
     with pytest.raises(ValueError, match=why + "($|[^0-9]*$| and)"):
         check_batches(users, K, T)
-    with pytest.raises(ValueError, match=why):
-        multi_round(range(users), Participation(users), K, np.random.default_rng(0), T=T, fair=True)
+    if K and T:
+        ((key, told),) = MultiRound(users=K, T=T).problems(users)
+        assert (key, told) == ("users", "users=11 must not be above population.users=10") or why in told
 
 
 @given(users=st.integers(1, 60), K=st.integers(1, 60), T=st.integers(1, 60))
@@ -177,7 +184,9 @@ def test_the_values_it_names_work(users: int, K: int, T: int) -> None:
 @pytest.mark.parametrize("fair", [False, True])
 def test_many_users(fair: bool) -> None:
     N, K, T = 99_999, 999, 3
-    chosen = multi_round(np.arange(5, N), Participation(N), K, np.random.default_rng(0), T=T, fair=fair)
+    chosen = MultiRound(users=K, T=T, fair=fair).chosen(
+        np.arange(5, N), Participation(N), np.random.default_rng(0)
+    )
     assert chosen is not None
     assert len(set(chosen)) == K
     assert min(chosen) >= 6

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import simfl
-from simfl.scenario.rounds import POINTS
+from simfl.population.dropout import POINTS
 from simfl.studies.explore.buffered import of_updates
 
 SECONDS = st.floats(0.05, 2.0).map(lambda x: round(x, 3))

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from simfl.learning.data.files import Places, decoded, listed
-from simfl.learning.data.options import count
 from simfl.learning.data.split import I64, U8, DataError, Split
 
 _CLASSES = 203
@@ -26,7 +25,7 @@ _ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must no
 _CLASS = re.compile(r"[0-9]{1,9}")
 
 
-def gld23k(places: Places, size: object = 224) -> Split:
+def gld23k(places: Places, size: int) -> Split:
     """Pixels uint8 of shape [3, size, size], 203 classes as in the files; published with 23,080 samples of
     233 users to train and 1,959 to test.
 
@@ -34,13 +33,12 @@ def gld23k(places: Places, size: object = 224) -> Split:
     of the file.
 
     Raises:
-        DataError: a file is missing or malformed, Pillow is not installed, or `size` is no positive integer.
+        DataError: a file is missing or malformed, or Pillow is not installed.
     """
-    pixels = count("gld23k: size", size)
     _need_pillow()
     train, test = (held[0] for held in places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",)))
-    x_train, y_train, names = _samples(places, train, pixels, "user_id")
-    x_test, y_test, _ = _samples(places, test, pixels)
+    x_train, y_train, names = _samples(places, train, size, "user_id")
+    x_test, y_test, _ = _samples(places, test, size)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     owner = np.array([numbers[name] for name in names], np.int64)
     return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)

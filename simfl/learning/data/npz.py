@@ -16,19 +16,16 @@ _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("owner", "classes")
 
 
-def npz(rng: np.random.Generator, file: object = None) -> Split:
+def npz(file: str) -> Split:
     """Arrays x_train [n, *shape], y_train [n], x_test and y_test of a file as `numpy.savez` writes it.
 
     x are floats, kept as float32, or uint8 pixels that mean value / 255; y are integers. `owner` [n] is the
     natural user of each training sample, 0 .. writers - 1; `classes` one integer, without it the largest
-    label + 1. Other arrays are not read. Nothing is ever unpickled; `rng` is not used.
+    label + 1. Other arrays are not read. Nothing is ever unpickled.
 
     Raises:
-        DataError: no file is named, it is no such file, unpacks to too much, or an array is missing or cannot
-            be used.
+        DataError: there is no such file, it unpacks to too much, or an array is missing or cannot be used.
     """
-    if not isinstance(file, str | Path):
-        raise DataError(f"npz: file={file!r} must name an .npz file")
     arrays = _arrays(Path(file))
     y_train, y_test = (_integers(file, arrays, key, 1) for key in ("y_train", "y_test"))
     owner = _integers(file, arrays, "owner", 1) if "owner" in arrays else None

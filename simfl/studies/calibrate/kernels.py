@@ -18,8 +18,10 @@ from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
-from simfl.learning import data, partition, server_opt
+from simfl.learning import data
 from simfl.learning.models import MODELS
+from simfl.learning.partition import Iid
+from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.index_views import Same
@@ -93,7 +95,7 @@ def of_vectors() -> Rates:
         "field_mac": seconds(lambda: field.weighted_sum(rows, weights, Q)) / (len(rows) * D),
         "quantise_element": (there + back) / (2 * D),
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
-        "apply_element": seconds(lambda: server_opt.apply(delta, g, 1.0)) / D,
+        "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
     }
 
 
@@ -139,7 +141,7 @@ def training() -> Callable[[], Rates]:
     """Local training by minibatches and multiply-adds: tiny models on the digits, clients of two sizes."""
     split = data.digits(STREAMS.rng("data"))
     trainers = [
-        Trainer(split, partition.iid(split.y_train, users, STREAMS.rng("partition")), MODELS[model],
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model],
                 LocalSgd(5, 10, 0.1), "cpu", "loop")
         for model in ("logistic", "cnn") for users in (100, 20)
     ]  # fmt: skip

@@ -11,11 +11,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from simfl.errors import BadInput
+from simfl.errors import BadInput, Problem, ScenarioError, refusal
 from simfl.experiment.build import build, make_clocks
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import Settings, Study, load_study
-from simfl.scenario.yaml_tree import Problem, ScenarioError, refusal
 
 MOST = 100_000
 """Cells of a study: more are taken for a slip."""

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
@@ -7,7 +6,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from simfl.learning.data import DATASETS
 from tests.learning.data.common import dump, read, refused
 
 with_pillow = pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed: simfl[images]")
@@ -71,8 +69,6 @@ def test_only_what_is_indexed_is_opened(tmp_path: Path, opened: mock.Mock, neste
 def test_sizes(tmp_path: Path) -> None:
     put(tmp_path)
     assert read("gld23k", tmp_path).shape == (3, 224, 224)
-    for size in (0, -1, 2.5, True, "16"):
-        refused(partial(read, "gld23k", tmp_path, size=size), "gld23k: size", repr(size))
 
 
 @with_pillow
@@ -143,4 +139,3 @@ def test_a_text_in_the_place_of_an_image(tmp_path: Path) -> None:
 def test_without_pillow_the_extra_is_named(tmp_path: Path) -> None:
     with mock.patch("simfl.learning.data.landmarks.find_spec", return_value=None):
         refused(lambda: read("gld23k", tmp_path), "Pillow", "simfl[images]")
-    assert DATASETS["gld23k"].options == ("size",)

@@ -225,4 +225,3 @@ def test_arrays_by_column_are_read_as_they_are(tmp_path: Path) -> None:
 
 def test_there_is_no_file(tmp_path: Path) -> None:
     refused(lambda: npz(tmp_path / "none.npz"), tmp_path / "none.npz", "No such file")
-    refused(lambda: load("npz", rng()), "npz: file=None")

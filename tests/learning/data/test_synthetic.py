@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simfl.learning.data import load
-from tests.learning.data.common import Array, refused, rng
+from tests.learning.data.common import Array, rng
 
 
 def as_bytes(seed: int, **options: Any) -> list[bytes]:
@@ -64,30 +64,3 @@ def test_classes_are_equally_frequent_and_mixed() -> None:
 def test_it_is_drawn_from_the_seed_alone() -> None:
     assert as_bytes(1) == as_bytes(1)
     assert all(a != b for a, b in zip(as_bytes(1), as_bytes(2), strict=True))
-
-
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
-        ({"classes": 1}, "classes=1 must be an integer of at least 2"),
-        ({"classes": 2.0}, "classes=2.0"),
-        ({"train": 0}, "train=0 must be an integer of at least 1"),
-        ({"test": -1}, "test=-1"),
-        ({"train": True}, "train=True"),
-        ({"shape": []}, "shape=[]"),
-        ({"shape": 8}, "shape=8"),
-        ({"shape": [1, 0]}, "shape[1]=0"),
-        ({"shape": ["8"]}, "shape[0]='8'"),
-        ({"noise": 0}, "noise=0 must be a finite number above 0"),
-        ({"noise": -1.0}, "noise=-1.0"),
-        ({"noise": float("nan")}, "noise=nan"),
-        ({"noise": float("inf")}, "noise=inf"),
-        ({"noise": "1"}, "noise='1'"),
-        ({"noise": True}, "noise=True"),
-        ({"noise": 3e38}, "infinite or NaN"),
-        ({"noise": 10**400}, "noise=1"),
-        ({"spread": 1.0}, "shape, classes, train, test, noise"),
-    ],
-)
-def test_options(options: dict[str, Any], part: str) -> None:
-    refused(lambda: load("synthetic", rng(), **options), "synthetic", part)

@@ -84,26 +84,32 @@ def test_it_is_loaded_under_a_private_name(folder: Path) -> None:
     assert [m.parameters((6,), 4) for m in models] == [69, 42 + 12 + 28]
     added = set(sys.modules) - before
     assert len(added) == 2
-    assert all(name.startswith("_simfl_model_") for name in added)
+    assert all(name.startswith("_simfl_file_") for name in added)
 
 
 @pytest.mark.parametrize("spec", ["mine.py", "mine.py:", ":build", ":", ""])
 def test_a_spec_without_both_parts(folder: Path, spec: str) -> None:
-    with pytest.raises(ValueError, match=rf"^model '{spec}' must be path\.py:build$"):
+    with pytest.raises(
+        ValueError, match=r"^model .*: .* must be path\.py:Name, build\(shape, classes\) in a"
+    ):
         own_model(spec, folder)
 
 
 @pytest.mark.parametrize("file", ["there.py", ".", "mine"])
 def test_no_such_file(folder: Path, file: str) -> None:
     (folder / "mine").touch()
-    with pytest.raises(ValueError, match=rf"^model {file}:build: there is no Python file {folder}") as raised:
+    with pytest.raises(
+        ValueError, match=rf"^model {file}:build: .*: there is no Python file {folder}"
+    ) as raised:
         own_model(f"{file}:build", folder)
     assert str(raised.value).endswith(str(folder / file))
 
 
 @pytest.mark.parametrize("name", ["missing", "not_callable"])
 def test_no_such_function(folder: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^model mine.py:{name}: {folder}/mine.py has no function {name}$"):
+    with pytest.raises(
+        ValueError, match=rf"^model mine.py:{name}: .*{folder}/mine.py has no (function )?{name}$"
+    ):
         own_model(f"mine.py:{name}", folder)
 
 
@@ -111,7 +117,7 @@ def test_no_such_function(folder: Path, name: str) -> None:
     ("text", "shown"),
     [
         ("x = 1\n1 / 0\n", r"bad\.py:2 raised ZeroDivisionError: division by zero"),
-        ("def build(:\n", r"bad\.py raised SyntaxError: .*line 1"),
+        ("def build(:\n", r"bad\.py:1: invalid syntax"),
         ("import no_such_module_anywhere\n", r"bad\.py:1 raised ModuleNotFoundError: "),
     ],
 )

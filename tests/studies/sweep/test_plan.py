@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.scenario.yaml_tree import ScenarioError
+from simfl.errors import ScenarioError
 from simfl.studies.sweep import plan
 from simfl.studies.sweep.plan import check, make_plan
 from tests.engine.harness import ROOT

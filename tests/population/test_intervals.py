@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.cli import main
-from simfl.scenario import intervals, schema
-from simfl.scenario.intervals import MOST, Intervals, read_intervals
+from simfl.population import intervals
+from simfl.population.availability import Trace
+from simfl.population.intervals import MOST, Intervals, read_intervals
+from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
 
@@ -156,7 +158,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> N
 # --- where it is looked for ---------------------------------------------------------------------
 def file_of(scenario: schema.Scenario) -> str:
     availability = scenario.population.availability
-    assert isinstance(availability, schema.Trace)
+    assert isinstance(availability, Trace)
     return availability.file
 
 

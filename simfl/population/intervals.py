@@ -24,9 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST
-from simfl.errors import cut, show
-from simfl.scenario.yaml_reader import text_of
-from simfl.scenario.yaml_tree import Problem, ScenarioError, refusal
+from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"

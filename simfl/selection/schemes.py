@@ -1,0 +1,264 @@
+"""Selection schemes: who of the available takes part in a round.
+
+A round's users depend on who is available, on who took part before and on the round's own random stream, and
+on nothing else; a round for which too few are available is skipped.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+
+from simfl.blocks import Count, Fraction
+from simfl.errors import RunFailed
+from simfl.kinds import Choice, Kinds
+from simfl.selection.history import Participation
+
+Users = NDArray[np.int64]
+
+
+class Selection(Choice):
+    """A selection scheme; `select` is all that one of your own needs.
+
+    >>> class Lowest(Selection):
+    ...     users: int
+    ...     def select(self, available, history, rng):
+    ...         return available[: self.users] if len(available) >= self.users else None
+    ...     def cohort(self, users):
+    ...         return self.users
+    >>> Lowest(users=2).chosen([7, 3, 5], Participation(9), np.random.default_rng(0))
+    [3, 5]
+    """
+
+    @abstractmethod
+    def select(
+        self, available: Users, history: Participation, rng: np.random.Generator
+    ) -> Sequence[int] | Users | None:
+        """Return the users of a round, in any order; None or nobody if too few are available.
+
+        Args:
+            available: distinct users of 0 .. N - 1, ascending.
+            history: who took part in each earlier round; it knows N.
+            rng: the round's own stream.
+        """
+
+    def cohort(self, users: int) -> int:
+        """Return the most users that a round can hold, where there are `users` in all."""
+        return users
+
+    def usual(self, users: int) -> int:
+        """Return how many users a round usually holds; its memory is forecast for so many."""
+        return self.cohort(users)
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        """Yield what does not fit so many users, as (key, or nothing for all of them, message)."""
+        yield from ()
+
+    def chosen(
+        self, available: ArrayLike, history: Participation, rng: np.random.Generator
+    ) -> list[int] | None:
+        """Return what `select` does, ascending, as plain integers; None for nobody.
+
+        Raises:
+            RunFailed: somebody in it is not available, or is there twice.
+        """
+        here = np.sort(np.asarray(available, np.int64))
+        found = self.select(here, history, rng)
+        if found is None or not len(found):
+            return None
+        picked = np.sort(np.asarray(found))
+        strangers = np.setdiff1d(picked, here)
+        if strangers.size:
+            raise RunFailed(f"selection {type(self).__name__}: user {strangers[0]} is not available")
+        doubled = picked[:-1][picked[1:] == picked[:-1]]
+        if doubled.size:
+            raise RunFailed(f"selection {type(self).__name__}: user {doubled[0]} is chosen twice")
+        members: list[int] = picked.tolist()
+        return members
+
+
+class All(Selection):
+    """Everyone who is available."""
+
+    kind: Literal["all"] = "all"
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users:
+        return available
+
+
+class _OfOneSize(Selection):
+    """K users in every round."""
+
+    main_key = "users"
+    users: Count
+    """K, the users of a round."""
+
+    def cohort(self, users: int) -> int:
+        return self.users
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        if self.users > users:
+            yield "users", f"users={self.users} must not be above population.users={users}"
+
+
+class Random(_OfOneSize):
+    """K = `users` of the available, uniformly without replacement (FedAvg, McMahan 2017, Algorithm 1)."""
+
+    kind: Literal["random"] = "random"
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        if available.size < self.users:
+            return None
+        return rng.choice(available, size=self.users, replace=False)
+
+
+class WeightedRandom(_OfOneSize):
+    """The K = `users` of the available that took part least often, ties at random (Multi-RoundSecAgg section
+    3.3, "Random Weighted Selection")."""
+
+    kind: Literal["weighted_random"] = "weighted_random"
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        """Take who took part less often than the K-th least, and draw the rest among those who equal it."""
+        k = self.users
+        if available.size < k:
+            return None
+        frequency = history.counts[available]
+        bar = np.partition(frequency, k - 1)[k - 1]
+        least = available[frequency < bar]
+        drawn = rng.choice(available[frequency == bar], size=k - least.size, replace=False)
+        return np.concatenate([least, drawn])
+
+
+class Bernoulli(Selection):
+    """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2).
+
+    With N users of whom each is away with p, probability = K / (N (1 - p)) gives K of them on average.
+    """
+
+    main_key = "probability"
+    kind: Literal["bernoulli"] = "bernoulli"
+    probability: Annotated[Fraction, Field(gt=0)]
+    """Of each available user."""
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users:
+        chosen: Users = available[rng.random(available.size) < self.probability]
+        return chosen
+
+    def usual(self, users: int) -> int:
+        return math.ceil(users * self.probability)
+
+
+class MultiRound(_OfOneSize):
+    """K = `users` in K / T batches of T users that always take part together (Multi-RoundSecAgg, Algorithms
+    1 and 2): the batch that took part least often and others at random, or with `fair: false` all at random
+    (lambda = 1 and 0).
+
+    Users 0 .. T - 1 are the first batch, T .. 2 T - 1 the next, and so on. So no linear combination of the
+    rounds' sums tells two users of a batch apart, in however many rounds (Theorem 1).
+    """
+
+    main_key = ""
+    kind: Literal["multi_round"] = "multi_round"
+    users: Count
+    """K, a multiple of T."""
+    T: Count
+    """The users of a batch, who take part together or not at all."""
+    fair: bool = True
+    """Prefers the batch that took part least often."""
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        return batches(available, history, self.users, rng, self.T, self.fair)
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        yield from super().problems(users) if self.users > users else _indivisible(users, self.users, self.T)
+
+
+class Partition(_OfOneSize):
+    """One of N / K fixed groups of K = `users`, wholly available, that took part least often
+    (Multi-RoundSecAgg section 3.3, "User Partitioning"): `multi_round` with T = K."""
+
+    kind: Literal["partition"] = "partition"
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        return batches(available, history, self.users, rng, self.users, fair=True)
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        k = self.users
+        yield from super().problems(users) if k > users else _indivisible(users, k, k)
+
+
+SELECTION = Kinds(
+    "selection",
+    Selection,  # type: ignore[type-abstract]
+    (All, Random, WeightedRandom, Partition, Bernoulli, MultiRound),
+    "selection",
+)
+
+if TYPE_CHECKING:
+    AnySelection = Selection
+else:
+    AnySelection = SELECTION.annotation()
+
+
+def check_batches(users: int, k: int, T: int) -> None:
+    """Raise a ValueError with the nearest values that work, unless T divides k and users, and k <= users."""
+    if not 1 <= k <= users:
+        raise ValueError(f"K={k} must be at least 1 and at most users={users}")
+    if T < 1:
+        raise ValueError(f"T={T} must be at least 1")
+    if k % T:
+        fits = [size for size in range(1, k + 1) if k % size == 0 and users % size == 0]
+        nearest = [fit for fit in fits if fit < T][-1:] + [fit for fit in fits if fit > T][:1]
+        raise ValueError(f"T={T} does not divide K={k}: use {' or '.join(map(str, nearest))}")
+    if users % T:
+        size = f"T=K={T}" if k == T else f"T={T}"
+        below = users - users % T
+        raise ValueError(f"users={users} is no multiple of {size}: use {below} or {below + T}")
+
+
+def _indivisible(users: int, k: int, T: int) -> Iterator[tuple[str, str]]:
+    try:
+        check_batches(users, k, T)
+    except ValueError as error:
+        yield "", str(error)
+
+
+def batches(
+    available: Users, history: Participation, k: int, rng: np.random.Generator, T: int, fair: bool
+) -> Users | None:
+    """Return the k users of K / T batches; None if fewer batches are wholly available. Takes time O(N).
+
+    The family B of Algorithm 1 has C(N/T, K/T) rows; they are never listed, for its rows that are available
+    are exactly the unions of K / T batches that are wholly available.
+
+    fair=False (lambda = 0, for equal drop-out probabilities): every available row of B equally likely.
+    fair=True (lambda = 1): uniform among the available rows that hold the user l_min of least frequency.
+    Algorithm 2 takes l_min over all available users; a batch-mate of that user may be away, and then no
+    available row holds it. Here it is taken over the users of the wholly available batches; of several such
+    batches one is drawn uniformly.
+    """
+    N = history.users
+    check_batches(N, k, T)
+    here = np.zeros(N, bool)
+    here[available] = True
+    whole = np.flatnonzero(here.reshape(-1, T).all(axis=1))
+    wanted = k // T
+    if whole.size < wanted:
+        return None
+    if fair:
+        frequency = history.counts.reshape(-1, T)[whole].min(axis=1)
+        least = np.flatnonzero(frequency == frequency.min())
+        first = least[rng.integers(least.size)]
+        others = rng.choice(whole.size - 1, size=wanted - 1, replace=False)
+        chosen = whole[np.append(others + (others >= first), first)]
+    else:
+        chosen = rng.choice(whole, size=wanted, replace=False)
+    members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
+    return members

@@ -1,0 +1,55 @@
+"""Every example runs, and does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.experiment.build import build
+from simfl.folder.result import Result
+from simfl.random_streams import Streams
+from simfl.results import trace as rows
+from simfl.scenario.load import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, **overrides: Any) -> Result:
+    return simfl.run(EXAMPLES / f"{name}.yaml", {"payload": "shadow", **overrides})
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_short_and_has_a_scenario(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= (150 if "(Protocol)" in text else 25)
+    assert f"{path.name}:" in path.with_suffix(".yaml").read_text(encoding="utf-8")
+
+
+def test_rested_users_sit_out() -> None:
+    for trace in run("rested").traces.values():
+        rounds = [set(row.users) for row in trace if isinstance(row, rows.Begin)]
+        assert [len(members) for members in rounds] == [4] * 6
+        for index in range(1, 6):
+            assert not rounds[index] & set().union(*rounds[max(0, index - 2) : index])
+
+
+def test_twins_hold_the_same_samples() -> None:
+    parts = build(load(EXAMPLES / "twins.yaml")).trainer.parts
+    assert [len(part) for part in parts] == [120] * 12
+    for first in range(0, 12, 3):
+        assert parts[first].tolist() == parts[first + 1].tolist() == parts[first + 2].tolist()
+    run("twins")
+
+
+def test_phones_take_part_while_they_charge() -> None:
+    scenario = load(EXAMPLES / "charging.yaml")
+    everyone = scenario.population.availability.times(40, Streams(scenario.seed))
+    (trace,) = run("charging").traces.values()
+    begun = [
+        (step.about, step.ready) for step in trace if isinstance(step, rows.Step) and step.call == "begin"
+    ]
+    assert len(begun) >= 30
+    assert all(everyone.at(int(about.split(".")[0]), at)[0] for about, at in begun)

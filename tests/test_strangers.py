@@ -1,0 +1,340 @@
+"""A stranger's kind of each thing, in a file beside the scenario, is taken like our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.errors import BadInput, RunFailed
+from simfl.folder.identity import scenario_key
+from simfl.scenario.load import ScenarioError, load, resolved_yaml
+from simfl.scenario.study import load_study
+from tests.engine.harness import SYNC
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class `Theirs` with one field of its own, in a file; `lacks` its one abstract method."""
+
+    path: str
+    thing: str
+    code: str
+    value: dict[str, Any]
+    wrong: tuple[dict[str, Any], str]
+    lacks: str
+    scenario: dict[str, Any]
+
+
+SELECTION = Case(
+    "selection",
+    "selection",
+    """
+from pydantic import Field
+from simfl.selection.schemes import Selection
+
+
+class Theirs(Selection):
+    users: int = Field(2, ge=1)
+
+    def select(self, available, history, rng):
+        if history.counts.sum() > 99:
+            raise LookupError("too long")
+        return available[: self.users]
+
+    def cohort(self, users):
+        return self.users
+
+    def problems(self, users):
+        if self.users == 13:
+            yield "users", "users=13 is unlucky"
+
+
+class Half(Selection):
+    pass
+
+
+class Raises(Selection):
+    def select(self, available, history, rng):
+        return 1 // 0
+
+    def cohort(self, users):
+        return 3
+
+
+class RaisesEarly(Theirs):
+    def problems(self, users):
+        return 1 // 0
+""",
+    {"users": 3},
+    ({"users": 0}, "selection.users: must be at least 1, not 0"),
+    "select",
+    {},
+)
+PARTITION = Case(
+    "learning.partition",
+    "partition",
+    """
+from pydantic import Field
+from simfl.learning.partition import Partition
+
+
+class Theirs(Partition):
+    every: int = Field(1, ge=1)
+
+    def deal(self, split, users, rng):
+        return [range(user, len(split.y_train), users * self.every) for user in range(users)]
+
+
+class Half(Partition):
+    pass
+
+
+class Raises(Partition):
+    def deal(self, split, users, rng):
+        return 1 // 0
+""",
+    {"every": 2},
+    ({"every": 0}, "learning.partition.every: must be at least 1, not 0"),
+    "deal",
+    {},
+)
+AVAILABILITY = Case(
+    "population.availability",
+    "availability",
+    """
+from pydantic import Field
+from simfl.population.availability import Availability, UserStates
+
+
+class Theirs(UserStates):
+    on_s: float = Field(2.0, gt=0)
+
+    def states(self, user, rng):
+        while True:
+            yield self.on_s, True
+            yield 0.1 * rng.random(), False
+
+
+class Half(UserStates):
+    pass
+
+
+class Raises(UserStates):
+    def states(self, user, rng):
+        yield 0.001, True
+        yield 1 // 0, False
+""",
+    {"on_s": 3.5},
+    ({"on_s": 0}, "population.availability.on_s: must be above 0, not 0"),
+    "states",
+    {},
+)
+DROPOUT = Case(
+    "dropout",
+    "drop-out",
+    """
+from pydantic import Field
+from simfl.population.dropout import Dropout, PlannedLoss
+
+
+class Theirs(Dropout):
+    p: float = Field(0.0, ge=0, le=1)
+
+    def planned(self, user, index, streams):
+        out = streams.rng("losses", "cell", user % 2, index).random() < self.p
+        return PlannedLoss("upload", "mid_send") if out else None
+
+
+class Half(Dropout):
+    pass
+
+
+class Raises(Dropout):
+    def planned(self, user, index, streams):
+        return 1 // 0
+""",
+    {"p": 1e-9},
+    ({"p": 2.0}, "dropout.p: must be at most 1, not 2.0"),
+    "planned",
+    {},
+)
+SERVER = Case(
+    "learning.server",
+    "server rule",
+    """
+from pydantic import Field
+from simfl.learning.server_opt import ServerRule
+
+
+class Theirs(ServerRule):
+    rows = 1
+    beta: float = Field(0.9, ge=0, lt=1)
+
+    def remember(self, state, g):
+        return self.beta * state + g
+
+    def step(self, state, lr):
+        return lr * state
+
+
+class Half(ServerRule):
+    pass
+
+
+class Raises(ServerRule):
+    def step(self, state, lr):
+        return 1 // 0
+""",
+    {"beta": 0.5},
+    ({"beta": 1.0}, "learning.server.beta: must be below 1, not 1.0"),
+    "step",
+    {"payload": "real"},
+)
+CLIP = Case(
+    "learning.clip",
+    "clip",
+    """
+from pydantic import Field
+from simfl.learning.clipping import Clip
+
+
+class Theirs(Clip):
+    factor: float = Field(0.5, gt=0)
+
+    def clipped(self, delta):
+        return delta * delta.dtype.type(self.factor)
+
+
+class Half(Clip):
+    pass
+
+
+class Raises(Clip):
+    def clipped(self, delta):
+        return 1 // 0
+""",
+    {"factor": 0.25},
+    ({"factor": 0.0}, "learning.clip.factor: must be above 0, not 0.0"),
+    "clipped",
+    {"payload": "real"},
+)
+DATASET = Case(
+    "learning.dataset",
+    "data set",
+    """
+import numpy as np
+from pydantic import Field
+from simfl.learning.data import Dataset, Split
+
+
+class Theirs(Dataset):
+    samples: int = Field(60, ge=6)
+
+    def load(self, rng, root):
+        x = rng.standard_normal((self.samples, 3), np.float32)
+        y = (x.sum(axis=1) > 0).astype(np.int64)
+        return Split(x, y, x[:6], y[:6], classes=2)
+
+
+class Half(Dataset):
+    pass
+
+
+class Raises(Dataset):
+    def load(self, rng, root):
+        return 1 // 0
+""",
+    {"samples": 90},
+    ({"samples": 3}, "learning.dataset.samples: must be at least 6, not 3"),
+    "load",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP, DATASET]
+by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "theirs.py"
+
+
+def said(case: Case, file: Path, name: str = "Theirs", **values: Any) -> dict[str, Any]:
+    """Return the scenario with the class of this name."""
+    file.write_text(case.code)
+    scenario: dict[str, Any] = {
+        **SYNC, "payload": "shadow", "rounds": 2, "privacy": {"T": 1, "D": 0}, **case.scenario
+    }  # fmt: skip
+    *way, last = case.path.split(".")
+    inner = scenario
+    for part in way:
+        inner[part] = dict(inner.get(part, {}))
+        inner = inner[part]
+    inner[last] = {"module": f"{file}:{name}", **values}
+    return scenario
+
+
+@by_path
+def test_it_runs_and_resolves(case: Case, file: Path, tmp_path: Path) -> None:
+    scenario = load(said(case, file, **case.value))
+    kept = tmp_path / "resolved.yaml"
+    kept.write_text(resolved_yaml(scenario))
+    assert load(kept) == scenario
+    result = simfl.run(scenario)
+    assert result.summary["protocols"]["fedavg"]["rounds"][0]["status"] == "completed"
+
+
+@by_path
+def test_its_fields_can_be_overridden(case: Case, file: Path) -> None:
+    ((key, value),) = case.value.items()
+    scenario = load(said(case, file), {f"{case.path}.{key}": value})
+    assert scenario == load(said(case, file, **case.value))
+
+
+@by_path
+def test_what_is_wrong_is_told_at_its_place(case: Case, file: Path) -> None:
+    fields, message = case.wrong
+    with pytest.raises(ScenarioError) as problem:
+        load(said(case, file, **fields))
+    assert message in str(problem.value)
+    with pytest.raises(ScenarioError, match=rf"{case.path}.nonsense: .*no key 'nonsense'"):
+        load(said(case, file, nonsense=1))
+    with pytest.raises(ScenarioError, match=f"is no whole {case.thing}: it lacks {case.lacks}"):
+        load(said(case, file, "Half"))
+    with pytest.raises(ScenarioError, match=f"is no {case.thing}: it must be a class derived from"):
+        load(said(case, file, "Path" if "import Path" in case.code else "Field"))
+
+
+@by_path
+def test_what_its_methods_raise_is_told_with_its_line(case: Case, file: Path) -> None:
+    line = 1 + case.code[: case.code.index("1 // 0")].count("\n")
+    with pytest.raises((BadInput, RunFailed), match=rf"{file}:{line} raised ZeroDivisionError"):
+        simfl.run(said(case, file, "Raises"))
+
+
+@by_path
+def test_a_study_sweeps_it(case: Case, file: Path, tmp_path: Path) -> None:
+    base, study = tmp_path / "base.yaml", tmp_path / "study.yaml"
+    ((key, value),) = case.value.items()
+    base.write_text(resolved_yaml(load(said(case, file))))
+    study.write_text(f"base: base.yaml\ngrid: {{{case.path}.{key}: [{value}]}}\n")
+    read = load_study(study)
+    assert read.resolve(read.grid[0], 5) == load(said(case, file, **case.value), seed=5)
+
+
+@by_path
+def test_its_text_is_part_of_what_decides_a_run(case: Case, file: Path) -> None:
+    before = scenario_key(load(said(case, file)), "code")
+    assert scenario_key(load(said(case, file)), "code") == before
+    file.write_text(case.code + "\n# another\n")
+    assert scenario_key(load(said(replace(case, code=file.read_text()), file)), "code") != before
+
+
+def test_problems_of_a_selection_are_told(file: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"selection\.users: users=13 is unlucky"):
+        load(said(SELECTION, file, users=13))
+    with pytest.raises(ScenarioError, match=r"theirs.py:\d+ raised ZeroDivisionError"):
+        load(said(SELECTION, file, "RaisesEarly"))
