@@ -7,8 +7,9 @@ the server, sealed under a key that only the two can derive (LightSecAgg footnot
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, ClassVar
 
 from simfl.crypto import mds
@@ -24,6 +25,7 @@ from simfl.protocols.index_views import (
     are_distinct,
     are_within,
     place,
+    place_in,
     users_among,
     users_of,
 )
@@ -176,25 +178,31 @@ class Answer(Message):
 class Pairs(View[bytes]):
     """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
 
+    together: ClassVar[Callable[[int, int], bytes]]
+
     def __init__(self, first: Sequence[int], second: Sequence[int]) -> None:
         self.first, self.second = first, second
 
     def __len__(self) -> int:
         return len(self.first)
 
+    def at(self, k: int) -> bytes:
+        return self.together(self.first[k], self.second[k])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.together, self.first, self.second)
+
 
 class Nonces(Pairs):
     """(sender, counter)."""
 
-    def at(self, k: int) -> bytes:
-        return nonce(self.first[k], self.second[k])
+    together = staticmethod(nonce)
 
 
 class Aads(Pairs):
     """(sender, receiver), what is authenticated with a row and not sent."""
 
-    def at(self, k: int) -> bytes:
-        return self.first[k].to_bytes(4, "big") + self.second[k].to_bytes(4, "big")
+    together = staticmethod(Struct(">II").pack)
 
 
 class Channels:
@@ -264,7 +272,8 @@ class Channels:
 
     def _of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        return self.ops.pick(self._keys, Lookup(users, self._row))
+        find = self._row if self._later else place_in(self._first)
+        return self.ops.pick(self._keys, Lookup(users, find))
 
     def _row(self, user: int) -> int:
         return self._later[user] if user in self._later else place(self._first, user)
