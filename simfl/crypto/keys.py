@@ -79,14 +79,15 @@ def seal(keys: A8, items: Rows, nonces: Collection[bytes], aads: Collection[byte
         return np.empty((0, none.shape[1] * none.itemsize + TAG_BYTES), np.uint8)
     under = _ciphers(keys, nonces, aads, n)
     return _together(
-        [aead.encrypt(once, item, aad) for (aead, once, aad), item in zip(under, _strings(items), strict=True)],
+        [
+            aead.encrypt(once, item, aad)
+            for (aead, once, aad), item in zip(under, _strings(items), strict=True)
+        ],
         np.dtype(np.uint8),
     )
 
 
-def open_(
-    keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[bytes], dtype: str
-) -> Rows:
+def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[bytes], dtype: str) -> Rows:
     """The rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
 
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is

@@ -44,6 +44,7 @@ from simfl.protocols.machine import (
 )
 from simfl.protocols.server import Server
 
+_TWO_WORDS = Struct(">II")
 TAG_BYTES = 16
 """What AES-GCM adds to an item."""
 
@@ -178,10 +179,10 @@ class Answer(Message):
 class Pairs(View[bytes]):
     """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
 
-    together: ClassVar[Callable[[int, int], bytes]]
-
-    def __init__(self, first: Sequence[int], second: Sequence[int]) -> None:
-        self.first, self.second = first, second
+    def __init__(
+        self, first: Sequence[int], second: Sequence[int], together: Callable[[int, int], bytes]
+    ) -> None:
+        self.first, self.second, self.together = first, second, together
 
     def __len__(self) -> int:
         return len(self.first)
@@ -193,16 +194,14 @@ class Pairs(View[bytes]):
         return map(self.together, self.first, self.second)
 
 
-class Nonces(Pairs):
-    """(sender, counter)."""
+def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Pairs:
+    """The nonce of each row."""
+    return Pairs(senders, counters, nonce)
 
-    together = staticmethod(nonce)
 
-
-class Aads(Pairs):
-    """(sender, receiver), what is authenticated with a row and not sent."""
-
-    together = staticmethod(Struct(">II").pack)
+def aads_of(senders: Sequence[int], receivers: Sequence[int]) -> Pairs:
+    """(sender, receiver) of each row: authenticated with it and not sent."""
+    return Pairs(senders, receivers, _TWO_WORDS.pack)
 
 
 class Channels:
@@ -238,7 +237,7 @@ class Channels:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
         mine = Same(self.user, len(to))
-        return self.ops.seal(self._of(to), items, Nonces(mine, Same(counter, len(to))), Aads(mine, to))
+        return self.ops.seal(self._of(to), items, nonces_of(mine, Same(counter, len(to))), aads_of(mine, to))
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
@@ -260,7 +259,8 @@ class Channels:
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
-        nonces, aads = Nonces(senders, counters), Aads(senders, Same(self.user, len(senders)))
+        nonces = nonces_of(senders, counters)
+        aads = aads_of(senders, Same(self.user, len(senders)))
         try:
             return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
         except Forged as fault:

@@ -76,7 +76,9 @@ class LightSecAggAsyncClient:
         self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
-        self.circle: tuple[int, ...] = ()  # the peers and itself, by number: the same for all who know the same
+        self.circle: tuple[
+            int, ...
+        ] = ()  # the peers and itself, by number: the same for all who know the same
         self.mask: tuple[str, Handle] | None = None
         self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
         self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
