@@ -13,7 +13,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.memory_probe import MemoryProbeOps
 from simfl.engine.driver import drive
-from simfl.engine.setup import Outcome
+from simfl.engine.setup import ClosedRound
 from simfl.experiment import build
 from simfl.experiment.memory import weigh
 from simfl.scenario.load import load
@@ -112,7 +112,7 @@ def test_a_weighed_run_holds_what_an_executed_one_holds(protocol: str) -> None:
     assert weighed.peak > 6 * 4 * D
 
 
-async def nothing(outcome: Outcome) -> None: ...
+async def nothing(outcome: ClosedRound) -> None: ...
 
 
 @pytest.mark.parametrize(("protocol", "peak", "rest"), [("secagg", 14, 3), ("lightsecagg", 41, 5.5)])
