@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test fuzz bench lint clean
+.PHONY: run test test-all fuzz bench lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
-test: .venv/ready
+test: .venv/ready  # each law has a test here
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-all: .venv/ready  # the same laws at more sizes too
+	$(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
 fuzz: .venv/ready  # one to two hours on two cores, by the rate of the first 300 mutants; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2

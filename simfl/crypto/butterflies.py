@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from simfl.crypto.loops import A32, I64, compiled
+from simfl.crypto.compiling import A32, I64, compiled
 
 _WORDS = 2**17  # of a block: 512 kB; a pass reads and writes all of it
 _NARROWEST = 128  # columns of a block, so that a loop is long enough

@@ -6,7 +6,8 @@ the row; what only the caller can cause is ValueError. A nonce must never be use
 `nonce` makes them from a sender and its counter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from simfl.crypto.row_routing import Rows, together
+from simfl.crypto.row_routing import LONG_BYTES, Rows
 
 A8 = NDArray[np.uint8]
 
@@ -66,28 +67,27 @@ def hkdf(secret: bytes, info: bytes) -> bytes:
     return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
-def seal(keys: A8, items: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Rows:
+def seal(keys: A8, items: Rows, nonces: Collection[bytes], aads: Collection[bytes]) -> Rows:
     """AES-256-GCM of each row of items [n, L] under its own key, as [n, L * itemsize + 16], tag last.
 
     keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
     Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row.
     """
     n = len(items)
-    _check("keys", keys, n, KEY_BYTES)
-    _check_nonces(nonces, aads, n)
     if n == 0:
         none = np.asarray(items)
         return np.empty((0, none.shape[1] * none.itemsize + TAG_BYTES), np.uint8)
-    sealed = []
-    for i in range(n):
-        plain = np.ascontiguousarray(items[i], items[i].dtype.newbyteorder("<")).view(np.uint8)
-        sealed.append(
-            np.frombuffer(AESGCM(keys[i].tobytes()).encrypt(nonces[i], plain.data, aads[i]), np.uint8)
-        )
-    return together(sealed)
+    under = _ciphers(keys, nonces, aads, n)
+    return _together(
+        [
+            aead.encrypt(once, item, aad)
+            for (aead, once, aad), item in zip(under, _strings(items), strict=True)
+        ],
+        np.dtype(np.uint8),
+    )
 
 
-def open_(keys: A8, sealed: Rows, nonces: Sequence[bytes], aads: Sequence[bytes], dtype: str) -> Rows:
+def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[bytes], dtype: str) -> Rows:
     """The rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
 
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
@@ -96,26 +96,54 @@ def open_(keys: A8, sealed: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]
     """
     if dtype not in ("uint8", "uint32"):
         raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
-    n = len(sealed)
-    _check("keys", keys, n, KEY_BYTES)
-    _check_nonces(nonces, aads, n)
-    kind = np.dtype(dtype).newbyteorder("<")
+    n, kind = len(sealed), np.dtype(dtype)
     if n == 0:
         return np.empty((0, (np.asarray(sealed).shape[1] - TAG_BYTES) // kind.itemsize), dtype)
-    opened = []
-    for i in range(n):
-        row = sealed[i]
-        length, rest = divmod(row.size - TAG_BYTES, kind.itemsize)
-        if row.dtype != np.uint8 or length < 0 or rest:
-            raise ValueError(
-                f"rows of {row.nbytes} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements"
-            )
-        try:
-            plain = AESGCM(keys[i].tobytes()).decrypt(nonces[i], np.ascontiguousarray(row).data, aads[i])
-        except InvalidTag:
-            raise Forged(i, "does not authenticate") from None
-        opened.append(np.frombuffer(plain, kind).astype(dtype, copy=False))
-    return together(opened)
+    length, rest = divmod(sealed[0].nbytes - TAG_BYTES, kind.itemsize)
+    if sealed[0].dtype != np.uint8 or length < 0 or rest:
+        raise ValueError(
+            f"rows of {sealed[0].nbytes} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements"
+        )
+    opened: list[bytes] = []
+    under = _ciphers(keys, nonces, aads, n)
+    try:
+        for (aead, once, aad), row in zip(under, _strings(sealed), strict=True):
+            opened.append(aead.decrypt(once, row, aad))
+    except InvalidTag:
+        raise Forged(len(opened), "does not authenticate") from None
+    return _together(opened, kind)
+
+
+def _ciphers(
+    keys: A8, nonces: Collection[bytes], aads: Collection[bytes], n: int
+) -> Iterator[tuple[AESGCM, bytes, bytes]]:
+    """What each of n rows is sealed under. ValueError if there is not one key, nonce and aad a row."""
+    _check("keys", keys, n, KEY_BYTES)
+    if len(nonces) != n or len(aads) != n:
+        raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
+    once = list(nonces)
+    if set(map(len, once)) != {NONCE_BYTES}:
+        raise ValueError(f"nonces must have {NONCE_BYTES} bytes")
+    return zip(map(AESGCM, _strings(keys)), once, aads, strict=True)
+
+
+# Short rows are many: one copy of them all, and slices of it, cost a fraction of an array for each row.
+def _strings(rows: Rows) -> Iterable[memoryview]:
+    """The bytes of each row, little-endian."""
+    if isinstance(rows, list):
+        return [np.ascontiguousarray(row, row.dtype.newbyteorder("<")).view(np.uint8).data for row in rows]
+    width = rows.shape[1] * rows.itemsize
+    everything = memoryview(rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
+    return [everything[k * width : (k + 1) * width] for k in range(len(rows))]
+
+
+def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
+    """Rows of little-endian elements as they are kept."""
+    stored = kind.newbyteorder("<")
+    if len(strings[0]) >= LONG_BYTES:
+        return [np.frombuffer(one, stored).astype(kind, copy=False) for one in strings]
+    rows = np.frombuffer(bytearray().join(strings), stored).astype(kind, copy=False)
+    return rows.reshape(len(strings), -1)
 
 
 class SealedPipe:
@@ -167,10 +195,3 @@ def _row(data: bytes) -> A8:
 def _check(name: str, array: A8, rows: int, columns: int) -> None:
     if array.dtype != np.uint8 or array.shape != (rows, columns):
         raise ValueError(f"{name} must be uint8 [{rows}, {columns}], not {array.dtype} {list(array.shape)}")
-
-
-def _check_nonces(nonces: Sequence[bytes], aads: Sequence[bytes], n: int) -> None:
-    if len(nonces) != n or len(aads) != n:
-        raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
-    if any(len(x) != NONCE_BYTES for x in nonces):
-        raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {sorted({len(x) for x in nonces})}")

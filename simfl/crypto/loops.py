@@ -8,54 +8,32 @@ Importing this module imports numba and compiles, or loads from numba's cache: c
 functions, when there is a first vector. Every signature is explicit, so that no call compiles later.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-A32 = NDArray[np.uint32]
-A64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating[Any]]
-Loop = TypeVar("Loop", bound=Callable[..., object])
+from simfl.crypto.compiling import (
+    A32,
+    A64,
+    BOOL,
+    F64,
+    I64,
+    INT,
+    REAL,
+    REALS,
+    WIDE,
+    WORD,
+    Floats,
+    compiled,
+    in_row,
+    out_row,
+)  # fmt: skip
 
 _COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
 _GROUP = 2048  # words that are tested together for one that is no element,
 _FEW = 128  # and these, where there was one
-_MERSENNE = np.uint64(2**31 - 1)
-
-_INT, _WORD, _WIDE, _REAL, _BOOL = types.int64, types.uint32, types.uint64, types.float64, types.boolean
-
-
-def _out(kind: Any) -> Any:
-    return types.Array(kind, 1, "C")
-
-
-def _in(kind: Any) -> Any:
-    return types.Array(kind, 1, "C", readonly=True)
-
-
-_REALS = (_in(types.float32), _in(types.float64))
-
-
-def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
-    """Compile for these signatures now. Where numba finds no folder to cache in, every process compiles."""
-
-    def decorate(loop: Loop) -> Loop:
-        def compile_it(cache: bool) -> Any:
-            return njit(list(signatures), cache=cache, nogil=True, error_model="numpy")(loop)
-
-        try:
-            fast: Loop = compile_it(cache=True)
-        except (RuntimeError, OSError):
-            fast = compile_it(cache=False)
-        return fast
-
-    return decorate
 
 
 def _inttoptr(typing: Any, address: Any) -> Any:
@@ -64,13 +42,13 @@ def _inttoptr(typing: Any, address: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(_WORD)(_WIDE), code
+    return types.CPointer(WORD)(WIDE), code
 
 
 _pointer = intrinsic(_inttoptr)
 
 
-@compiled(types.void(_in(_WORD), _in(_WORD), _WORD, _BOOL, _out(_WORD)))
+@compiled(types.void(in_row(WORD), in_row(WORD), WORD, BOOL, out_row(WORD)))
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
     """out = a - y + q (a < y), where y = b if minus, else q - b: a + b needs a 33rd bit, a - (q - b) not."""
     for j in range(out.size):
@@ -79,7 +57,7 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
         out[j] = np.uint32(difference + q) if a[j] < y else difference
 
 
-@compiled(types.void(_in(_WIDE), _in(_WORD), _WIDE, _out(_WORD)))
+@compiled(types.void(in_row(WIDE), in_row(WORD), WIDE, out_row(WORD)))
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
     """out = sum_k weights[k] v_k mod q, v_k the out.size uint32 at addresses[k].
 
@@ -120,7 +98,7 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
             out[start + j] = np.uint32(total)
 
 
-@compiled(types.void(_in(_WORD), _WORD, _out(_WORD)))
+@compiled(types.void(in_row(WORD), WORD, out_row(WORD)))
 def canonical(x: A32, q: np.uint32, out: A32) -> None:
     """out = x mod q."""
     largest = np.uint32(0)
@@ -132,7 +110,7 @@ def canonical(x: A32, q: np.uint32, out: A32) -> None:
             out[j] = np.uint32(x[j] % q)
 
 
-@compiled(_REAL(_REAL, _REAL, _REAL))
+@compiled(REAL(REAL, REAL, REAL))
 def _reduced(x: float, q: float, inverse: float) -> float:
     """x mod q for an integer |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
 
@@ -142,7 +120,7 @@ def _reduced(x: float, q: float, inverse: float) -> float:
     return y
 
 
-@compiled(types.void(types.Array(_REAL, 2, "C"), _REAL, types.Array(_REAL, 2, "C")))
+@compiled(types.void(types.Array(REAL, 2, "C"), REAL, types.Array(REAL, 2, "C")))
 def add_limbs(product: F64, q: float, total: F64) -> None:
     """total += low + 2^16 high mod q, for product [2a, m] = low above high, of integers below 2^53."""
     a, inverse = len(total), 1.0 / q
@@ -152,7 +130,7 @@ def add_limbs(product: F64, q: float, total: F64) -> None:
             total[i, j] += _reduced(high * 2.0**16 + product[i, j], q, inverse)
 
 
-@compiled(types.void(types.Array(_REAL, 2, "C"), _REAL, types.Array(_WORD, 2, "A")))
+@compiled(types.void(types.Array(REAL, 2, "C"), REAL, types.Array(WORD, 2, "A")))
 def residues(total: F64, q: float, out: A32) -> None:
     """out = total mod q, for integers |total| < 2^53 - 2q.
 
@@ -166,7 +144,7 @@ def residues(total: F64, q: float, out: A32) -> None:
             out[i, j] = np.uint32(x - q if x >= q else x)
 
 
-@compiled(_INT(_in(_WORD), _INT, _WORD, _WORD, _out(_INT), _INT))
+@compiled(INT(in_row(WORD), INT, WORD, WORD, out_row(INT), INT))
 def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, found: int) -> int:
     """places[found:] = first + flatnonzero(words & kept >= q); how many places there are then."""
     for start in range(0, words.size, _FEW):
@@ -183,7 +161,7 @@ def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64
     return found
 
 
-@compiled(_INT(_out(_WORD), _INT, _WORD, _WORD, _out(_INT)))
+@compiled(INT(out_row(WORD), INT, WORD, WORD, out_row(INT)))
 def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
     found = 0
@@ -203,7 +181,7 @@ def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> i
     return found
 
 
-@compiled(_INT(_out(_WORD), _in(_WORD), _INT, _WORD, _WORD, _BOOL, _out(_INT)))
+@compiled(INT(out_row(WORD), in_row(WORD), INT, WORD, WORD, BOOL, out_row(INT)))
 def accumulate(
     total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
@@ -224,7 +202,7 @@ def accumulate(
     return found
 
 
-@compiled(*(_REAL(real, _WORD, _REAL, _REAL) for real in (types.float32, types.float64)))
+@compiled(*(REAL(real, WORD, REAL, REAL) for real in (types.float32, types.float64)))
 def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
     """floor(y) + (threshold < (y - floor(y)) 2^32), y = x clipped to [-clip, clip], times levels."""
     y = min(max(np.float64(x), -clip), clip) * levels
@@ -232,7 +210,7 @@ def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
     return floor + 1.0 if np.float64(threshold) < (y - floor) * 2.0**32 else floor
 
 
-@compiled(*(_BOOL(real, _in(_WORD), _REAL, _REAL, _out(_INT)) for real in _REALS))
+@compiled(*(BOOL(real, in_row(WORD), REAL, REAL, out_row(INT)) for real in REALS))
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
     """out = the level of each coordinate; whether every coordinate is finite, otherwise out is garbage."""
     strange = 0
@@ -242,7 +220,7 @@ def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I6
     return strange == 0
 
 
-@compiled(*(_BOOL(real, _in(_WORD), _REAL, _REAL, _INT, _INT, _BOOL, _out(_WORD)) for real in _REALS))
+@compiled(*(BOOL(real, in_row(WORD), REAL, REAL, INT, INT, BOOL, out_row(WORD)) for real in REALS))
 def quantise(
     delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
 ) -> bool:
@@ -265,58 +243,7 @@ def quantise(
     return strange == 0
 
 
-@compiled(types.void(_out(_WIDE), _WIDE))
-def invert(x: A64, q: np.uint64) -> None:
-    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero.
-
-    One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
-    """
-    before = np.empty_like(x)
-    product = np.uint64(1)
-    for i in range(x.size):
-        before[i] = product
-        product = product * x[i] % q
-    inverse, square, exponent = np.uint64(1), product, q - np.uint64(2)
-    while exponent:  # product^(q - 2): Fermat
-        if exponent & np.uint64(1):
-            inverse = inverse * square % q
-        square = square * square % q
-        exponent >>= np.uint64(1)
-    for i in range(x.size - 1, -1, -1):
-        after = inverse * x[i] % q
-        x[i] = inverse * before[i] % q
-        inverse = after
-
-
-@compiled(types.void(_in(_WIDE), _WIDE, types.Array(_WORD, 2, "C")))
-def lagrange(x: A64, q: np.uint64, out: A32) -> None:
-    """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
-
-    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32.
-    """
-    m, n = out.shape
-    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
-    master[0] = np.uint64(1)
-    for i in range(n):
-        minus = q - x[i]
-        for k in range(i + 1, 0, -1):
-            master[k] = (master[k - 1] + master[k] * minus) % q
-        master[0] = master[0] * minus % q
-    quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
-    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
-        for j in range(n):
-            quotient[j] = (quotient[j] * x[j] + master[k + 1]) % q
-            value[j] = (value[j] * x[j] + quotient[j]) % q
-        if k < m:
-            for j in range(n):
-                out[k, j] = np.uint32(quotient[j])
-    invert(value, q)
-    for k in range(m):
-        for j in range(n):
-            out[k, j] = np.uint32(out[k, j] * value[j] % q)
-
-
-@compiled(*(_INT(real, _REAL) for real in _REALS))
+@compiled(*(INT(real, REAL) for real in REALS))
 def count_beyond(delta: Floats, clip: float) -> int:
     """count_nonzero(abs(delta) > clip)."""
     count = 0
@@ -326,58 +253,7 @@ def count_beyond(delta: Floats, clip: float) -> int:
     return count
 
 
-@compiled(_WIDE(_WIDE))
-def _folded(x: np.uint64) -> np.uint64:
-    """A number below 2^31 + 4 that is x modulo p = 2^31 - 1, since 2^31 = 1 there."""
-    x = (x & _MERSENNE) + (x >> np.uint64(31))
-    return (x & _MERSENNE) + (x >> np.uint64(31))
-
-
-@compiled(_BOOL(_in(_WIDE), _out(_WIDE)))
-def at_zero(x: A64, out: A64) -> bool:
-    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ."""
-    for i in range(x.size):
-        out[i] = x[i]
-    product = np.uint64(1)
-    for j in range(x.size):
-        away = x[j] + _MERSENNE
-        for i in range(j):
-            out[i] = _folded(out[i] * (away - x[i]))
-        for i in range(j + 1, x.size):
-            out[i] = _folded(out[i] * (away - x[i]))
-        product = product * x[j] % _MERSENNE
-    for i in range(x.size):
-        out[i] %= _MERSENNE
-        if not out[i]:
-            return False
-    invert(out, _MERSENNE)
-    for i in range(x.size):
-        out[i] = out[i] * product % _MERSENNE
-    return True
-
-
-@compiled(_INT(types.Array(_WORD, 2, "C", readonly=True), _in(_WIDE), _in(_INT), types.Array(_WORD, 2, "C")))
-def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
-    """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
-
-    Returns the first k of whose x two are the same, or how many k there are.
-    """
-    weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
-    for k in range(start.size - 1):
-        points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]
-        if points.size != last.size or (points != last).any():
-            weights, last = np.empty_like(points), points
-            if not at_zero(points, weights):
-                return k
-        for c in range(out.shape[1]):
-            total = np.uint64(0)
-            for i in range(points.size):
-                total += _folded(np.uint64(rows[i, c]) * weights[i])  # of at most 2^32
-            out[k, c] = np.uint32(total % _MERSENNE)
-    return start.size - 1
-
-
-@compiled(types.void(_in(_WORD), _WORD, _REAL, _out(_REAL)))
+@compiled(types.void(in_row(WORD), WORD, REAL, out_row(REAL)))
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
     """out = phi^-1(total) / divisor, eq. 36: total - q from (q - 1)/2 on."""
     half = np.uint32((q - np.uint32(1)) >> np.uint32(1))

@@ -135,11 +135,11 @@ def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
 
     Column j has the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
     """
-    from simfl.crypto import loops
+    from simfl.crypto import interpolation_loops
 
     x = np.array(_residues(points, q), np.uint64)
     out = np.empty((rows, len(x)), np.uint32)
-    loops.lagrange(x, np.uint64(q), out)
+    interpolation_loops.lagrange(x, np.uint64(q), out)
     return out
 
 

@@ -85,7 +85,7 @@ def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points
 
     ValueError as for `reconstruct`; Inconsistent.secret is the first secret whose shares are none.
     """
-    from simfl.crypto import loops
+    from simfl.crypto import interpolation_loops
 
     for some in rows:
         if some.dtype != np.uint8 or some.shape[1:] != (SHARE_BYTES,):
@@ -103,7 +103,7 @@ def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points
         )
     x = np.array(points, np.uint64)[users]
     at_zero = np.empty((len(held), _LIMBS), np.uint32)
-    if (k := loops.interpolate(values, x, start, at_zero)) < len(held):
+    if (k := interpolation_loops.interpolate(values, x, start, at_zero)) < len(held):
         _check_points(x[start[k] : start[k + 1]].tolist())
     return _from_limbs(at_zero)
 

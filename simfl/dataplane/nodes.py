@@ -12,16 +12,17 @@ class Node:
     """One pending operation, kernel(*args); its value once it is `done`.
 
     size: the bytes of its value, as long as somebody holds its handle; waiting: for how many others, None as
-    long as nobody wants it.
+    long as nobody wants it; small: its work is not worth a thread of its own.
     """
 
-    __slots__ = ("args", "consumers", "done", "kernel", "size", "value", "waiting", "where")
+    __slots__ = ("args", "consumers", "done", "kernel", "size", "small", "value", "waiting", "where")
 
     def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
         self.kernel: Callable[..., Any] = kernel
         self.args = args
         self.where = where
         self.size = 0
+        self.small = False
         self.value: Any = None
         self.done = False
         self.waiting: int | None = None
@@ -59,6 +60,13 @@ def symbolic(argument: Any) -> Any:
     if isinstance(argument, list | HandleList):
         return [symbolic(part) for part in argument]
     return argument
+
+
+def is_there(argument: Any) -> bool:
+    """Return True if an argument has its content already."""
+    if isinstance(argument, Handle):
+        return isinstance(argument.content, Node) and argument.content.done
+    return not isinstance(argument, list | HandleList) or all(map(is_there, argument))
 
 
 def value(argument: Any) -> Any:

@@ -7,7 +7,10 @@ is wanted needs it, so that chains are finished and freed before new ones are be
 somebody holds on to: beyond it, the driver pauses the timeline and everything that is pending is done.
 All nodes are executed in the end, also those of users who were lost.
 
-Threads, not processes: the libraries behind every kernel that takes long release the interpreter.
+Threads, not processes: the libraries behind every kernel that takes long release the interpreter. What is
+short does not, or not for long enough: two threads would spend its time on waiting for each other. So an
+operation whose counted work is small and whose arguments are there is done at once, in line, and no second
+thread is woken for small ones that had to wait.
 """
 
 from __future__ import annotations
@@ -22,10 +25,19 @@ from typing import Any
 from simfl.crypto import prg, row_routing
 from simfl.dataplane.deferred import batched, forgotten
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.nodes import Node, Recipe, nodes, recipes, symbolic, value
+from simfl.dataplane.nodes import Node, Recipe, is_there, nodes, recipes, symbolic, value
 from simfl.dataplane.ops import Ops, Oracle, seed_array
 from simfl.dataplane.streamed_shares import ShareStreams
+from simfl.dataplane.work import amount
 from simfl.errors import Diverged, step_failed
+
+SHORT = 1_000_000
+"""Counted work (elements, bytes, multiply-adds) below which an operation is done in line: half a millisecond
+or so, where handing it over and waiting for the interpreter takes a tenth of one. Of a run in whose rounds
+everything is as small, two workers make nothing faster and nothing slower."""
+
+There = Callable[[], bool]
+"""Tells whether what somebody waits for is there."""
 
 ROUTING = (row_routing.pick, row_routing.gather, row_routing.join)
 """What only says where rows go: no work, and done at once."""
@@ -70,9 +82,31 @@ class PooledOps(Ops):
         self._ready: deque[Node] = deque()
         self._batchable: deque[Node] = deque()
         self._busy = 0
+        self._small = False  # the operation that is being noted
+        self._large = 0  # how many large ones are ready or being done
         self._error: tuple[Node, BaseException] | None = None
         self._diverged: dict[Node, Diverged] = {}
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[There, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def _op(
+        self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
+    ) -> Handle:
+        self._charge(work)
+        self._small = amount(work, shape[1]) < SHORT
+        streams = self._streams is not None or self.deferring
+        if self._small and not streams and not batched(kernel) and all(map(is_there, args)):
+            return Handle(*shape, self._done_at_once(kernel, args))
+        handle = self._run(kernel, shape, args)
+        self._small = False
+        return handle
+
+    def _done_at_once(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Node:
+        try:
+            content = self.call(kernel, tuple(value(symbolic(one)) for one in args))
+        except Exception as error:  # no machine may see one that it would not see if this were done later
+            raise step_failed(self.where, getattr(kernel, "__name__", ""), error) from error
+        self.executed += 1
+        return Node.of(content)
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
         if kernel is seed_array:  # quicker done than promised
@@ -92,7 +126,7 @@ class PooledOps(Ops):
             return Handle(*shape, recipe)
         node = self._streams.total(kernel, symbols, self.where) if self._streams is not None else None
         node = node or Node(kernel, symbols, self.where)
-        node.size = shape[0] * shape[1] * shape[2]
+        node.size, node.small = shape[0] * shape[1] * shape[2], self._small
         with self._lock:
             self._open[node] = None
             if kernel in ROUTING:
@@ -146,6 +180,7 @@ class PooledOps(Ops):
         return node, nodes(node.args)
 
     def _queue(self, node: Node, others: Any) -> None:  # under the lock
+        self._large += not node.small
         queue = self._routes if node.kernel in ROUTING else others
         (self._batchable if batched(node.kernel) else queue).append(node)
 
@@ -157,7 +192,8 @@ class PooledOps(Ops):
     # -- workers
     def _start_workers(self) -> None:  # under the lock
         ready = len(self._routes) + len(self._unblocked) + len(self._ready) + len(self._batchable)
-        while self._busy < min(self.workers, ready + self._busy) and self._error is None and ready:
+        useful = min(self.workers, max(1, self._large))
+        while self._busy < useful and self._error is None and ready:
             self._busy += 1
             ready -= 1
             self._pool.submit(self._work)
@@ -174,7 +210,8 @@ class PooledOps(Ops):
             return []
         kernel: Any = self._batchable[0].kernel
         alike = [node for node in self._batchable if node.kernel is kernel]
-        unit = alike[: min(kernel.chunk, -(-len(alike) // self.workers))]
+        hands = 1 if alike[0].small else self.workers
+        unit = alike[: min(kernel.chunk, -(-len(alike) // hands))]
         for node in unit:
             self._batchable.remove(node)
         return unit
@@ -205,6 +242,7 @@ class PooledOps(Ops):
 
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
+            self._large -= sum(not node.small for node in unit)
             for node, content in zip(unit, values, strict=True):
                 if isinstance(content, Diverged):
                     self._diverged[node] = content
@@ -242,12 +280,14 @@ class PooledOps(Ops):
 
     def _wake(self) -> None:
         with self._lock:
-            waiters, self._waiters = self._waiters, []
-        for loop, future in waiters:
+            over = self._error is not None or not self._busy
+            woken = [waiter for waiter in self._waiters if over or waiter[0]()]
+            self._waiters = [waiter for waiter in self._waiters if waiter not in woken]
+        for _, loop, future in woken:
             loop.call_soon_threadsafe(_wake, future)
 
     # -- the coroutine's side
-    async def _until(self, there: Callable[[], bool]) -> None:
+    async def _until(self, there: There) -> None:
         loop = asyncio.get_running_loop()
         while not there():
             self.raise_if_failed()
@@ -257,7 +297,7 @@ class PooledOps(Ops):
                     continue
                 if not self._busy:
                     raise RuntimeError("what is wanted waits for work that nobody does")
-                self._waiters.append((loop, future))
+                self._waiters.append((there, loop, future))
             await future
 
     def raise_if_failed(self) -> None:

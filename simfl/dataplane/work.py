@@ -39,6 +39,13 @@ WORK = {
 the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
 are what Python itself takes, however little there is to compute."""
 
+
+def amount(work: dict[str, int], length: int) -> int:
+    """The size of an operation in one rough figure, where its result's rows have so many elements: a sample
+    that is trained on passes through every coordinate."""
+    return sum(work.values()) + work.get("train_sample", 0) * length
+
+
 STEP, CALL = ("step", 1), ("call", 1)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
-Matrix: TypeAlias = NDArray[Any] | csr_array
+if TYPE_CHECKING:  # a tenth of a second to import, in every run
+    from scipy.sparse import csr_array
+
+Matrix: TypeAlias = Union[NDArray[Any], "csr_array"]
 """P, [t, N], zeros and ones: a round a row, a user a column; dense or sparse."""
 
 
 def sparse(P: Matrix) -> csr_array:
     """P as int8 rows with ascending users and no stored zeros. ValueError unless [t, N] of zeros and ones."""
+    from scipy.sparse import csr_array, issparse
+
     if np.ndim(P) != 2 and not issparse(P):
         raise ValueError(f"a participation matrix is [rounds, users], not of shape {np.shape(P)}")
     matrix = csr_array(P, copy=True)

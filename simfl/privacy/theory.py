@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import comb
 
-from scipy.special import betainc
-
 from simfl.selection.schemes import check_batches
 
 
@@ -31,4 +29,6 @@ def cardinality(N: int, K: int, T: int, p: float) -> float:
     if not 0 <= p <= 1:
         raise ValueError(f"p={p} must be from 0 to 1")
     batches, wanted = N // T, K // T
+    from scipy.special import betainc  # not with the module, which every run imports
+
     return K * float(betainc(wanted, batches - wanted + 1, (1 - p) ** T))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property
+from itertools import chain, islice, repeat
 from typing import Generic, TypeVar, overload
 
 import numpy as np
@@ -79,6 +80,9 @@ class Same(View[T]):
     def at(self, k: int) -> T:
         return self.value
 
+    def __iter__(self) -> Iterator[T]:
+        return repeat(self.value, self.n)
+
 
 class AllBut(View[int]):
     """The numbers start .. start + n - 1 without start + k."""
@@ -91,6 +95,10 @@ class AllBut(View[int]):
 
     def at(self, k: int) -> int:
         return self.start + k + (k >= self.k)
+
+    def __iter__(self) -> Iterator[int]:
+        hole, end = self.start + self.k, self.start + self.n
+        return chain(range(self.start, hole), range(hole + 1, end))
 
 
 class Users(tuple[int, ...]):
@@ -150,8 +158,7 @@ class Others(View[int]):
         return user != self.but and user in self.users.place
 
     def __iter__(self) -> Iterator[int]:
-        yield from self.users[: self.k]
-        yield from self.users[self.k + 1 :]
+        return chain(islice(self.users, self.k), islice(self.users, self.k + 1, None))
 
     def at(self, k: int) -> int:
         return self.users[k + (k >= self.k)]
@@ -186,6 +193,11 @@ class Holdings:
 def place(names: Users | Others, user: int) -> int:
     """Where a user stands. KeyError if it is not there."""
     return names.place[user] if isinstance(names, Users) else names.place(user)
+
+
+def place_in(names: Users | Others) -> Callable[[int], int]:
+    """The function that tells where a user stands, which may be asked for many."""
+    return names.place.__getitem__ if isinstance(names, Users) else names.place
 
 
 def users_among(circle: Users, those: Container[int]) -> Users:

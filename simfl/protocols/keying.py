@@ -7,8 +7,9 @@ the server, sealed under a key that only the two can derive (LightSecAgg footnot
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, ClassVar
 
 from simfl.crypto import mds
@@ -24,6 +25,7 @@ from simfl.protocols.index_views import (
     are_distinct,
     are_within,
     place,
+    place_in,
     users_among,
     users_of,
 )
@@ -42,6 +44,7 @@ from simfl.protocols.machine import (
 )
 from simfl.protocols.server import Server
 
+_TWO_WORDS = Struct(">II")
 TAG_BYTES, KEY_BYTES = 16, 32
 """What AES-GCM adds to an item, and the key that two users agree on."""
 
@@ -176,25 +179,29 @@ class Answer(Message):
 class Pairs(View[bytes]):
     """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
 
-    def __init__(self, first: Sequence[int], second: Sequence[int]) -> None:
-        self.first, self.second = first, second
+    def __init__(
+        self, first: Sequence[int], second: Sequence[int], together: Callable[[int, int], bytes]
+    ) -> None:
+        self.first, self.second, self.together = first, second, together
 
     def __len__(self) -> int:
         return len(self.first)
 
-
-class Nonces(Pairs):
-    """(sender, counter)."""
-
     def at(self, k: int) -> bytes:
-        return nonce(self.first[k], self.second[k])
+        return self.together(self.first[k], self.second[k])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.together, self.first, self.second)
 
 
-class Aads(Pairs):
-    """(sender, receiver), what is authenticated with a row and not sent."""
+def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Pairs:
+    """The nonce of each row."""
+    return Pairs(senders, counters, nonce)
 
-    def at(self, k: int) -> bytes:
-        return self.first[k].to_bytes(4, "big") + self.second[k].to_bytes(4, "big")
+
+def aads_of(senders: Sequence[int], receivers: Sequence[int]) -> Pairs:
+    """(sender, receiver) of each row: authenticated with it and not sent."""
+    return Pairs(senders, receivers, _TWO_WORDS.pack)
 
 
 class Channels:
@@ -230,7 +237,7 @@ class Channels:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
         mine = Same(self.user, len(to))
-        return self.ops.seal(self._of(to), items, Nonces(mine, Same(counter, len(to))), Aads(mine, to))
+        return self.ops.seal(self._of(to), items, nonces_of(mine, Same(counter, len(to))), aads_of(mine, to))
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
@@ -252,7 +259,8 @@ class Channels:
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
-        nonces, aads = Nonces(senders, counters), Aads(senders, Same(self.user, len(senders)))
+        nonces = nonces_of(senders, counters)
+        aads = aads_of(senders, Same(self.user, len(senders)))
         try:
             return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
         except Forged as fault:
@@ -264,7 +272,8 @@ class Channels:
 
     def _of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        return self.ops.pick(self._keys, Lookup(users, self._row))
+        find = self._row if self._later else place_in(self._first)
+        return self.ops.pick(self._keys, Lookup(users, find))
 
     def _row(self, user: int) -> int:
         return self._later[user] if user in self._later else place(self._first, user)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections import defaultdict
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import filterfalse, repeat
 from operator import gt
 
@@ -13,7 +14,7 @@ from simfl.crypto.keys import nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.buffered_server import Upload, stamp
-from simfl.protocols.index_views import Lookup
+from simfl.protocols.index_views import AllBut
 from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.machine import (
     SERVER,
@@ -53,6 +54,7 @@ class LightSecAggAsyncClient:
         self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
+        self.circle: tuple[int, ...] = ()  # peers and itself: one order for all who know the same
         self.mask: tuple[str, Handle] | None = None
         self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
         self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
@@ -87,7 +89,9 @@ class LightSecAggAsyncClient:
         if unknown:
             new = [roster.users[k] for k in unknown]
             self.channels.agree(new, self.ops.pick(roster.publics, unknown))
-            self.peers += new
+            self.peers = sorted([*self.peers, *new])
+            k = bisect(self.peers, self.user)
+            self.circle = (*self.peers[:k], self.user, *self.peers[k:])
             self.latest.update(dict.fromkeys(new, -1))
         return []
 
@@ -103,11 +107,12 @@ class LightSecAggAsyncClient:
         self.latest[owner] = cycle
         z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
         noise = ops.secret(self.entropy(f"noise {message.name}"))
-        points = Lookup((*self.peers, self.user), partial(mds.point_of, q=p.q))
-        coded = ops.encode(z, noise, points, p.U, p.T)
-        others = range(len(self.peers))
+        # One order of the points for all, so that users who know the same share one matrix.
+        coded = ops.encode(z, noise, mds.points_of(self.circle, p.q), p.U, p.T)
+        mine = self.circle.index(self.user)
+        others = AllBut(len(self.circle), mine)
         self.mask = (message.name, z)
-        self.held[message.name] = (ops.pick(coded, [len(self.peers)]), 0)
+        self.held[message.name] = (ops.pick(coded, [mine]), 0)
         self.made[message.version].append(message.name)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)

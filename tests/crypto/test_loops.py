@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import field, loops, prg, quantize
+from simfl.crypto import field, interpolation_loops, loops, prg, quantize
 from simfl.crypto.field import Q
 
 ROOT = Path(__file__).parents[2]
@@ -397,7 +397,7 @@ def test_weights_at_zero_are_those_of_integers(points):
     p = 2**31 - 1
     x = np.array(list(points), np.uint64)
     out = np.empty_like(x)
-    loops.at_zero(x, out)
+    interpolation_loops.at_zero(x, out)
     for i, value in enumerate(out.tolist()):
         others = [int(other) for j, other in enumerate(x) if j != i]
         below = math.prod(other - int(x[i]) for other in others)
@@ -408,10 +408,10 @@ def test_weights_at_zero_are_those_of_integers(points):
 def test_lagrange_polynomials_are_one_at_their_point_and_zero_at_the_others(q: int) -> None:
     x = [1, 2, 4, q - 2, q - 1] if q > 7 else [1, 2, 4, 6]
     out = np.empty((len(x), len(x)), np.uint32)
-    loops.lagrange(np.array(x, np.uint64), np.uint64(q), out)
+    interpolation_loops.lagrange(np.array(x, np.uint64), np.uint64(q), out)
     for j in range(len(x)):
         values = [sum(int(c) * at**k for k, c in enumerate(out[:, j])) % q for at in x]
         assert values == [int(i == j) for i in range(len(x))]
     low = np.empty((2, len(x)), np.uint32)
-    loops.lagrange(np.array(x, np.uint64), np.uint64(q), low)
+    interpolation_loops.lagrange(np.array(x, np.uint64), np.uint64(q), low)
     assert (low == out[:2]).all()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import loops, prg, shamir
+from simfl.crypto import interpolation_loops, prg, shamir
 from simfl.crypto.shamir import P
 
 SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
@@ -95,7 +95,7 @@ def test_any_rows_are_interpolated_at_zero():
         values = [[3 + i, 0, 2**30 - 1, *[7] * 6] for i in range(len(points))]
         out = np.empty((1, 9), np.uint32)
         x, start = np.array(points, np.uint64), np.array([0, len(points)])
-        assert loops.interpolate(np.array(values, np.uint32), x, start, out) == 1
+        assert interpolation_loops.interpolate(np.array(values, np.uint32), x, start, out) == 1
         for c in range(9):
             f = galois.lagrange_poly(GF(points), GF([row[c] for row in values]))
             assert out[0, c] == int(f(0))

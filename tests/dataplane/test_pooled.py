@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.crypto import keys, mds, prg
+from simfl.dataplane import pooled
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
@@ -25,6 +26,12 @@ from tests.engine.harness import ASYNC, SESSIONS, SIX, lines, run, script
 Q = 2**32 - 5
 LOSSES = {"dropout": script((0, 0, "shares", "mid_send"), (1, 1, "upload", "mid_send"))}
 TINY = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def everything_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small vectors take the way of large ones."""
+    monkeypatch.setattr(pooled, "SHORT", 0)
 
 
 def calculation(ops: Ops, plan: list[tuple[int, int, int]]) -> list[Handle]:
@@ -48,7 +55,7 @@ PLANS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0
 @settings(max_examples=30, deadline=None)
 @given(PLANS, st.integers(1, 3), st.booleans())
 def test_pooled_content_is_eager_content(plan: list[tuple[int, int, int]], workers: int, last: bool) -> None:
-    async def pooled() -> list[Any]:
+    async def in_a_pool() -> list[Any]:
         ops = PooledOps(Q, workers, 10**9)
         try:
             handles = calculation(ops, plan)
@@ -62,7 +69,7 @@ def test_pooled_content_is_eager_content(plan: list[tuple[int, int, int]], worke
             ops.close()
 
     expected = [handle.content for handle in calculation(EagerOps(Q), plan)]
-    for got, value in zip(asyncio.run(pooled()), expected, strict=True):
+    for got, value in zip(asyncio.run(in_a_pool()), expected, strict=True):
         np.testing.assert_array_equal(got, value)
 
 
@@ -316,3 +323,60 @@ def test_the_prg_is_what_the_eager_one_is() -> None:
     """The oracle of this file is itself right."""
     seed = EagerOps(Q).secret(bytes(32))
     np.testing.assert_array_equal(EagerOps(Q).prg(seed, 8).content, prg.expand(seed.content, 8, Q))
+
+
+# --- small operations ---------------------------------------------------------------------------
+def test_small_operations_are_done_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooled, "SHORT", 1000)
+    done: list[str] = []
+
+    async def sums() -> None:
+        ops = PooledOps(Q, 2, 10**9)
+        monkeypatch.setattr(ops._pool, "submit", lambda work: done.append("handed over"))
+        try:
+            small = [ops.prg(ops.secret(bytes([k]) * 32), 99) for k in range(2)]
+            total = ops.add(*small)  # nobody asked for it
+            expected = EagerOps(Q)
+            plain = [expected.prg(expected.secret(bytes([k]) * 32), 99) for k in range(2)]
+            assert (total.content.value == expected.add(*plain).content).all()
+            await ops.get(total)
+            assert ops.pending_bytes == 0
+            assert not done
+            large = ops.add(*[ops.prg(ops.secret(bytes([k]) * 32), 2000) for k in range(2)])
+            assert not large.content.done
+            ops._want([large.content])
+            assert done == ["handed over"]
+        finally:
+            ops.close()
+
+    asyncio.run(sums())
+
+
+def test_a_small_operation_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In line too: an error of a kernel is nothing that a machine may take for a peer's fault."""
+    monkeypatch.setattr(pooled, "SHORT", 10**9)
+    original = keys.open_
+
+    def open_(k: Any, sealed: Any, *rest: Any) -> Any:
+        return original(k, np.asarray(sealed)[::-1], *rest)
+
+    monkeypatch.setattr(keys, "open_", open_)
+    with pytest.raises(DataPlaneError, match=r"secagg, round 0, user \d, receive inbox: open_: "):
+        run({**SIX, "protocols": ["secagg"], "rounds": 1, "workers": 2})
+
+
+def test_small_work_that_waits_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of what is still to be made is noted; no second thread is woken for two of those."""
+    monkeypatch.setattr(pooled, "SHORT", 1000)
+    started: list[Any] = []
+
+    async def sums() -> None:
+        ops = PooledOps(Q, 2, 10**9)
+        monkeypatch.setattr(ops._pool, "submit", started.append)
+        large = [ops.prg(ops.secret(bytes([k]) * 32), 1000) for k in range(4)]
+        small = [ops.pick(one, [0]) for one in large]
+        ops._want([one.content for one in small])
+        assert len(started) == 1
+        ops.close()
+
+    asyncio.run(sums())

@@ -19,7 +19,7 @@ from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
 from simfl.experiment import build, memory
 from simfl.protocols.index_views import Same
-from simfl.protocols.keying import Aads, Nonces
+from simfl.protocols.keying import aads_of, nonces_of
 from tests.engine.harness import SIX, SYNC, lines, run, script
 
 Q = 2**32 - 5
@@ -45,13 +45,15 @@ def exchange(ops: Ops, plan: list[tuple[int, list[int]]], early: list[int]) -> l
         mine = Same(i, N - 1)
         items = ops.pick(coded, others)
         sealed.append(
-            ops.seal(ops.pick(channels[i], others), items, Nonces(mine, Same(0, N - 1)), Aads(mine, others))
+            ops.seal(
+                ops.pick(channels[i], others), items, nonces_of(mine, Same(0, N - 1)), aads_of(mine, others)
+            )
         )
     held = {}
     for j in [j for j in range(N) if j not in early]:
         senders = [i for i in range(N) if i != j]
         rows = ops.gather([sealed[i] for i in senders], [j - (j > i) for i in senders])
-        nonces, aads = Nonces(senders, Same(0, N - 1)), Aads(senders, Same(j, N - 1))
+        nonces, aads = nonces_of(senders, Same(0, N - 1)), aads_of(senders, Same(j, N - 1))
         opened = ops.open(ops.pick(channels[j], senders), rows, nonces, aads, senders, 4)
         held[j] = ops.join([opened, own[j]])
     return [ops.total(ops.pick(held[j], at)) for j, at in plan if j in held]

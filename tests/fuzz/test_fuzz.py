@@ -10,11 +10,17 @@ from tests.fuzz import findings
 from tests.fuzz.attempt import attempt, bounded_memory
 from tests.fuzz.mutants import SEEDS, Mutant, mutant
 
-SEED, MUTANTS, EACH = 1, 300, 10
+SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 100
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("first", range(0, MUTANTS, EACH))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, FIRST, EACH),
+        *(pytest.param(first, marks=pytest.mark.slow) for first in range(FIRST, MUTANTS, EACH)),
+    ],
+)
 def test_mutants_are_refused_or_run(first: int) -> None:
     found = []
     with bounded_memory():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 import simfl
@@ -11,7 +14,12 @@ from tests.golden.update import HERE, of_case, small_round
 KEPT = (HERE / "digests.txt").read_text(encoding="utf-8").splitlines()
 LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction"}
 """Real runs that take more than a second or two."""
-REAL = [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in WHOLE)]
+COUNTED_LONG = {"multi_round"}
+
+
+def marked(names: Iterable[str], long: set[str]) -> list[Any]:
+    """Return the names, of which the long ones are left to `make test-all`."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in long else name for name in names]
 
 
 def kept(name: str) -> list[str]:
@@ -32,12 +40,12 @@ def test_every_kept_digest_has_a_case() -> None:
     assert names == {*SMALL, *WHOLE, *STUDIES}
 
 
-@pytest.mark.parametrize("name", [*SMALL, *WHOLE, *STUDIES])
+@pytest.mark.parametrize("name", marked([*SMALL, *WHOLE, *STUDIES], COUNTED_LONG))
 def test_shadow_digests(name: str) -> None:
     assert of_case(name, "shadow") == kept(name)
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", marked([*SMALL, *WHOLE], LONG))
 def test_real_digests(name: str) -> None:
     """The small ones and the shipped; studies of paper size have no real run within a test's time."""
     assert of_case(name, "real") == kept(name)

@@ -146,7 +146,7 @@ def test_layers_that_are_not_simple_are_trained_by_autograd() -> None:
         ("logistic", "closed_form"),
         ("logistic", "vectorised"),
         ("cnn", "vectorised"),
-        ("femnist_cnn", "vectorised"),
+        pytest.param("femnist_cnn", "vectorised", marks=pytest.mark.slow),
     ],
 )
 def test_a_cohort_is_trained_as_each_of_it_alone(model: str, way: Way, extra: dict[str, Any]) -> None:

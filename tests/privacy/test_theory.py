@@ -49,8 +49,13 @@ def test_a_probability_is_one(p: float) -> None:
 ROUNDS = 20_000
 
 
-@pytest.mark.parametrize("p", [0.1, 0.2, 0.3, 0.4, 0.5])
-@pytest.mark.parametrize("T", [1, 3, 4, 6, 12])
+CASES = [(T, p) for T in (1, 3, 4, 6, 12) for p in (0.1, 0.2, 0.3, 0.4, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("T", "p"),
+    [pytest.param(*case, marks=() if 3 in (case[0], 10 * case[1]) else pytest.mark.slow) for case in CASES],
+)
 def test_simulated_rounds_have_the_cardinality_of_theorem_1(T: int, p: float) -> None:
     rng, history = np.random.default_rng([T, int(10 * p)]), Participation(N)
     scheme: Selection = MultiRound(users=K, T=T, fair=False) if T > 1 else Random(users=K)

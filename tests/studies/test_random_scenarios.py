@@ -178,15 +178,15 @@ def holds(scenario: dict[str, Any]) -> None:
 quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@settings(max_examples=300, phases=(Phase.generate, Phase.shrink), **quick)
+@settings(max_examples=100, phases=(Phase.generate, Phase.shrink), **quick)
 @given(scenarios())
-def test_300_random_scenarios(scenario: dict[str, Any]) -> None:
+def test_100_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)
 
 
-@settings(max_examples=150, phases=(Phase.generate, Phase.shrink), **quick)
+@settings(max_examples=60, phases=(Phase.generate, Phase.shrink), **quick)
 @given(buffered())
-def test_150_random_buffers(scenario: dict[str, Any]) -> None:
+def test_60_random_buffers(scenario: dict[str, Any]) -> None:
     buffer_holds(scenario)
 
 

@@ -107,8 +107,13 @@ def _refuse_draws(
     return op(*args, **(kwargs or {}))
 
 
-# Not a class statement: torch's base has no annotations, and mypy refuses to subclass it.
-_NoDraws = type("_NoDraws", (TorchDispatchMode,), {"__torch_dispatch__": _refuse_draws})
+# Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. Nothing is compiled
+# here: told so, torch does not import its compiler (two CPU seconds) only to switch it off for this class.
+_NoDraws = type(
+    "_NoDraws",
+    (TorchDispatchMode,),
+    {"__torch_dispatch__": _refuse_draws, "_should_skip_dynamo": classmethod(lambda _: False)},
+)
 
 
 def _dry_run(module: nn.Module, input_shape: Shape, classes: int) -> None:

@@ -25,7 +25,7 @@ from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.index_views import Same
-from simfl.protocols.keying import Aads, Nonces
+from simfl.protocols.keying import aads_of, nonces_of
 from simfl.random_streams import Streams
 
 Q = field.Q
@@ -67,7 +67,9 @@ def of_keys() -> Rates:
     rows = []
     for length in (100, 120_000):
         items, others = np.zeros((n, length), np.uint8), range(1, n + 1)
-        seal = partial(keys.seal, agreed, items, Nonces(Same(0, n), Same(0, n)), Aads(Same(0, n), others))
+        seal = partial(
+            keys.seal, agreed, items, nonces_of(Same(0, n), Same(0, n)), aads_of(Same(0, n), others)
+        )
         rows.append((n, n * length, seconds(seal)))
     item, byte = solve(*rows)
     return {

@@ -22,17 +22,14 @@ SYNC = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg")
 ASYNC = ("fedbuff", "lightsecagg_async")
 
 
-SAME_MACHINE = pytest.param("ccesa", marks=pytest.mark.slow)
-"""Among four users its graph is nearly that of the others, which stay: it alone took a tenth of the suite."""
-
-
-@pytest.mark.parametrize("protocol", [SAME_MACHINE if name == "ccesa" else name for name in SYNC])
-def test_every_pattern_of_four_users_keeps_every_law(protocol: str) -> None:
-    cohort = make_cohort(protocol, 4)
+@pytest.mark.parametrize("users", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", SYNC)
+def test_every_pattern_of_few_users_keeps_every_law(protocol: str, users: int) -> None:
+    cohort = make_cohort(protocol, users)
     report = explore(cohort)
     points = 1 if protocol == "fedavg" else 4
     assert report.violation is None
-    assert total(cohort) == report.patterns == 2 * (1 + 2 * points) ** 4
+    assert total(cohort) == report.patterns == 2 * (1 + 2 * points) ** users
     assert report.completed + report.aborted == report.patterns
     assert min(report.completed, report.aborted) > 0
 
@@ -59,8 +56,8 @@ def test_a_buffer_keeps_every_law_whatever_becomes_of_one_user(protocol: str) ->
 
 
 def test_random_patterns_of_buffers() -> None:
-    report = sample(make_cohort("lightsecagg_async", 4), 150)
-    assert (report.patterns, report.violation) == (150, None)
+    report = sample(make_cohort("lightsecagg_async", 4), 50)
+    assert (report.patterns, report.violation) == (50, None)
 
 
 @pytest.mark.slow

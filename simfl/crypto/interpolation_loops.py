@@ -1,0 +1,113 @@
+"""The loops of mds.py and shamir.py, compiled: inverses, Lagrange's polynomials and their values at zero.
+
+As loops.py: a loop believes its arguments, and importing this module imports numba and compiles.
+"""
+
+import numpy as np
+from numba import types
+
+from simfl.crypto.compiling import A32, A64, BOOL, I64, INT, WIDE, WORD, compiled, in_row, out_row
+
+_MERSENNE = np.uint64(2**31 - 1)
+
+
+@compiled(types.void(out_row(WIDE), WIDE))
+def invert(x: A64, q: np.uint64) -> None:
+    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero.
+
+    One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
+    """
+    before = np.empty_like(x)
+    product = np.uint64(1)
+    for i in range(x.size):
+        before[i] = product
+        product = product * x[i] % q
+    inverse, square, exponent = np.uint64(1), product, q - np.uint64(2)
+    while exponent:  # product^(q - 2): Fermat
+        if exponent & np.uint64(1):
+            inverse = inverse * square % q
+        square = square * square % q
+        exponent >>= np.uint64(1)
+    for i in range(x.size - 1, -1, -1):
+        after = inverse * x[i] % q
+        x[i] = inverse * before[i] % q
+        inverse = after
+
+
+@compiled(types.void(in_row(WIDE), WIDE, types.Array(WORD, 2, "C")))
+def lagrange(x: A64, q: np.uint64, out: A32) -> None:
+    """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
+
+    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32.
+    """
+    m, n = out.shape
+    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
+    master[0] = np.uint64(1)
+    for i in range(n):
+        minus = q - x[i]
+        for k in range(i + 1, 0, -1):
+            master[k] = (master[k - 1] + master[k] * minus) % q
+        master[0] = master[0] * minus % q
+    quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
+        for j in range(n):
+            quotient[j] = (quotient[j] * x[j] + master[k + 1]) % q
+            value[j] = (value[j] * x[j] + quotient[j]) % q
+        if k < m:
+            for j in range(n):
+                out[k, j] = np.uint32(quotient[j])
+    invert(value, q)
+    for k in range(m):
+        for j in range(n):
+            out[k, j] = np.uint32(out[k, j] * value[j] % q)
+
+
+@compiled(WIDE(WIDE))
+def _folded(x: np.uint64) -> np.uint64:
+    """A number below 2^31 + 4 that is x modulo p = 2^31 - 1, since 2^31 = 1 there."""
+    x = (x & _MERSENNE) + (x >> np.uint64(31))
+    return (x & _MERSENNE) + (x >> np.uint64(31))
+
+
+@compiled(BOOL(in_row(WIDE), out_row(WIDE)))
+def at_zero(x: A64, out: A64) -> bool:
+    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ."""
+    for i in range(x.size):
+        out[i] = x[i]
+    product = np.uint64(1)
+    for j in range(x.size):
+        away = x[j] + _MERSENNE
+        for i in range(j):
+            out[i] = _folded(out[i] * (away - x[i]))
+        for i in range(j + 1, x.size):
+            out[i] = _folded(out[i] * (away - x[i]))
+        product = product * x[j] % _MERSENNE
+    for i in range(x.size):
+        out[i] %= _MERSENNE
+        if not out[i]:
+            return False
+    invert(out, _MERSENNE)
+    for i in range(x.size):
+        out[i] = out[i] * product % _MERSENNE
+    return True
+
+
+@compiled(INT(types.Array(WORD, 2, "C", readonly=True), in_row(WIDE), in_row(INT), types.Array(WORD, 2, "C")))
+def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
+    """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
+
+    Returns the first k of whose x two are the same, or how many k there are.
+    """
+    weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    for k in range(start.size - 1):
+        points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]
+        if points.size != last.size or (points != last).any():
+            weights, last = np.empty_like(points), points
+            if not at_zero(points, weights):
+                return k
+        for c in range(out.shape[1]):
+            total = np.uint64(0)
+            for i in range(points.size):
+                total += _folded(np.uint64(rows[i, c]) * weights[i])  # of at most 2^32
+            out[k, c] = np.uint32(total % _MERSENNE)
+    return start.size - 1
