@@ -41,10 +41,6 @@ class Pad(Message):
     phase = "offline"
     seed: Handle
 
-    @property
-    def size_bytes(self) -> int:
-        return self.seed.size_bytes
-
 
 @dataclass(frozen=True, slots=True)
 class PaddedUpload(Message):
@@ -54,10 +50,6 @@ class PaddedUpload(Message):
     phase = "upload"
     point = "upload"
     padded: Handle
-
-    @property
-    def size_bytes(self) -> int:
-        return self.padded.size_bytes
 
 
 class PadsClient(Client):

@@ -230,3 +230,8 @@ def test_machines_have_no_clock_and_no_socket(path: Path) -> None:
         if name_of(path).startswith("protocols"):
             assert library not in ("asyncio", "threading", "time")
         assert library != "time" or name_of(path) == "dataplane.work", path  # the ledger of CPU time
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_file_is_longer_than_350_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350

@@ -26,7 +26,7 @@ from simfl.blocks import Count
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.machine import (
-    INT_BYTES, SERVER, Client, Effects, Entropy, Member, Message, Params, Result, Send, Update, misshapen,
+    SERVER, Client, Effects, Entropy, Member, Message, Params, Result, Send, Update, misshapen,
 )
 from simfl.protocols.protocol import Problems, Protocol
 from simfl.protocols.server import Server, Stage
@@ -41,10 +41,6 @@ class Upload(Message):
     point = "upload"
     delta: Handle
     weight: int
-
-    @property
-    def size_bytes(self) -> int:
-        return self.delta.size_bytes + INT_BYTES
 
 
 class User(Client):

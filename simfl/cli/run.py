@@ -64,7 +64,8 @@ def run_command(
     parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
-    from simfl.folder.unfinished import reserve, unfinished_scenario
+    from simfl.folder.disk import reserve
+    from simfl.folder.unfinished import unfinished_scenario
 
     if resume is not None and out is not None:
         raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")

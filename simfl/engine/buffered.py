@@ -236,10 +236,10 @@ class BufferedSession(Session):
         if task is not None and not task.delivered:
             self.lose(task, task.phase, "went offline", row)
         elif why != LOST:  # of a loss the transport is told already
-            self.report(user, "", self.machine, "training", row)
+            self.disconnections.report(user, "", self.machine, "training", row)
 
     def came_online(self, user: int, row: int) -> None:
-        self.notice(user)  # a new connection tells that the old one broke
+        self.disconnections.tell(user)  # a new connection tells that the old one broke
         self.at_server(self.machine, "back", user, row, "recovery")
         self._rest(user)
         self._pick(row)

@@ -107,7 +107,7 @@ class RoundSession(Session):
         self.network.link(user, up=False).cut()  # no mailbox: a round that it is lost from asks no more of it
 
     def came_online(self, user: int, row: int) -> None:
-        self.notice(user)  # a new connection tells that the old one broke
+        self.disconnections.tell(user)  # a new connection tells that the old one broke
         self.count_return()
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
 from simfl.engine.close_round import close_round
 from simfl.engine.devices import Device, Job, UserRound
+from simfl.engine.disconnections import Disconnections
 from simfl.engine.environment import Environment
 from simfl.engine.presence import Presence
 from simfl.engine.progress import Progress
@@ -81,9 +82,9 @@ class Session(ABC):
         )  # fmt: skip
         self.post = Transport(self)
         self.training = Training(self)
+        self.disconnections = Disconnections(self)
         self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
         self.devices: dict[int, Device] = {}
-        self.unnoticed: dict[int, list[Callable[[], None]]] = {}
         self.outcomes: deque[ClosedRound] = deque()
         self.checkpoints: Checkpoints | None = None
         self.round = 0
@@ -297,26 +298,7 @@ class Session(ABC):
         row = self.trace.add(rows.Lost(task.round, task.user, task.about, phase, why, cause, self.env.now))
         self.network.link(task.user, up=True).cut()
         self.on_lost(task)
-        self.report(task.user, task.about, task.server, phase, row)
-
-    def report(self, user: int, name: str, machine: Any, phase: str, row: int) -> None:
-        """Let the transport tell the server that a connection broke, if the scenario's transport does."""
-        if self.world.disconnect_ns is not None:
-            settling_ns = self.network.link(user, up=True).settling_ns
-            later = self.env.now + max(self.world.disconnect_ns, settling_ns)
-            cause = self.trace[row]
-            index = cause.round if isinstance(cause, rows.Lost) else self.round
-            more = {"about": name, "round": index}
-            notice = partial(self.at_server, machine, "gone", user, row, phase, **more)
-            self.unnoticed.setdefault(user, []).append(notice)
-            self.env.at(later, lambda: self.notice(user, notice))
-
-    def notice(self, user: int, *notices: Callable[[], None]) -> None:
-        """The transport tells the server that connections broke, once each."""
-        for notice in notices or tuple(self.unnoticed.get(user, ())):
-            if notice in self.unnoticed.get(user, ()):
-                self.unnoticed[user].remove(notice)
-                notice()
+        self.disconnections.report(task.user, task.about, task.server, phase, row)
 
     # -- a run that gets nowhere
     @property

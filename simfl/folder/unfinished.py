@@ -28,6 +28,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
+from simfl.folder.disk import make, reason, sync, write
 from simfl.folder.identity import code_version, differences, identified
 from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
 from simfl.results import strict_json, trace_reader
@@ -71,12 +72,12 @@ class Unfinished:
         """Start anew."""
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
-        _write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
+        write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
         about = {"code": code_version(), "scenario": identified(scenario)}
-        _write(self.folder / RUN, json.dumps(about).encode())
+        write(self.folder / RUN, json.dumps(about).encode())
         for name in (TRACE, JOURNAL):
-            _write(self.folder / name, b"")
-        _sync(self.folder)
+            write(self.folder / name, b"")
+        sync(self.folder)
 
     def append(self, name: str, size: int, lines: Iterable[str]) -> int:
         """Append to the trace or to the journal, which has `size` bytes (what lies beyond was written half).
@@ -230,7 +231,7 @@ def taken(run: Path) -> Iterator[Unfinished]:
     Raises:
         BadInput: it cannot be written, another run is at work there, or one is unfinished.
     """
-    made = _make(run)
+    made = make(run)
     try:
         with _lock(run):
             own = Unfinished(run)
@@ -260,7 +261,7 @@ def _lock(run: Path) -> Iterator[None]:
     except Timeout:
         raise BadInput(busy) from None
     except (OSError, ValueError, NotImplementedError) as error:
-        raise BadInput(f"{run} cannot be written: {_reason(error)}") from None
+        raise BadInput(f"{run} cannot be written: {reason(error)}") from None
     if not path.exists():  # who held it has just finished, and removed it
         lock.release()
         raise BadInput(busy)
@@ -291,50 +292,10 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def reserve(folder: Path) -> Path:
-    """Make the folder, or one with the first number that is free: no run gets another's.
-
-    Raises:
-        BadInput: it cannot be made.
-    """
-    number, fresh = 1, folder
-    while True:
-        try:
-            fresh.parent.mkdir(parents=True, exist_ok=True)
-            fresh.mkdir()
-        except FileExistsError:
-            if not fresh.parent.is_dir():
-                raise BadInput(f"{fresh.parent} is a file, not a folder") from None
-            number += 1
-            fresh = folder.with_name(f"{folder.name}-{number}")
-        except (OSError, ValueError) as error:
-            raise BadInput(f"{fresh} cannot be made: {_reason(error)}") from None
-        else:
-            return fresh
-
-
-def _make(run: Path) -> list[Path]:
-    """Make a folder and those above it; returns those that are new or empty, the innermost first."""
-    try:
-        if run.exists() and not run.is_dir():
-            raise BadInput(f"{run} is a file, not a folder")
-        new = [folder for folder in (run, *run.parents) if not folder.exists()]
-        run.mkdir(parents=True, exist_ok=True)
-        return new or ([run] if not any(run.iterdir()) else [])
-    except (OSError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{run} cannot be written: {_reason(error)}") from None
-
-
 def _clean(run: Path) -> None:
     """Remove what a killed run left half-written: names that `atomic` gives."""
     for path in (*run.glob(".*.writing"), *(run / NAME).glob("*/.*.writing")):
         path.unlink(missing_ok=True)
-
-
-def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 @contextmanager
@@ -344,23 +305,7 @@ def _readable(path: Path) -> Iterator[None]:
     except BadInput:
         raise
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read ({_reason(error)})") from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def line(name: str, size: int, new: list[Measurement], entry: Entry) -> str:

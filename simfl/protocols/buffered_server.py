@@ -58,10 +58,6 @@ class Upload(Message):
     vector: Handle
 
     @property
-    def size_bytes(self) -> int:
-        return self.vector.size_bytes + 8
-
-    @property
     def about(self) -> str:
         return self.name
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.machine import (
-    INT_BYTES,
     SERVER,
     Client,
     Effects,
@@ -38,10 +37,6 @@ class PlainUpload(Message):
     point = "upload"
     delta: Handle
     weight: int
-
-    @property
-    def size_bytes(self) -> int:
-        return self.delta.size_bytes + INT_BYTES
 
 
 class FedAvgClient(Client):

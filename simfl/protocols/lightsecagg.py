@@ -16,16 +16,15 @@ from typing import Literal
 from simfl.crypto import mds
 from simfl.dataplane.handles import U32, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.channels import Channels
 from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, rows_of
-from simfl.protocols.keying import (
+from simfl.protocols.keyed_messages import (
     KEY_BYTES,
     TAG_BYTES,
     Advertise,
     Answer,
-    Channels,
     Inbox,
     Invite,
-    MaskedServer,
     MaskedUpload,
     Roster,
     Shares,
@@ -36,6 +35,7 @@ from simfl.protocols.keying import (
     coded_bytes,
 )
 from simfl.protocols.machine import SERVER, Client, Effects, Entropy, Ignore, Params, Send, Update, misshapen
+from simfl.protocols.masked_server import MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
 from simfl.protocols.server import Stage
 

@@ -29,7 +29,7 @@ from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, seed_array
 from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting
 from simfl.protocols.index_views import Users
-from simfl.protocols.keying import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
+from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.lightsecagg_async_client import LightSecAggAsyncClient
 from simfl.protocols.machine import (

@@ -14,8 +14,9 @@ from simfl.crypto.keys import nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.buffered_server import Upload, stamp
+from simfl.protocols.channels import Channels
 from simfl.protocols.index_views import AllBut
-from simfl.protocols.keying import TAG_BYTES, Advertise, Channels, Invite, Roster, check_roster, coded_bytes
+from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.machine import (
     SERVER,
     Effects,

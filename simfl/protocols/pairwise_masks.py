@@ -22,6 +22,7 @@ import numpy as np
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.dataplane.handles import U8, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.channels import Channels, agreed
 from simfl.protocols.graph_conditions import Evolution
 from simfl.protocols.graphs import Graph
 from simfl.protocols.index_views import (
@@ -38,18 +39,15 @@ from simfl.protocols.index_views import (
     users_among,
     users_of,
 )
-from simfl.protocols.keying import (
+from simfl.protocols.keyed_messages import (
     Advertise,
     Answer,
-    Channels,
     Inbox,
     Invite,
-    MaskedServer,
     MaskedUpload,
     Roster,
     Shares,
     Survivors,
-    agreed,
     check_inbox,
     check_roster,
     check_survivors,
@@ -67,6 +65,7 @@ from simfl.protocols.machine import (
     misshapen,
     point,
 )
+from simfl.protocols.masked_server import MaskedServer
 from simfl.protocols.server import Stage
 
 B, S = 0, 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simfl.dataplane.handles import Handle
-from simfl.protocols.machine import INT_BYTES, Message
+from simfl.protocols.machine import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,6 @@ class Start(Message):
     phase = "offline"
     name: str
     version: int
-
-    @property
-    def size_bytes(self) -> int:
-        return 2 * INT_BYTES
 
     @property
     def about(self) -> str:
@@ -40,10 +36,6 @@ class MaskShares(Message):
     sealed: Handle
 
     @property
-    def size_bytes(self) -> int:
-        return self.sealed.size_bytes + INT_BYTES * (2 + len(self.to))
-
-    @property
     def about(self) -> str:
         return self.name
 
@@ -59,10 +51,6 @@ class MaskInbox(Message):
     versions: tuple[int, ...]
     sealed: Handle
 
-    @property
-    def size_bytes(self) -> int:
-        return self.sealed.size_bytes + 3 * INT_BYTES * len(self.names)
-
 
 @dataclass(frozen=True, slots=True)
 class Recover(Message):
@@ -74,10 +62,6 @@ class Recover(Message):
     version: int
     masks: tuple[str, ...]
     weights: tuple[int, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return INT_BYTES * (2 + 3 * len(self.masks))
 
     @property
     def about(self) -> str:
@@ -93,10 +77,6 @@ class SumOfShares(Message):
     point = "recovery"
     number: int
     content: Handle
-
-    @property
-    def size_bytes(self) -> int:
-        return self.content.size_bytes + INT_BYTES
 
     @property
     def about(self) -> str:

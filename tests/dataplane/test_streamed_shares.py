@@ -18,8 +18,8 @@ from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
 from simfl.experiment import build, memory
+from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
-from simfl.protocols.keying import aads_of, nonces_of
 from tests.engine.harness import SIX, SYNC, lines, run, script
 
 Q = 2**32 - 5

@@ -14,7 +14,7 @@ from simfl.dataplane.ops import Ops
 from simfl.engine.session import Session
 from simfl.experiment.build import Experiment
 from simfl.folder.result import Result
-from simfl.protocols.keying import Survivors
+from simfl.protocols.keyed_messages import Survivors
 from simfl.protocols.machine import SERVER, Message
 from simfl.results.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
 from tests.engine.harness import ASYNC, SIX, lines, of, run, script
@@ -34,15 +34,15 @@ def adversary(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
     def script(change: Change) -> None:
         def session(study: Experiment, name: str, clock: Any) -> Session:
             made = honest(study, name, clock)
-            kind, ops = made.machines.kind, made.ops
+            machines, ops = made.machines, made.ops
 
             def client(user: int, *rest: Any) -> Any:
-                return between(kind.client(user, *rest), user, ops, change)
+                return between(machines.client(user, *rest), user, ops, change)
 
             def server(*arguments: Any) -> Any:
-                return between(kind.server(*arguments), SERVER, ops, change)
+                return between(machines.server(*arguments), SERVER, ops, change)
 
-            made.machines = replace(made.machines, kind=replace(kind, client=client, server=server))
+            made.machines = replace(machines, client=client, server=server)
             return made
 
         monkeypatch.setattr(Experiment, "session", session)

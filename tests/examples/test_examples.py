@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl.cli import main
 from simfl.experiment.build import build
 from simfl.folder.result import Result
 from simfl.random_streams import Streams
@@ -53,3 +54,33 @@ def test_phones_take_part_while_they_charge() -> None:
     ]
     assert len(begun) >= 30
     assert all(everyone.at(int(about.split(".")[0]), at)[0] for about, at in begun)
+
+
+def test_stale_updates_weigh_less_by_the_hinge() -> None:
+    for name in ("fedbuff", "lightsecagg_async"):
+        trace = run("hinge").traces[name]
+        seen = {tau for row in trace if isinstance(row, rows.Aggregated) for _, _, tau in row.members}
+        assert max(seen) > 2  # beyond b, where the weight falls
+    hinge = load(EXAMPLES / "hinge.yaml").protocols["fedbuff"]
+    assert [hinge.staleness(tau) for tau in (0, 2, 3, 5)] == [1.0, 1.0, 0.5, 0.25]  # type: ignore[attr-defined]
+
+
+STUDY = """
+base: dealt_pads.yaml
+set: {payload: shadow, rounds: 1}
+grid:
+  protocols.dealt_pads.spare: [0, 1]
+  selection: [all, {module: rested.py:Rested, users: 6}]
+"""
+
+
+def test_a_study_varies_strangers_like_ours(tmp_path: Path) -> None:
+    for path in EXAMPLES.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "study.yaml").write_text(STUDY)
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    assert not left.value.code
+    means = (tmp_path / "out" / "means.csv").read_text(encoding="utf-8")
+    assert means.count(",total_s,") == 4 * 3  # of each cell and protocol

@@ -22,7 +22,7 @@ OVER_BOTH = {
         "buffers",
         "buffer_servers",
         "buffer_refusals",
-        "keying",
+        "channels",
         "ops",
     )
 }

@@ -14,7 +14,7 @@ from simfl.protocols.machine import SERVER
 from simfl.protocols.stamped import Recover
 from tests.protocols.buffers import asked, enrolled, settle
 from tests.protocols.harness import Between, world
-from tests.protocols.test_keying import ITEMS, channels
+from tests.protocols.test_channels import ITEMS, channels
 
 
 def names(effects):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simfl.dataplane.handles import Handle
-from simfl.protocols.keying import Invite, Roster
+from simfl.protocols.keyed_messages import Invite, Roster
 from simfl.protocols.machine import SERVER, Ignore, Refuse
 from simfl.protocols.stamped import Recover, Start
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle

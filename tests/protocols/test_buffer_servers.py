@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from simfl.protocols.keying import Advertise
+from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Refuse, Send, Timer
 from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle

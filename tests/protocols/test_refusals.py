@@ -11,7 +11,7 @@ from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.shadow import ShadowOps
-from simfl.protocols.keying import Invite, Roster, Survivors
+from simfl.protocols.keyed_messages import Invite, Roster, Survivors
 from simfl.protocols.machine import SERVER, Ignore, Params, Refuse, Send, Timer
 from simfl.protocols.pairwise_masks import SecAggClient
 from simfl.random_streams import Entropy

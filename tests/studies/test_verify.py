@@ -17,7 +17,11 @@ SHORT = {name: check for name, check in CHECKS.items() if name not in ("loss_pat
 FAULTS: dict[str, tuple[str, str, str]] = {
     "adds pads instead of taking them off": ("[-1] * len(got)", "[1] * len(got)", "exact_sums"),
     "counts who did not upload": ("tuple(map(Member, got))", "tuple(map(Member, self.users))", "exact_sums"),
-    "understates a message": ("return self.padded.size_bytes", "return 1", "sizes"),
+    "understates a message": (
+        "    padded: Handle\n",
+        "    padded: Handle\n\n    @property\n    def size_bytes(self):\n        return 1\n",
+        "sizes",
+    ),
     "server takes any shape": (
         "return misshapen(message.padded, 1, self.params.d + 1, U32)", 'return ""', "refusals"
     ),
@@ -80,7 +84,7 @@ def test_ours_pass_everything(protocol: str) -> None:
 
 def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "pads.py"
-    file.write_text(PADS.replace("return self.padded.size_bytes", "return 1"))
+    file.write_text(PADS.replace(*FAULTS["understates a message"][:2]))
     with pytest.raises(SystemExit) as left:
         main(["verify", f"{file}:DealtPads"])
     assert left.value.code == 1

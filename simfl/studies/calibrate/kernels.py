@@ -24,8 +24,8 @@ from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
-from simfl.protocols.keying import aads_of, nonces_of
 from simfl.random_streams import Streams
 
 Q = field.Q

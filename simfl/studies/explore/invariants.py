@@ -17,7 +17,7 @@ from typing import Any
 from simfl.crypto.shamir import SHARE_BYTES
 from simfl.protocols.graph_conditions import Evolution
 from simfl.protocols.graphs import Graph
-from simfl.protocols.keying import Answer, Survivors
+from simfl.protocols.keyed_messages import Answer, Survivors
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, Params
 from simfl.protocols.protocol import Protocol

@@ -23,6 +23,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
+from simfl.folder.disk import sync
 from simfl.results import strict_json
 from simfl.results.summary import Summary, read
 
@@ -108,12 +109,12 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
         half.chmod(0o755)
-        _sync(half)
+        sync(half)
         place, old = self.cells / key, half.with_name(f"{half.name}-old")
         if place.is_symlink() or place.exists():  # damaged, or without a file that is asked for now
             os.rename(place, old)
         os.rename(half, place)
-        _sync(self.cells)
+        sync(self.cells)
         _remove(old)
 
     def summary(self, key: str) -> Summary:
@@ -127,12 +128,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ import pytest
 
 from simfl.protocols.buffered_server import BufferedServer
 from simfl.protocols.fedbuff import FedBuffServer
-from simfl.protocols.keying import MaskedUpload, Survivors
+from simfl.protocols.keyed_messages import MaskedUpload, Survivors
 from simfl.protocols.lightsecagg import LightSecAggClient, LightSecAggServer
 from simfl.protocols.lightsecagg_async import LightSecAggAsyncClient, LightSecAggAsyncServer
 from simfl.protocols.machine import Discard, Discarded, GiveUp, Ignore, Send

@@ -7,7 +7,8 @@ from simfl.crypto.field import Q
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import PeerFault, seed_array
-from simfl.protocols.keying import Channels, check_names
+from simfl.protocols.channels import Channels
+from simfl.protocols.keyed_messages import check_names
 from simfl.protocols.machine import Params
 from simfl.random_streams import derive
 

@@ -1,0 +1,66 @@
+"""Folders that are made, and files that last: each problem is one message."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from simfl.errors import BadInput
+
+
+def reserve(folder: Path) -> Path:
+    """Make the folder, or one with the first number that is free: no run gets another's.
+
+    Raises:
+        BadInput: it cannot be made.
+    """
+    number, fresh = 1, folder
+    while True:
+        try:
+            fresh.parent.mkdir(parents=True, exist_ok=True)
+            fresh.mkdir()
+        except FileExistsError:
+            if not fresh.parent.is_dir():
+                raise BadInput(f"{fresh.parent} is a file, not a folder") from None
+            number += 1
+            fresh = folder.with_name(f"{folder.name}-{number}")
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{fresh} cannot be made: {reason(error)}") from None
+        else:
+            return fresh
+
+
+def make(run: Path) -> list[Path]:
+    """Make a folder and those above it; returns those that are new or empty, the innermost first."""
+    try:
+        if run.exists() and not run.is_dir():
+            raise BadInput(f"{run} is a file, not a folder")
+        new = [folder for folder in (run, *run.parents) if not folder.exists()]
+        run.mkdir(parents=True, exist_ok=True)
+        return new or ([run] if not any(run.iterdir()) else [])
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{run} cannot be written: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """Say in a few words why the system refused."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file, and wait until it is on the disk."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

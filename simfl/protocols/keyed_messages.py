@@ -1,0 +1,170 @@
+"""The messages of the secure protocols, and how a user checks those of the server.
+
+The server invites; users advertise public keys; from then on what one user tells another passes through
+the server, sealed under a key that only the two can derive (LightSecAgg footnote 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from simfl.crypto import mds
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import PeerFault
+from simfl.protocols.index_views import (
+    Users,
+    are_distinct,
+    are_within,
+)
+from simfl.protocols.machine import (
+    INT_BYTES,
+    SERVER,
+    Message,
+    Params,
+    misshapen,
+)
+
+TAG_BYTES, KEY_BYTES = 16, 32
+"""What AES-GCM adds to an item, and the key that two users agree on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invite(Message):
+    """The server asks a user to advertise its keys."""
+
+    kind = "invite"
+    phase = "offline"
+
+    @property
+    def size_bytes(self) -> int:
+        return INT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise(Message):
+    """A user's public keys, one row each."""
+
+    kind = "advertise"
+    phase = "offline"
+    point = "advertise"
+    publics: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Roster(Message):
+    """The public keys of the users that the receiver is to share with; itself is among them.
+
+    t: how many of them are to reconstruct its secrets, t_i, where that is the receiver's own.
+    """
+
+    kind = "roster"
+    phase = "offline"
+    users: Users
+    publics: Handle
+    t: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
+
+
+@dataclass(frozen=True, slots=True)
+class Shares(Message):
+    """A user's sealed shares: row k is for the k-th user of its roster."""
+
+    kind = "shares"
+    phase = "offline"
+    relayed = True
+    point = "shares"
+    sealed: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox(Message):
+    """The sealed shares that `senders` have for the receiver."""
+
+    kind = "inbox"
+    phase = "offline"
+    relayed = True
+    senders: Sequence[int]
+    sealed: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors(Message):
+    """The users whose uploads the server has."""
+
+    kind = "survivors"
+    phase = "recovery"
+    users: Users
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedUpload(Message):
+    """A masked vector over F_q."""
+
+    kind = "upload"
+    phase = "upload"
+    point = "upload"
+    masked: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Message):
+    """What a survivor reveals: a sum of coded shares, or one Shamir share per user it shared with.
+
+    missing: whose shares it had to discard.
+    """
+
+    kind = "answer"
+    phase = "recovery"
+    point = "recovery"
+    content: Handle
+    missing: tuple[int, ...] = ()
+
+
+def coded_bytes(params: Params, length: int) -> int:
+    """Length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
+    return U32 * mds.share_length(length, params.U, params.T)
+
+
+def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
+    """Refuse a list from the server that names strangers or someone twice."""
+    if not are_distinct(users):
+        raise PeerFault(SERVER, f"{what} names a user twice")
+    if not are_within(users, known):
+        stranger = next(user for user in users if user not in known)
+        raise PeerFault(SERVER, f"{what} names stranger {stranger}")
+
+
+def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
+    """Refuse a roster that names strangers, doubles or not `user`, or has not `keys` keys of each."""
+    check_names(roster.users, params.points, "the roster")
+    if user is not None and user not in roster.users.place:
+        raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
+    _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
+
+
+def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: int) -> None:
+    """Refuse an inbox that names strangers or doubles, or from whose shares `least` users cannot recover."""
+    check_names(inbox.senders, peers, "the inbox")
+    if len(inbox.senders) + 1 < least:
+        raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below {least} with me")
+    _refuse(misshapen(inbox.sealed, len(inbox.senders), share_bytes + TAG_BYTES, U8))
+
+
+def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
+    """Refuse survivors that are strangers, doubled, fewer than `least`, or without the receiver."""
+    check_names(survivors.users, circle, "the survivors")
+    if user not in survivors.users.place or len(survivors.users) < least:
+        raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
+
+
+def _refuse(flaw: str) -> None:
+    if flaw:
+        raise PeerFault(SERVER, flaw)
