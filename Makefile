@@ -13,7 +13,7 @@ test: .venv/ready  # each law has a test here
 test-all: .venv/ready  # the same laws at more sizes too
 	$(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
-fuzz: .venv/ready  # one to two hours on two cores, by the rate of the first 300 mutants; what is found goes to runs/fuzz
+fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 TURNS = 3
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "tutorial.yaml": ("tutorial.yaml", {"rounds": 40}),
-    "async_buffer.yaml": ("async_buffer.yaml", {"clock": "modelled", "protocols": ["fedbuff"]}),
+    "async_buffer.yaml": ("async_buffer.yaml", {"clock": "modelled", "protocols": ["lightsecagg_async"]}),
 }
 
 

@@ -1,0 +1,64 @@
+"""CPU seconds of whole commands, against an earlier commit in turns.
+
+    python benchmarks/commands.py [COMMIT] [TURNS]
+
+The commit is checked out beside, each run has a fresh cache folder, as on a user's first day. The
+process with its threads is timed (user and system), and the best of the turns counts.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BASE = "81c6d77"
+COMMANDS = {
+    "async_buffer, modelled": ["scenarios/async_buffer.yaml", "--clock", "modelled"],
+    "async_buffer, measured": ["scenarios/async_buffer.yaml", "--clock", "measured"],
+    "lightsecagg, 10,000 users, shadow": [
+        "scenarios/tutorial.yaml", "--protocols", "lightsecagg", "--set", "payload=shadow", "--set", "rounds=1",
+        "--set", "population.users=10000", "--set", "privacy={T: 1000, D: 1000}", "--set", "dropout=none",
+        "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}", "--set", "memory_limit_gb=8",
+        "--set", "quantization.levels=4096",
+    ],
+    "fedbuff, 10,000 users, shadow": [
+        "scenarios/async_buffer.yaml", "--clock", "modelled", "--protocols", "fedbuff", "--set",
+        "payload=shadow", "--set", "population.users=10000", "--set", "buffer.concurrency=2000", "--set",
+        "rounds=1000", "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}",
+    ],
+}  # fmt: skip
+
+
+def cpu_s(checkout: Path, arguments: list[str]) -> float:
+    """CPU seconds of one run of a checkout's run.py."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(checkout), "SIMFL_CACHE": f"{folder}/cache"}
+        words = [sys.executable, "run.py", *arguments, "--no-progress", "--out", f"{folder}/run"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(words, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    commit = sys.argv[1] if len(sys.argv) > 1 else BASE
+    turns = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    with tempfile.TemporaryDirectory() as folder:
+        old = Path(folder) / "old"
+        subprocess.run(["git", "worktree", "add", "--detach", str(old), commit], cwd=ROOT, check=True)
+        try:
+            for name, arguments in COMMANDS.items():
+                taken = [(cpu_s(old, arguments), cpu_s(ROOT, arguments)) for _ in range(turns)]
+                before, now = (min(pair[k] for pair in taken) for k in (0, 1))
+                print(f"{name:36}{before:7.1f} s before {now:7.1f} s now  x {now / before:.2f}", flush=True)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()
