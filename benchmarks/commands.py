@@ -21,7 +21,8 @@ COMMANDS = {
     "async_buffer, modelled": ["scenarios/async_buffer.yaml", "--clock", "modelled"],
     "async_buffer, measured": ["scenarios/async_buffer.yaml", "--clock", "measured"],
     "lightsecagg, 10,000 users, shadow": [
-        "scenarios/tutorial.yaml", "--protocols", "lightsecagg", "--set", "payload=shadow", "--set", "rounds=1",
+        "scenarios/tutorial.yaml", "--protocols", "lightsecagg", "--set", "payload=shadow",
+        "--set", "rounds=1",
         "--set", "population.users=10000", "--set", "privacy={T: 1000, D: 1000}", "--set", "dropout=none",
         "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}", "--set", "memory_limit_gb=8",
         "--set", "quantization.levels=4096",
