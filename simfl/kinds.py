@@ -80,6 +80,8 @@ class Outside(Block):
             isinstance(data, Mapping) and isinstance(data.get("module"), str)
         ):
             return data if isinstance(data, cls.base) else handler(data)
+        if python_files.are_left_alone():
+            return handler(data)
         return cls.named(data["module"]).model_validate(dict(data))
 
 
@@ -201,7 +203,7 @@ def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str,
 
 def resolved(model: type[BaseModel], reference: Any) -> type[BaseModel]:
     """Return the class that a node of a scenario means: a file's own class where `model` stands for one."""
-    if issubclass(model, Outside) and isinstance(reference, str):
+    if issubclass(model, Outside) and isinstance(reference, str) and not python_files.are_left_alone():
         try:
             return model.named(reference)
         except ValueError:

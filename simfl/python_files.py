@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,24 @@ from typing import Any
 
 _modules: dict[Path, tuple[str, ModuleType]] = {}
 """File -> the digest of the text that was executed, and what came of it."""
+
+
+_left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
+
+
+@contextmanager
+def left_alone() -> Iterator[None]:
+    """Execute no file meanwhile: what is read comes from elsewhere, and is only looked at."""
+    token = _left_alone.set(True)
+    try:
+        yield
+    finally:
+        _left_alone.reset(token)
+
+
+def are_left_alone() -> bool:
+    """Say if files are not to be executed now."""
+    return _left_alone.get()
 
 
 def find(reference: str, what: str) -> tuple[Path, Any]:
@@ -43,6 +62,7 @@ def execute(path: Path) -> ModuleType:
     Raises:
         ValueError: the file raised an error; names the line.
     """
+    assert not are_left_alone(), f"{path} must not be executed"
     path = path.resolve()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     known = _modules.get(path)

@@ -97,11 +97,11 @@ def _latex(folder: Path) -> None:
 def _opened(folder: Path) -> Run:
     from simfl.folder.unfinished import recover
     from simfl.reports.folder import open_run
-    from simfl.scenario.load import load
+    from simfl.scenario.load import look_at
 
     recover(folder)
     resolved = folder / "resolved.yaml"
-    scenario = load(resolved)
+    scenario = look_at(resolved)
     return open_run(folder, scenario, resolved.read_text(encoding="utf-8"))
 
 

@@ -34,7 +34,7 @@ from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
 from simfl.results import strict_json, trace_reader
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace
-from simfl.scenario.load import load, resolved_yaml
+from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario
 
 NAME = "unfinished"
@@ -205,7 +205,7 @@ def recover(run: Path) -> None:
     if not journal.is_file() or not journal.stat().st_size:
         return
     with locked(run) as own:
-        _, result = own.read(unfinished_scenario(run))
+        _, result = own.read(look_at(own.folder / SCENARIO))
         if any(result.measured.values()):
             result.write(run, own.folder / TRACE)
 

@@ -282,10 +282,10 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
 def tells_who_is_online(run: Run, name: str) -> bool:
     """Whether all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
     while a user is idle whom nobody follows."""
-    changes = run.scenario.population.availability.changes
+    changes = getattr(run.scenario.population.availability, "changes", "")  # none of a file's own class
     if changes == "by round":
         return False
-    return changes == "never" or run.scenario.protocols[name].connected
+    return changes == "never" or getattr(run.scenario.protocols[name], "connected", True)
 
 
 def _times(row: Row) -> tuple[int, ...]:

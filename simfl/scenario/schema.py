@@ -117,7 +117,9 @@ class Scenario(Block):
     @property
     def asynchronous(self) -> bool:
         """True if its protocols are: one scenario compares protocols of one mode."""
-        return any(entry.asynchronous for entry in self.protocols.values())
+        return any(
+            getattr(entry, "asynchronous", self.buffer is not None) for entry in self.protocols.values()
+        )
 
     @property
     def cohort(self) -> int:
