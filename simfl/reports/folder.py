@@ -59,8 +59,8 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
             )
         expected = content.protocols[name].rounds
         rounds[name] = metrics.rounds(rows)[: len(expected)]
-        found = [(r.index, r.start, r.end) for r in rounds[name]]
-        if found != [(e.index, round(e.start_s * NS), round(e.end_s * NS)) for e in expected]:
+        found = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]  # as the summary was computed
+        if found != [(e.index, e.start_s, e.end_s) for e in expected]:
             raise BadInput(f"{folder}: not the files of one run: {name}'s rounds differ in trace and summary")
     return Run(folder, scenario, text, content, traces, rounds)
 

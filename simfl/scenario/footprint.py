@@ -30,10 +30,12 @@ def users_bytes(s: schema.Scenario, name: str) -> int:
     users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    each = USER + (COMES_AND_GOES if s.population.availability.changes == "with time" else 0)
+    timed = s.population.availability.changes == "with time"
+    followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
     member = entry.member_bytes + (JITTER if s.network.users.jitter_s else 0)
     known = round(entry.pair_bytes * entry.pairs(common(s), users, members))
-    return users * (each + _hand_bytes(s)) + members * member + known
+    coming = followed * COMES_AND_GOES if timed else 0
+    return users * (USER + _hand_bytes(s)) + coming + members * member + known
 
 
 def _hand_bytes(s: schema.Scenario) -> int:
