@@ -64,12 +64,18 @@ class Problem:
         return ": ".join(part for part in (place, cut(self.path), self.message) if part)
 
 
+MAX_PROBLEMS = 40
+"""Lines of a message; `ScenarioError.problems` has them all."""
+
+
 class ScenarioError(BadInput):
     """A scenario that cannot be run; its text has one line a problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
+        more = len(self.problems) - len(lines)
+        super().__init__("\n".join(lines + ([f"... and {counted(more, 'problem')} more"] if more else [])))
 
 
 def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:

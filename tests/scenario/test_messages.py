@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simfl.scenario.load import ScenarioError, load
 from tests.scenario.worlds import SYNC, problems, read, swap
 
 
@@ -102,3 +103,12 @@ def test_a_list_of_protocols_holds_names_each_once(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{head}protocols: []") == [
         "world.yaml:16: protocols: must have at least 1 entry"
     ]
+
+
+def test_a_thousand_problems_are_told_in_forty_lines() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        load({"seed": 1, "dropout": {"worst_case": [-1.0] * 1000}})
+    *told, last = str(refused.value).splitlines()
+    assert len(told) == 40
+    assert len(refused.value.problems) > 1000
+    assert last == f"... and {len(refused.value.problems) - 40} problems more"
