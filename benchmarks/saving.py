@@ -38,9 +38,11 @@ def main() -> None:
     for name, (file, overrides) in RUNS.items():
         path = ROOT / "scenarios" / file
         ways: dict[str, Callable[[Path], object]] = {
-            "at the end": lambda out: simfl.run(path, overrides).write(out),  # noqa: B023
-            "every 2 s": lambda out: simfl.run(path, overrides, out=out),  # noqa: B023
-            "every round": lambda out: simfl.run(path, overrides, out=out, save_every_s=0),  # noqa: B023
+            "at the end": lambda out, path=path, overrides=overrides: simfl.run(path, overrides).write(out),
+            "every 2 s": lambda out, path=path, overrides=overrides: simfl.run(path, overrides, out=out),
+            "every round": lambda out, path=path, overrides=overrides: simfl.run(
+                path, overrides, out=out, save_every_s=0
+            ),
         }
         with one_thread():
             took = {way: [seconds(work)] for way, work in ways.items()}  # the first turn warms up

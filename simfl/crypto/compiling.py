@@ -1,4 +1,4 @@
-"""How loops are compiled: numba's types by short names, and one decorator.
+"""The compilation of loops: numba's types by short names, and one decorator.
 
 Importing this module imports numba.
 """

@@ -117,7 +117,7 @@ def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[by
 def _ciphers(
     keys: A8, nonces: Collection[bytes], aads: Collection[bytes], n: int
 ) -> Iterator[tuple[AESGCM, bytes, bytes]]:
-    """What each of n rows is sealed under. ValueError if there is not one key, nonce and aad a row."""
+    """Yield key, nonce and aad of each of n rows. ValueError if there is not one key, nonce and aad a row."""
     _check("keys", keys, n, KEY_BYTES)
     if len(nonces) != n or len(aads) != n:
         raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")

@@ -66,11 +66,11 @@ class Held:
 
 
 PENDING = {Held, Deferred}
-"""What a handle holds in the place of content that is still to be made."""
+"""Stand-ins in a handle for content that is still to be made."""
 
 
 def batched(kernel: Any) -> bool:
-    """Whether a kernel is a `Batched` one that gains by it."""
+    """Return True for a `Batched` kernel that gains by it."""
     return hasattr(kernel, "many") and kernel.chunk > 1
 
 

@@ -60,7 +60,7 @@ class Segment:
 
     @property
     def work(self) -> dict[str, int]:
-        """How much of each kind of work it is."""
+        """The amount of each kind of work."""
         total: dict[str, int] = {}
         for kind, amount in self.counted:
             total[kind] = total.get(kind, 0) + amount
@@ -71,7 +71,7 @@ class Ledger:
     """The work of one step by phase. The driver opens and closes it, the machine names a change of phase."""
 
     timed = True
-    """Whether the CPU time of steps is asked for, and not only their counted work."""
+    """True where the CPU time of steps is asked for, and not only their counted work."""
 
     def __init__(self) -> None:
         self.where: tuple[Any, ...] = ()
@@ -88,7 +88,7 @@ class Ledger:
             self._mark_ns = time.thread_time_ns()
 
     def phase(self, name: str) -> None:
-        """What follows belongs to phase `name`; outside a step this does nothing."""
+        """Book the work that follows to phase `name`; outside a step this does nothing."""
         if self._segments and self._segments[-1].phase != name:
             if self.timed:
                 self._mark()
@@ -104,7 +104,7 @@ class Ledger:
 
     @contextmanager
     def uncharged(self) -> Iterator[None]:
-        """What is done meanwhile is the simulator's own, and none of the party's time."""
+        """Keep the simulator's own work meanwhile out of the party's time."""
         if self.timed and self._segments:
             self._mark()
         yield
