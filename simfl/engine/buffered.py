@@ -28,8 +28,7 @@ from simfl.engine.presence import LOST
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload
 from simfl.population.availability import FOR_EVER
-from simfl.protocols.buffered_server import about
-from simfl.protocols.machine import SERVER, Effects, Result, Send
+from simfl.protocols.machine import SERVER, Effects, Result, Send, Subject, UpdateId
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
@@ -69,7 +68,7 @@ class BufferedSession(Session):
 
     def main(self) -> Generator[simpy.Event, Any, None]:
         machines, everyone = self.machines, range(self.world.users)
-        self.tasks: dict[str, UserRound] = {}
+        self.tasks: dict[UpdateId, UserRound] = {}
         self.current: dict[int, UserRound] = {}
         self.pending: set[int] = set()
         self.cycles: Counter[int] = Counter()
@@ -145,11 +144,11 @@ class BufferedSession(Session):
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
-        name, machine, kind = about(user, cycle), self.machine, self.machines.kind
-        task = self.tasks[name] = self.current[user] = UserRound(
+        update, machine, kind = UpdateId(user, cycle), self.machine, self.machines.kind
+        task = self.tasks[update] = self.current[user] = UserRound(
             user=user,
             round=self.round,
-            about=name,
+            id=update,
             client=self.client(user),
             server=machine,
             weights=self.weights,
@@ -164,13 +163,13 @@ class BufferedSession(Session):
             self.pending.discard(user)
             effects: Effects = machine.begin(user, cycle)
             task.version, task.weights = machine.version, self.weights
-            return effects if kind.offline else [*effects, Send(user, ModelDownload(self.weights, name))]
+            return effects if kind.offline else [*effects, Send(user, ModelDownload(self.weights, update))]
 
-        self.at_server(machine, "begin", None, cause, self.first_phase, about=name, task=task, run=run)
+        self.at_server(machine, "begin", None, cause, self.first_phase, subject=update, task=task, run=run)
 
     # -- what a session asks
     def members(self, result: Result) -> list[tuple[UserRound, float]]:
-        return [(self.tasks.pop(m.about), m.factor) for m in result.members]
+        return [(self.tasks.pop(m.update), m.factor) for m in result.members if m.update is not None]
 
     def at_work(self) -> Iterable[UserRound]:
         tasks = (*self.tasks.values(), *self.current.values())
@@ -183,7 +182,7 @@ class BufferedSession(Session):
             self._rest(user)
 
     def on_processed(self, task: UserRound, step: int) -> None:
-        if task.about in self.tasks:  # the server took it
+        if task.id in self.tasks:  # the server took it
             self.progress.made()
         if self.current.get(task.user) is task:
             del self.current[task.user]
@@ -194,8 +193,8 @@ class BufferedSession(Session):
             del self.parked[user]
             self._rest(user)
 
-    def on_given_up(self, users: Iterable[int], name: str) -> None:
-        task = self.tasks.pop(name, None)
+    def on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
+        task = self.tasks.pop(update, None) if update is not None else None
         for user in users:
             self._rest(user)
         if task is None or task.lost:  # whoever is lost comes back, which is counted
@@ -209,8 +208,8 @@ class BufferedSession(Session):
     def awaited(self) -> str:
         return "no update was taken" if self.machine.open else "too few enrolled"
 
-    def on_discarded(self, name: str) -> None:
-        self.tasks.pop(name, None)
+    def on_discarded(self, update: UpdateId) -> None:
+        self.tasks.pop(update, None)
 
     def on_server_step(self, step: int) -> None:
         self._pick(step)
@@ -223,7 +222,8 @@ class BufferedSession(Session):
         self.current.pop(task.user, None)
         if task.user in self.pending:  # lost before it began: the server will never speak of it
             self.pending.discard(task.user)
-            del self.tasks[task.about]
+            assert task.id is not None
+            del self.tasks[task.id]
         if self.presence.online(task.user):
             assert self.world.return_ns is not None
             self.presence.leave(task.user, LOST)
@@ -236,7 +236,7 @@ class BufferedSession(Session):
         if task is not None and not task.delivered:
             self.lose(task, task.phase, "went offline", row)
         elif why != LOST:  # of a loss the transport is told already
-            self.disconnections.report(user, "", self.machine, "training", row)
+            self.disconnections.report(user, None, self.machine, "training", row)
 
     def came_online(self, user: int, row: int) -> None:
         self.disconnections.tell(user)  # a new connection tells that the old one broke
@@ -245,8 +245,8 @@ class BufferedSession(Session):
         self._pick(row)
         self.count_return()
 
-    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
-        task = self.tasks.get(about)
+    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
+        task = self.tasks.get(subject) if isinstance(subject, UpdateId) else None
         return task if task is not None and task.user == user else None
 
     def client_of(self, user: int, task: UserRound | None) -> Any:

@@ -8,7 +8,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.setup import ClosedRound, RecordedRound
-from simfl.protocols.machine import Result
+from simfl.protocols.machine import Result, name_of
 
 if TYPE_CHECKING:
     from simfl.engine.devices import UserRound
@@ -53,7 +53,7 @@ def _audit_in_field(
     plain: Handle | None = None
     for (task, factor), n in sorted(zip(involved, samples, strict=True), key=lambda pair: pair[0][0].arrived):
         assert task.update is not None
-        seed = seed_array(task.client.entropy.peek(f"quantise{task.about}"))
+        seed = seed_array(task.client.entropy.peek(f"quantise{name_of(task.id)}"))
         arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
         plain = ops.run_uncharged(audit.add_levels, (1, task.update.length + 2, F64), *arguments)
     return ops.run_uncharged(audit.compare, (1, 3, F64), result.total, plain, p.q)

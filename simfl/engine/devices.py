@@ -18,6 +18,7 @@ from simfl.engine.environment import Environment
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.machine import Effects
 from simfl.results.trace import SERVER, Step, Trace
+from simfl.results.trace_codes import Subject, UpdateId, name_of
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class UserRound:
 
     user: int
     round: int
-    about: str
+    id: UpdateId | None
     client: Any
     server: Any
     weights: Handle
@@ -62,7 +63,7 @@ class Job:
     ready: int
     round: int
     what: str = ""
-    about: str = ""
+    subject: Subject = None
     task: UserRound | None = None
     received: bool = False
     cut: bool = False
@@ -229,7 +230,7 @@ class Lane:
         now = device.session.env.now
         segments, left = job.until(now)
         step = Step._make((
-            job.round, device.party, self.name, job.call, job.what, job.about, job.cause,
+            job.round, device.party, self.name, job.call, job.what, name_of(job.subject), job.cause,
             job.blocker, job.ready, job.start, now, segments, left,
         ))  # fmt: skip
         self.last = device.last = row = device.session.trace.add(step)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simfl.results.trace import Lost
+from simfl.results.trace_codes import UpdateId
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -19,7 +20,7 @@ class Disconnections:
         self.session = session
         self._untold: dict[int, list[Callable[[], None]]] = {}
 
-    def report(self, user: int, update: str, machine: Any, phase: str, row: int) -> None:
+    def report(self, user: int, update: UpdateId | None, machine: Any, phase: str, row: int) -> None:
         """Let the transport tell `machine` that a connection broke, if the scenario's transport does.
 
         update: the one that the user was working on, if any; row: the cause in the trace.
@@ -31,7 +32,7 @@ class Disconnections:
         later = session.env.now + max(session.world.disconnect_ns, settling_ns)
         cause = session.trace[row]
         index = cause.round if isinstance(cause, Lost) else session.round
-        more = {"about": update, "round": index}
+        more = {"subject": update, "round": index}
         notice = partial(session.at_server, machine, "gone", user, row, phase, **more)
         self._untold.setdefault(user, []).append(notice)
         session.env.at(later, lambda: self.tell(user, notice))

@@ -15,7 +15,7 @@ import simpy
 from simfl.engine.devices import UserRound
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload
-from simfl.protocols.machine import SERVER, Effects, Result, Send
+from simfl.protocols.machine import SERVER, Effects, Result, Send, Subject
 from simfl.results import trace as rows
 from simfl.selection.history import Participation
 
@@ -69,7 +69,7 @@ class RoundSession(Session):
             self.tasks[user, index] = UserRound(
                 user=user,
                 round=index,
-                about="",
+                id=None,
                 client=self.machines.client(user, params, self.ops, entropy(user, index)),
                 server=server,
                 weights=self.weights,
@@ -114,7 +114,7 @@ class RoundSession(Session):
     def awaited(self) -> str:
         return "the round did not end"
 
-    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
+    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
         return self.tasks.get((user, index))
 
     def client_of(self, user: int, task: UserRound | None) -> Any:

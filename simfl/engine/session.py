@@ -44,8 +44,11 @@ from simfl.protocols.machine import (
     Refuse,
     Result,
     Send,
+    Subject,
     Timer,
+    UpdateId,
     Verdict,
+    name_of,
 )
 from simfl.random_streams import Streams
 from simfl.results import trace as rows
@@ -105,7 +108,7 @@ class Session(ABC):
         """The session's own process."""
 
     @abstractmethod
-    def task_of(self, user: int, index: int, about: str) -> UserRound | None:
+    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
         """The task that a message to a user belongs to."""
 
     @abstractmethod
@@ -134,8 +137,8 @@ class Session(ABC):
     def on_round_closed(self, step: int) -> None:
         """A round is over: with an aggregate, which is applied already, or without."""
 
-    def on_given_up(self, users: Iterable[int], name: str) -> None:
-        """The server goes on without these users, and takes the update of this name no more."""
+    def on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
+        """The server goes on without these users, and takes this update no more."""
 
     def on_processed(self, task: UserRound, step: int) -> None:
         """The server has dealt with a user's upload."""
@@ -143,7 +146,7 @@ class Session(ABC):
     def on_heard(self, user: int) -> None:
         """The server has dealt with a user's message that belongs to no task."""
 
-    def on_discarded(self, name: str) -> None:
+    def on_discarded(self, update: UpdateId) -> None:
         """The server threw this update out of its buffer."""
 
     def on_server_step(self, step: int) -> None:
@@ -226,7 +229,7 @@ class Session(ABC):
     def noise(self, task: UserRound) -> float:
         """The factor on a training's duration: a draw of the user's own stream."""
         draw = self.world.training_noise
-        return 1.0 if draw is None else draw(task.user, task.about or task.round)
+        return 1.0 if draw is None else draw(task.user, name_of(task.id) or task.round)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         """A step is over: carry its effects out."""
@@ -251,30 +254,30 @@ class Session(ABC):
         """Do what a step asks for besides sending."""
         now, add, index = self.env.now, self.trace.add, job.round
         match effect:
-            case Timer(name, phase, about):
+            case Timer(name, phase, subject):
                 fires = now + self.world.deadlines_ns[name]
-                row = add(rows.TimerSet(index, name, phase, about, step, now, fires))
+                row = add(rows.TimerSet(index, name, phase, name_of(subject), step, now, fires))
                 self.env.at(fires, partial(self._fire, ref(job.machine), effect, row, index))
             case Ready() if job.task is not None:
                 job.task.ready = True
                 self.training.start_if_possible(job.task, step)
             case Result():
-                members = tuple((m.user, m.about, m.staleness) for m in effect.members)
+                members = tuple((m.user, name_of(m.update), m.staleness) for m in effect.members)
                 add(rows.Aggregated(self.round, members, step, now))
                 self._close_round(step, close_round(self, effect))
             case Abort(reason):
                 self.abort_round(reason, step)
-            case GiveUp(users, phase, about):
-                add(rows.GaveUp(index, phase, about, users, step, now))
-                self.on_given_up(users, about)
-            case Ignore(sender, message, why, about):
-                add(rows.Ignored(index, party, sender, message, about, why, step, now))
-            case Discard(user, about, reason, detail):
-                why = f"{reason}: {detail}" if detail else reason.value
-                add(rows.Ignored(index, party, user, rows.UPDATE, about, why, step, now))
-                self.on_discarded(about)
-            case Refuse(sender, message, why, about):
-                add(rows.Refused(index, party, sender, message, about, why, step, now))
+            case GiveUp(users, phase, update):
+                add(rows.GaveUp(index, phase, name_of(update), users, step, now))
+                self.on_given_up(users, update)
+            case Ignore(sender, message, _, subject):
+                add(rows.Ignored(index, party, sender, message, name_of(subject), effect.why, step, now))
+            case Discard(update):
+                about = name_of(update)
+                add(rows.Ignored(index, party, update.user, rows.UPDATE, about, effect.why, step, now))
+                self.on_discarded(update)
+            case Refuse(sender, message, why, subject):
+                add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))
             case Verdict(survivors, reliable, private):
                 add(rows.Judged(self.round, survivors, reliable, private, step, now))
 
@@ -283,7 +286,7 @@ class Session(ABC):
         deadlines of a round that is over do not keep all that its server knew."""
         machine = whose()
         if machine is not None and not self.done and machine.awaits(timer):
-            more = {"what": timer.name, "about": timer.about, "round": index}
+            more = {"what": timer.name, "subject": timer.subject, "round": index}
             self.at_server(machine, "expire", timer, row, timer.phase, **more)
 
     # -- losses
@@ -295,10 +298,12 @@ class Session(ABC):
         broken = self.device(task.user).training.interrupt(task)
         if broken >= 0 and isinstance(self.trace[cause], rows.Presence):
             cause = broken  # what held the round up so far was the training that now ends
-        row = self.trace.add(rows.Lost(task.round, task.user, task.about, phase, why, cause, self.env.now))
+        row = self.trace.add(
+            rows.Lost(task.round, task.user, name_of(task.id), phase, why, cause, self.env.now)
+        )
         self.network.link(task.user, up=True).cut()
         self.on_lost(task)
-        self.disconnections.report(task.user, task.about, task.server, phase, row)
+        self.disconnections.report(task.user, task.id, task.server, phase, row)
 
     # -- a run that gets nowhere
     @property

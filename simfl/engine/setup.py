@@ -16,7 +16,7 @@ from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
 from simfl.population.dropout import Losses
-from simfl.protocols.machine import Message, Params
+from simfl.protocols.machine import Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.selection.history import Participation
 
@@ -28,15 +28,15 @@ class ModelDownload(Message):
     kind = "model"
     phase = "training"
     weights: Handle
-    name: str = ""
+    update: UpdateId | None = None
 
     @property
     def size_bytes(self) -> int:
         return self.weights.size_bytes + 8
 
     @property
-    def about(self) -> str:
-        return self.name
+    def subject(self) -> Subject:
+        return self.update
 
 
 @dataclass(frozen=True, slots=True)

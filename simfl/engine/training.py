@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from simfl.dataplane.handles import F64
 from simfl.engine.devices import Job, UserRound
 from simfl.engine.transport import FOLLOWING
-from simfl.protocols.machine import Effects, Update
+from simfl.protocols.machine import Effects, Update, name_of
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -35,7 +35,7 @@ class Training:
         if when == "before_send":
             session.lose(task, "training", "before training", cause)
             return
-        name = ("minibatches", task.user, task.about or task.round)
+        name = ("minibatches", task.user, name_of(task.id) or task.round)
         seed = session.ops.secret(session.streams.bytes(*name))
 
         def run() -> Effects:
@@ -62,7 +62,7 @@ class Training:
             cause=cause,
             ready=session.env.now,
             round=task.round,
-            about=task.about,
+            subject=task.id,
             task=task,
             cut=when == "mid_send",
             factor=session.noise(task),
@@ -80,7 +80,7 @@ class Training:
         def run() -> Effects:
             self._clip(task)
             assert task.update is not None
-            update = Update(task.update, session.world.samples(task.user), task.about, task.version)
+            update = Update(task.update, session.world.samples(task.user), task.id, task.version)
             effects: Effects = task.client.submit(update)
             return effects
 
@@ -92,7 +92,7 @@ class Training:
             cause=step,
             ready=session.env.now,
             round=task.round,
-            about=task.about,
+            subject=task.id,
             task=task,
             run=run,
         )

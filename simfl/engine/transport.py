@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from simfl.engine.devices import Job, UserRound
 from simfl.engine.setup import ModelDownload
-from simfl.protocols.machine import SERVER, Message
+from simfl.protocols.machine import SERVER, Message, name_of
 from simfl.results.trace import Sent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Transport:
         """From the server to a user; the model follows the message that the protocol says."""
         session = self.session
         transmission = ToUser(self, message, SERVER, to, job.round, step)
-        task = transmission.task = session.task_of(to, job.round, transmission.about)
+        task = transmission.task = session.task_of(to, job.round, transmission.message.subject)
         if task is not None:
             if task.lost:
                 transmission.broke(0)
@@ -36,7 +36,7 @@ class Transport:
             task.coming += 1
         session.network.link(to, up=False).send(transmission)
         if task is not None and message.kind == self.model_with:
-            self.down(job, to, ModelDownload(task.weights, task.about), step)
+            self.down(job, to, ModelDownload(task.weights, task.id), step)
 
     def deliver(self, transmission: Transmission, cause: int) -> None:
         """At a user's device: a step of its protocol lane."""
@@ -98,7 +98,7 @@ class Transport:
             now,
             transmission.round,
             m.kind,
-            transmission.about,
+            m.subject,
             task,
             True,
         )
@@ -108,7 +108,7 @@ class Transmission:
     """A message on its way, as its link and as the trace see it: `size_bytes` leave of its `whole_bytes`."""
 
     __slots__ = (
-        "about", "at", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
+        "at", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
         "task", "to", "whole_bytes",
     )  # fmt: skip
     latency_ns: int
@@ -124,7 +124,6 @@ class Transmission:
         self.round = index
         self.step = step
         self.at = post.session.env.now
-        self.about = message.about
         self.relayed = message.relayed
         self.size_bytes = self.whole_bytes = message.size_bytes
 
@@ -138,9 +137,9 @@ class Transmission:
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
         """Put what became of it into the trace."""
-        m = self.message
+        m, about = self.message, name_of(self.message.subject)
         row = Sent._make((
-            self.round, self.sender, self.to, m.kind, m.phase, self.about, self.whole_bytes, moved_bytes,
+            self.round, self.sender, self.to, m.kind, m.phase, about, self.whole_bytes, moved_bytes,
             self.step, self.at, arrived,
         ))  # fmt: skip
         return self.post.session.trace.add(row)

@@ -27,48 +27,34 @@ from simfl.protocols.machine import (
     Member,
     Message,
     Params,
+    Reason,
     Refuse,
+    Subject,
     Timer,
+    UpdateId,
     misshapen,
 )
 
 
-def about(user: int, cycle: int) -> str:
-    """The name of a user's update: the user and how often it began before."""
-    return f"{user}.{cycle}"
+@dataclass(frozen=True, slots=True)
+class UpdateMessage(Message):
+    """Part of the sender's or the receiver's `update` on `version` t_i, the version that it is made on."""
 
+    update: UpdateId
+    version: int
 
-def stamp(name: str) -> tuple[int, int]:
-    """(user, cycle) of a name; ValueError for one that `about` does not write: no update has two names."""
-    user, _, cycle = name.partition(".")
-    if not (user.isdecimal() and cycle.isdecimal()) or about(int(user), int(cycle)) != name:
-        raise ValueError(f"{name!r} is not the name of an update")
-    return int(user), int(cycle)
+    @property
+    def subject(self) -> Subject:
+        return self.update
 
 
 @dataclass(frozen=True, slots=True)
-class Upload(Message):
-    """An update (masked or not) made on version `version` in the sender's cycle `cycle` (eq. 32)."""
+class Upload(UpdateMessage):
+    """An update, masked or not (eq. 32)."""
 
     kind = "upload"
     phase = "upload"
     point = "upload"
-    name: str
-    version: int
-    vector: Handle
-
-    @property
-    def about(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An update in the buffer."""
-
-    user: int
-    about: str
-    version: int
     vector: Handle
 
 
@@ -81,8 +67,8 @@ class BufferedServer(ABC):
         self.ops = ops
         self.entropy = entropy
         self.version = 0
-        self.flights: dict[int, tuple[str, int]] = {}
-        self.buffer: list[Waiting] = []
+        self.flights: dict[int, tuple[UpdateId, int]] = {}
+        self.buffer: list[Upload] = []
         self.aggregating: frozenset[int] = frozenset()
 
     @abstractmethod
@@ -90,16 +76,16 @@ class BufferedServer(ABC):
         """Open the run."""
 
     @abstractmethod
-    def invite(self, user: int, name: str) -> Effects:
-        """What a user is told when it begins a cycle, beside the model."""
+    def invite(self, update: UpdateId) -> Effects:
+        """Return the messages with which a user begins its cycle, beside the model."""
 
     @abstractmethod
-    def aggregate(self, taken: list[Waiting]) -> Effects:
+    def aggregate(self, taken: list[Upload]) -> Effects:
         """Aggregate these K updates; `finish` closes it."""
 
     def other(self, sender: int, message: Message) -> Effects:
         """A message that is not an upload."""
-        return [Ignore(sender, message.kind, "unknown", message.about)]
+        return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
 
     @property
     def open(self) -> bool:
@@ -108,40 +94,42 @@ class BufferedServer(ABC):
 
     def admits(self, user: int) -> bool:
         """Whether a user may begin: not in flight, no update of its own in the buffer."""
-        waits = any(w.user == user for w in self.buffer)
+        waits = any(w.update.user == user for w in self.buffer)
         return user not in self.flights and user not in self.aggregating and not waits
 
     def begin(self, user: int, cycle: int) -> Effects:
         """A user begins: it downloads the present version."""
         if not self.admits(user):
             raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
-        name = about(user, cycle)
-        self.flights[user] = (name, self.version)
-        return [Timer("upload", "upload", name), *self.invite(user, name)]
+        update = UpdateId(user, cycle)
+        self.flights[user] = (update, self.version)
+        return [Timer("upload", "upload", update), *self.invite(update)]
 
     def receive(self, sender: int, message: Message) -> Effects:
         """Take an upload, or what the protocol adds."""
         if not isinstance(message, Upload):
             return self.other(sender, message)
-        if self.flights.get(sender) != (message.about, message.version):
-            return [Ignore(sender, "upload", "given up, or came before", message.about)]
+        if self.flights.get(sender) != (message.update, message.version):
+            return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         self.ops.phase("upload")
         flaw = misshapen(message.vector, 1, self.params.d, 4)
         if flaw:
-            return [Refuse(sender, "upload", flaw, message.about), *self._give_up(sender)]
+            return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
         del self.flights[sender]
-        self.buffer.append(Waiting(sender, message.about, message.version, message.vector))
+        self.buffer.append(message)
         return self.next()
 
     def awaits(self, timer: Timer) -> bool:
-        """Whether a timer still means something."""
-        return self.flights.get(stamp(timer.about)[0], ("",))[0] == timer.about
+        """Return True if a timer still means something."""
+        update = timer.subject
+        return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
     def expire(self, timer: Timer) -> Effects:
         """A user's update is overdue: give it up."""
         if not self.awaits(timer):
-            return [Ignore(SERVER, "timer", "stale", timer.about)]
-        return self._give_up(stamp(timer.about)[0])
+            return [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
+        assert isinstance(timer.subject, UpdateId)
+        return self._give_up(timer.subject.user)
 
     def gone(self, user: int) -> Effects:
         """The transport reports that a user's connection broke."""
@@ -157,11 +145,11 @@ class BufferedServer(ABC):
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
         beyond = f"beyond {self.params.staleness_bound}"
-        effects: Effects = [Discard(w.user, w.about, Discarded.STALE, beyond) for w in stale]
+        effects: Effects = [Discard(w.update, Discarded.STALE, beyond) for w in stale]
         if len(self.buffer) < self.params.K or self.aggregating:
             return effects
         taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]
-        self.aggregating = frozenset(w.user for w in taken)
+        self.aggregating = frozenset(w.update.user for w in taken)
         self.ops.phase("recovery")
         return [*effects, *self.aggregate(taken)]
 
@@ -171,10 +159,10 @@ class BufferedServer(ABC):
         self.version += advance
         return [*effects, *self.next()]
 
-    def member(self, update: Waiting, factor: float) -> Member:
+    def member(self, upload: Upload, factor: float) -> Member:
         """An update as a member of the aggregate that starts now."""
-        return Member(update.user, update.about, factor, self.version - update.version)
+        return Member(upload.update.user, upload.update, factor, self.version - upload.version)
 
     def _give_up(self, user: int) -> Effects:
-        name, _ = self.flights.pop(user)
-        return [GiveUp((user,), "upload", name)]
+        update, _ = self.flights.pop(user)
+        return [GiveUp((user,), "upload", update)]

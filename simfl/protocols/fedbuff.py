@@ -10,8 +10,20 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from simfl.dataplane.ops import Ops
-from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting
-from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Message, Params, Result, Send, Update
+from simfl.protocols.buffered_server import BufferedServer, Upload
+from simfl.protocols.machine import (
+    SERVER,
+    Effects,
+    Entropy,
+    Ignore,
+    Message,
+    Params,
+    Reason,
+    Result,
+    Send,
+    Update,
+    UpdateId,
+)
 from simfl.protocols.protocol import Mode, Protocol
 from simfl.protocols.staleness import AnyStaleness, Constant
 
@@ -24,12 +36,13 @@ class FedBuffClient:
 
     def receive(self, sender: int, message: Message) -> Effects:
         """A plain client is told nothing."""
-        return [Ignore(sender, message.kind, "unknown", message.about)]
+        return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
 
     def submit(self, update: Update) -> Effects:
         """The local update is there."""
         self.ops.phase("upload")
-        return [Send(SERVER, Upload(update.about, update.version, update.delta))]
+        assert update.id is not None
+        return [Send(SERVER, Upload(update.id, update.version, update.delta))]
 
 
 class FedBuffServer(BufferedServer):
@@ -38,10 +51,10 @@ class FedBuffServer(BufferedServer):
     def start(self) -> Effects:
         return []
 
-    def invite(self, user: int, name: str) -> Effects:
+    def invite(self, update: UpdateId) -> Effects:
         return []
 
-    def aggregate(self, taken: list[Waiting]) -> Effects:
+    def aggregate(self, taken: list[Upload]) -> Effects:
         members = tuple(self.member(w, self.params.staleness(self.version - w.version)) for w in taken)
         weights = [m.factor for m in members]
         total = self.ops.real_sum([w.vector for w in taken], weights)

@@ -34,7 +34,18 @@ from simfl.protocols.keyed_messages import (
     check_survivors,
     coded_bytes,
 )
-from simfl.protocols.machine import SERVER, Client, Effects, Entropy, Ignore, Params, Send, Update, misshapen
+from simfl.protocols.machine import (
+    SERVER,
+    Client,
+    Effects,
+    Entropy,
+    Ignore,
+    Params,
+    Reason,
+    Send,
+    Update,
+    misshapen,
+)
 from simfl.protocols.masked_server import MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
 from simfl.protocols.server import Stage
@@ -98,7 +109,7 @@ class LightSecAggClient(Client):
         if not self.complete:
             missing = next((u for u in survivors.users if u != self.user and u not in self.kept), None)
             if missing is not None:
-                return [Ignore(SERVER, "survivors", f"no share of user {missing} to add")]
+                return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
         row = rows_of(self.kept, self.user)
         return [Send(SERVER, Answer(self.ops.total(self.ops.pick(self.held, Lookup(survivors.users, row)))))]
 

@@ -4,9 +4,10 @@
     server   advertise -> roster; shares of K masks -> an inbox for each user;
              uploads -> buffer of K -> recover (any U answers) -> version + 1
 
-A mask is known by its stamp: the user, its cycle, and the version t_i that it was made on. When K updates
-wait, the server names them with their integer weights (eq. 34); user j answers with the weighted sum of
-the coded shares that it holds of them; U answers decode to the weighted sum of the masks (eq. 35).
+A mask is known by the update that it hides (user and cycle) and by the version t_i that it was made on.
+When K updates wait, the server names them with their integer weights (eq. 34); user j answers with the
+weighted sum of the coded shares that it holds of them; U answers decode to the weighted sum of the masks
+(eq. 35).
 
 Shares wait at the server until K masks are shared, a buffer's worth, or until a recovery needs one that
 waits: then each user is sent all that it is to have in one message, which the request for shares follows.
@@ -27,7 +28,7 @@ from simfl.crypto import mds
 from simfl.crypto.quantize import round_weight
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, seed_array
-from simfl.protocols.buffered_server import BufferedServer, Upload, Waiting
+from simfl.protocols.buffered_server import BufferedServer, Upload
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
 from simfl.protocols.lightsecagg import Coded
@@ -42,15 +43,18 @@ from simfl.protocols.machine import (
     Ignore,
     Message,
     Params,
+    Reason,
+    RecoveryId,
     Refuse,
     Result,
     Send,
     Timer,
+    UpdateId,
     misshapen,
 )
 from simfl.protocols.protocol import Mode, Problems
 from simfl.protocols.staleness import AnyStaleness, Constant
-from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares, recovery
+from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares
 
 
 class LightSecAggAsyncServer(BufferedServer):
@@ -62,9 +66,9 @@ class LightSecAggAsyncServer(BufferedServer):
         self.publics: dict[int, Handle] = {}
         self.enrolled = False
         self.offline: set[int] = set()
-        self.shared: dict[int, str] = {}
+        self.shared: dict[int, UpdateId] = {}
         self.gathered: dict[int, MaskShares] = {}
-        self.number = -1
+        self.recoveries = 0
         self.request: Recover | None = None
         self.answers: dict[int, Handle] = {}
 
@@ -82,14 +86,16 @@ class LightSecAggAsyncServer(BufferedServer):
         return super().other(sender, message)
 
     def receive(self, sender: int, message: Message) -> Effects:
-        if isinstance(message, Upload) and self.shared.get(sender) != message.about:
-            return [Ignore(sender, "upload", "its mask was not shared", message.about)]
+        if isinstance(message, Upload) and self.shared.get(sender) != message.update:
+            return [Ignore(sender, "upload", Reason.NO_MASK, message.update)]
         return super().receive(sender, message)
 
     # -- enrolment: once for all, or one by one for who comes late
     def _enrol(self, user: int, message: Advertise) -> Effects:
-        if user in self.publics or user not in self.invited:
-            return [Ignore(user, "advertise", "a second one, or a stranger's")]
+        if user not in self.invited:
+            return [Ignore(user, "advertise", Reason.STRANGER)]
+        if user in self.publics:
+            return [Ignore(user, "advertise", Reason.REPEATED)]
         flaw = misshapen(message.publics, 1, 32, U8)
         if flaw:
             return [Refuse(user, "advertise", flaw)]
@@ -116,20 +122,21 @@ class LightSecAggAsyncServer(BufferedServer):
         return user in self.publics and super().admits(user)
 
     # -- cycles
-    def invite(self, user: int, name: str) -> Effects:
-        return [Send(user, Start(name, self.version))]
+    def invite(self, update: UpdateId) -> Effects:
+        return [Send(update.user, Start(update, self.version))]
 
     def _relay(self, sender: int, message: MaskShares) -> Effects:
-        known = self.shared.get(sender) == message.about
-        if known or self.flights.get(sender) != (message.about, message.version):
-            return [Ignore(sender, "shares", "nobody waits for them", message.about)]
+        if self.flights.get(sender) != (message.update, message.version):
+            return [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, message.update)]
+        if self.shared.get(sender) == message.update:
+            return [Ignore(sender, "shares", Reason.REPEATED, message.update)]
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
         flaw = misshapen(message.sealed, len(message.to), share_bytes, U8)
         to = set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
             why = flaw or "malformed: for strangers or twice"
-            return [Refuse(sender, "shares", why, message.about), *self._give_up(sender)]
-        self.shared[sender] = message.about
+            return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
+        self.shared[sender] = message.update
         self.gathered.pop(sender, None)  # of a cycle that came to nothing: no recovery will ask for it
         self.gathered[sender] = message
         return self._pass_on() if len(self.gathered) >= self.params.K else []
@@ -148,35 +155,37 @@ class LightSecAggAsyncServer(BufferedServer):
                 mine, of = _Selected([gathered[k] for k in there]), [rows[k] for k in there]
             if of:
                 sealed = self.ops.gather(mine.sealed, [row[user] for row in of])
-                effects.append(Send(user, MaskInbox(mine.names, mine.versions, sealed)))
+                effects.append(Send(user, MaskInbox(mine.masks, mine.versions, sealed)))
         return effects
 
     # -- recovery
-    def aggregate(self, taken: list[Waiting]) -> Effects:
-        self.number += 1
+    def aggregate(self, taken: list[Upload]) -> Effects:
+        recovery, self.recoveries = RecoveryId(self.recoveries), self.recoveries + 1
         weights = []
         for w in taken:
-            seed = seed_array(self.entropy(f"staleness {w.about}"))
+            seed = seed_array(self.entropy(f"staleness {w.update}"))
             s = self.params.staleness(self.version - w.version)
             weights.append(round_weight(s, self.params.c_g, seed))
         self.members = tuple(self.member(w, weight) for w, weight in zip(taken, weights, strict=True))
         self.sum = self.ops.weighted_sum([w.vector for w in taken], weights)
         self.answers = {}
-        names = tuple(w.about for w in taken)
-        self.request = Recover(self.number, self.version, names, tuple(weights))
+        masks = tuple(w.update for w in taken)
+        self.request = Recover(recovery, self.version, masks, tuple(weights))
         asked = [user for user in self.publics if user not in self.offline]
-        waits = any(w.user in self.gathered for w in taken)
-        timer = Timer("recovery", "recovery", recovery(self.number))
+        waits = any(w.update.user in self.gathered for w in taken)
+        timer = Timer("recovery", "recovery", recovery)
         return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
     def _answered(self, user: int, message: SumOfShares) -> Effects:
-        if self.request is None or message.number != self.request.number or user in self.answers:
-            return [Ignore(user, "answer", "late, or a second one", message.about)]
+        if self.request is None or message.recovery != self.request.recovery:
+            return [Ignore(user, "answer", Reason.LATE, message.recovery)]
+        if user in self.answers:
+            return [Ignore(user, "answer", Reason.REPEATED, message.recovery)]
         if user not in self.publics:
-            return [Ignore(user, "answer", "a stranger's", message.about)]
+            return [Ignore(user, "answer", Reason.STRANGER, message.recovery)]
         flaw = misshapen(message.content, 1, coded_bytes(self.params, self.params.d) // U32, U32)
         if flaw:
-            return [Refuse(user, "answer", flaw, message.about)]
+            return [Refuse(user, "answer", flaw, message.recovery)]
         self.answers[user] = message.content
         return self._decode() if len(self.answers) == self.params.U else []
 
@@ -195,18 +204,19 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "advertise":
             return not self.enrolled
         if timer.name == "recovery":
-            return self.request is not None and self.request.about == timer.about
+            return self.request is not None and self.request.recovery == timer.subject
         return super().awaits(timer)
 
     def expire(self, timer: Timer) -> Effects:
         if not self.awaits(timer):
-            return [Ignore(SERVER, "timer", "stale", timer.about)]
+            return [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
         if timer.name == "advertise":
             return self._close_enrolment()
         if timer.name == "recovery":
-            self.request = None
+            assert self.request is not None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            gone: Effects = [Discard(m.user, m.about, Discarded.ABORTED) for m in self.members]
+            gone: Effects = [Discard(mask, Discarded.ABORTED) for mask in self.request.masks]
+            self.request = None
             return self.finish([*gone, Abort(reason)], advance=False)
         return super().expire(timer)
 
@@ -227,7 +237,7 @@ class _Selected:
     """Masks that were shared, by columns."""
 
     def __init__(self, shared: list[MaskShares]) -> None:
-        self.names = tuple(m.name for m in shared)
+        self.masks = tuple(m.update for m in shared)
         self.versions = tuple(m.version for m in shared)
         self.sealed = [m.sealed for m in shared]
 

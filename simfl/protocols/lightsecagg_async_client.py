@@ -13,7 +13,7 @@ from simfl.crypto import mds
 from simfl.crypto.keys import nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.buffered_server import Upload, stamp
+from simfl.protocols.buffered_server import Upload
 from simfl.protocols.channels import Channels
 from simfl.protocols.index_views import AllBut
 from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, check_roster, coded_bytes
@@ -25,10 +25,13 @@ from simfl.protocols.machine import (
     Message,
     Params,
     Ready,
+    Reason,
     Refuse,
     Send,
     Update,
+    UpdateId,
     misshapen,
+    name_of,
 )
 from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares
 
@@ -56,26 +59,26 @@ class LightSecAggAsyncClient:
         self.channels: Channels | None = None
         self.peers: list[int] = []
         self.circle: tuple[int, ...] = ()  # peers and itself: one order for all who know the same
-        self.mask: tuple[str, Handle] | None = None
-        self.held: dict[str, tuple[Handle, int]] = {}  # rows, and which of them
-        self.made: defaultdict[int, list[str]] = defaultdict(list)  # masks by t_i, also those answered for
+        self.mask: tuple[UpdateId, Handle] | None = None
+        self.held: dict[UpdateId, tuple[Handle, int]] = {}  # rows, and which of them
+        self.made: defaultdict[int, list[UpdateId]] = defaultdict(list)  # by t_i, also those answered for
         self.latest: dict[int, int] = {}
-        self.refused: set[str] = set()  # cycles that did not begin: there is no mask for their updates
-        self.asked = -1
+        self.refused: set[UpdateId] = set()  # cycles that did not begin: there is no mask for their updates
+        self.asked = -1  # the number of the last recovery
 
     def receive(self, sender: int, message: Message) -> Effects:
         """Take a message from the server."""
         method = self.table.get(message.kind)
         if method is None or (self.channels is None) != (message.kind == "invite"):
-            return [Ignore(sender, message.kind, "out of phase", message.about)]
+            return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, message.subject)]
         self.ops.phase(message.phase)
         try:
             effects: Effects = getattr(self, method)(message)
             return effects
         except PeerFault as fault:
             if isinstance(message, Start):
-                self.refused.add(message.about)
-            return [Refuse(fault.user, message.kind, fault.why, message.about)]
+                self.refused.add(message.update)
+            return [Refuse(fault.user, message.kind, fault.why, message.subject)]
 
     def advertise(self, message: Invite) -> Effects:
         secret = self.ops.secret(self.entropy("channel key"))
@@ -99,36 +102,37 @@ class LightSecAggAsyncClient:
     def begin(self, message: Start) -> Effects:
         """Make the mask z_i^(t_i), code it among all, and send the sealed shares (eq. 28)."""
         ops, p = self.ops, self.params
-        owner, cycle = _stamp(message.name)
+        mask = message.update
+        (owner,), (cycle,), _ = _columns((mask,))
         if owner != self.user or cycle <= self.latest.get(owner, -1):
-            raise PeerFault(SERVER, f"{message.name} is not a new cycle of mine")
+            raise PeerFault(SERVER, f"{mask} is not a new cycle of mine")
         if len(self.peers) + 1 < p.U:
             raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
         assert self.channels is not None
         self.latest[owner] = cycle
-        z = ops.prg(ops.secret(self.entropy(f"mask {message.name}")), p.d)
-        noise = ops.secret(self.entropy(f"noise {message.name}"))
+        z = ops.prg(ops.secret(self.entropy(f"mask {mask}")), p.d)
+        noise = ops.secret(self.entropy(f"noise {mask}"))
         # One order of the points for all, so that users who know the same share one matrix.
         coded = ops.encode(z, noise, mds.points_of(self.circle, p.q), p.U, p.T)
         mine = self.circle.index(self.user)
         others = AllBut(len(self.circle), mine)
-        self.mask = (message.name, z)
-        self.held[message.name] = (ops.pick(coded, [mine]), 0)
-        self.made[message.version].append(message.name)
+        self.mask = (mask, z)
+        self.held[mask] = (ops.pick(coded, [mine]), 0)
+        self.made[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
-        shares = MaskShares(message.name, message.version, tuple(self.peers), sealed)
-        return [Send(SERVER, shares), Ready(message.name)]
+        shares = MaskShares(mask, message.version, tuple(self.peers), sealed)
+        return [Send(SERVER, shares), Ready(mask)]
 
     def submit(self, update: Update) -> Effects:
         """Mask the update (eq. 32) with the mask of its own cycle, which is used up by that."""
-        if update.about in self.refused:
-            return [Ignore(self.user, "update", "its cycle was refused", update.about)]
-        if self.mask is None or self.mask[0] != update.about:
-            raise ValueError(f"user {self.user}: no mask for update {update.about}")
+        if update.id in self.refused:
+            return [Ignore(self.user, "update", Reason.NOT_BEGUN, update.id)]
+        if self.mask is None or self.mask[0] != update.id:
+            raise ValueError(f"user {self.user}: no mask for update {name_of(update.id)}")
         self.ops.phase("upload")
-        z, self.mask = self.mask[1], None
+        (mask, z), self.mask = self.mask, None
         x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
-        return [Send(SERVER, Upload(update.about, update.version, self.ops.add(x, z)))]
+        return [Send(SERVER, Upload(mask, update.version, self.ops.add(x, z)))]
 
     def hold(self, inbox: MaskInbox) -> Effects:
         """Keep others' coded shares until a recovery asks for them or they are too old.
@@ -136,31 +140,31 @@ class LightSecAggAsyncClient:
         A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
         """
         assert self.channels is not None
-        users, cycles, different = _stamps(inbox.names)
+        users, cycles, different = _columns(inbox.masks)
         if different < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
         effects: Effects = []
         new = self._new(users, cycles)
         if len(new) < len(users):
-            why = "a second one, or a stranger's"
-            old = [k for k in range(len(users)) if k not in new]
-            effects += [Ignore(users[k], "share", why, inbox.names[k]) for k in old]
+            for k in (k for k in range(len(users)) if k not in new):
+                reason = Reason.REPEATED if users[k] in self.latest else Reason.STRANGER
+                effects.append(Ignore(users[k], "share", reason, inbox.masks[k]))
         flaw = misshapen(inbox.sealed, len(users), self.share_bytes, U8) if new else ""
         if flaw:
             raise PeerFault(SERVER, flaw)
         while new:
             mine = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
-            whose, of, _ = _stamps(mine.names)
+            whose, of, _ = _columns(mine.masks)
             try:
                 rows = self.channels.open(whose, mine.sealed, of, U32)
             except PeerFault as fault:
                 forged = new.pop(whose.index(fault.user))
-                effects.append(Refuse(fault.user, "share", fault.why, inbox.names[forged]))
+                effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
             else:
                 self.latest.update(zip(whose, of, strict=True))
-                self.held.update(zip(mine.names, zip(repeat(rows), range(rows.n), strict=False), strict=True))
-                for name, version in zip(mine.names, mine.versions, strict=True):
-                    self.made[version].append(name)
+                self.held.update(zip(mine.masks, zip(repeat(rows), range(rows.n), strict=False), strict=True))
+                for mask, version in zip(mine.masks, mine.versions, strict=True):
+                    self.made[version].append(mask)
                 break
         return effects
 
@@ -176,54 +180,51 @@ class LightSecAggAsyncClient:
     def _forget(self, oldest: int) -> None:
         """Shares of masks that no recovery asks for any more."""
         for version in [version for version in self.made if version < oldest]:
-            for name in self.made.pop(version):
-                self.held.pop(name, None)
+            for mask in self.made.pop(version):
+                self.held.pop(mask, None)
 
     def answer(self, request: Recover) -> Effects:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
         p, masks = self.params, request.masks
-        if request.number <= self.asked:
-            return [Ignore(SERVER, "recover", "came before", request.about)]
-        _, _, different = _stamps(masks)
+        if request.recovery.number <= self.asked:
+            return [Ignore(SERVER, "recover", Reason.REPEATED, request.recovery)]
+        _, _, different = _columns(masks)
         if different < len(masks) or len(masks) < p.K:
             raise PeerFault(SERVER, f"{len(masks)} masks of {different} users: doubled, or below K={p.K}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for name in filterfalse(self.held.__contains__, masks):
-            owner, cycle = _stamp(name)
-            if cycle <= self.latest.get(owner, -1):
-                raise PeerFault(SERVER, f"mask {name} was answered for before, or is too old")
-        self.asked = request.number
+        for mask in filterfalse(self.held.__contains__, masks):
+            if mask.cycle <= self.latest.get(mask.user, -1):
+                raise PeerFault(SERVER, f"mask {mask} was answered for before, or is too old")
+        self.asked = request.recovery.number
         self._forget(request.version - p.staleness_bound)
         missing = list(filterfalse(self.held.__contains__, masks))
         if missing:
-            return [Ignore(SERVER, "recover", f"no share of mask {missing[0]}", request.about)]
+            return [Ignore(SERVER, "recover", Reason.NO_SHARE, request.recovery, f"mask {missing[0]}")]
         rows, at = zip(*map(self.held.pop, masks), strict=True)
         content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
-        return [Send(SERVER, SumOfShares(request.number, content))]
+        return [Send(SERVER, SumOfShares(request.recovery, content))]
 
 
 def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
     """These rows of an inbox."""
-    names = tuple(inbox.names[k] for k in rows)
-    return MaskInbox(names, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
+    masks = tuple(inbox.masks[k] for k in rows)
+    return MaskInbox(masks, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
 
 
-@lru_cache(maxsize=64)  # every user is sent the same names
-def _stamps(names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """The users and the cycles of names that the server sent, and how many users they are."""
-    stamps = [_stamp(name) for name in names]
-    users = tuple(user for user, _ in stamps)
-    return users, tuple(cycle for _, cycle in stamps), len(set(users))
+@lru_cache(maxsize=64)  # every user is sent the same masks
+def _columns(masks: tuple[UpdateId, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Return the users and the cycles of masks that the server names, and how many users they are.
 
-
-def _stamp(name: str) -> tuple[int, int]:
-    """(user, cycle) of a name that the server sent; its shares are sealed under that nonce."""
+    Raises:
+        PeerFault: a cycle has no nonce, under which its shares would be sealed.
+    """
+    users, cycles = tuple(mask.user for mask in masks), tuple(mask.cycle for mask in masks)
     try:
-        user, cycle = stamp(name)
-        nonce(user, cycle)
-        return user, cycle
+        for mask in masks:
+            nonce(*mask)
     except ValueError as error:
         raise PeerFault(SERVER, str(error)) from None
+    return users, cycles, len(set(users))

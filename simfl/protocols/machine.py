@@ -21,7 +21,12 @@ from simfl.crypto.shamir import P
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.results.trace import SERVER as SERVER
-from simfl.results.trace import Discarded as Discarded
+from simfl.results.trace_codes import Discarded as Discarded
+from simfl.results.trace_codes import Reason as Reason
+from simfl.results.trace_codes import RecoveryId as RecoveryId
+from simfl.results.trace_codes import Subject as Subject
+from simfl.results.trace_codes import UpdateId as UpdateId
+from simfl.results.trace_codes import name_of as name_of
 
 Entropy = Callable[[str], bytes]
 """32 bytes by name; asking twice for one name is an error."""
@@ -42,15 +47,15 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on the wire, those of the fields: of an array its own, 4 of a public number or of the name of
-        an update (its cycle: who sent it is known), 8 of a name in a list. The RPC layer's own cost is the
-        network's overhead, not here."""
+        """Bytes on the wire, those of the fields: of an array its own, 4 of a public number or of an update
+        (its cycle: who sent it is known), 8 of an update in a list. The RPC layer's own cost is the network's
+        overhead, not here."""
         return sum(map(_bytes_of, _values(self)))
 
     @property
-    def about(self) -> str:
-        """Whose update this is about in an asynchronous run, as `user.cycle`; else empty."""
-        return ""
+    def subject(self) -> Subject:
+        """The update or the recovery that this is part of, in an asynchronous run."""
+        return None
 
 
 def _values(message: Any) -> Iterator[Any]:
@@ -68,22 +73,22 @@ def _bytes_of(value: Any) -> int:
         return value.size_bytes
     if value is None:
         return 0
-    if isinstance(value, int | str):
+    if isinstance(value, int | UpdateId | RecoveryId):
         return INT_BYTES
-    named = len(value) > 0 and isinstance(value[0], str)
-    return (INT_BYTES + INT_BYTES * named) * len(value)
+    of_updates = len(value) > 0 and isinstance(value[0], UpdateId)
+    return (INT_BYTES + INT_BYTES * of_updates) * len(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """A user's local update, 1 x d float32, with its weight.
 
-    In an asynchronous run `about` names the user's cycle and `version` is t_i, the version it was made on.
+    In an asynchronous run it has an `id`, and `version` is t_i, the version it was made on.
     """
 
     delta: Handle
     weight: int
-    about: str = ""
+    id: UpdateId | None = None
     version: int = 0
 
 
@@ -102,14 +107,14 @@ class Timer:
 
     name: str
     phase: str
-    about: str = ""
+    subject: Subject = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The offline phase is done: from here on the machine only waits for `submit`."""
 
-    about: str = ""
+    update: UpdateId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class Member:
     """One update in an aggregate: whose, which, by what factor, and how stale."""
 
     user: int
-    about: str = ""
+    update: UpdateId | None = None
     factor: float = 1
     staleness: int = 0
 
@@ -133,11 +138,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The server goes on without these users; in an asynchronous run it takes the update `about` no more."""
+    """The server goes on without these users; in an asynchronous run it takes this update no more."""
 
     users: tuple[int, ...]
     phase: str
-    about: str = ""
+    update: UpdateId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +154,33 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: what it was
-    about may wait in the buffer all the same."""
+    """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: its update may
+    wait in the buffer all the same. `detail` is for readers: the state, or whose share."""
 
     sender: int
     message: str
-    why: str
-    about: str = ""
+    reason: Reason
+    subject: Subject = None
+    detail: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason with its detail, as the trace has it."""
+        return explained(self.reason, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
     """An update that waited in the server's buffer is thrown away: no aggregate will have it."""
 
-    user: int
-    about: str
+    update: UpdateId
     reason: Discarded
     detail: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason with its detail, as the trace has it."""
+        return explained(self.reason, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +190,12 @@ class Refuse:
     sender: int
     message: str
     why: str
-    about: str = ""
+    subject: Subject = None
+
+
+def explained(reason: Reason | Discarded, detail: str) -> str:
+    """Return a reason and its detail as one text that begins with the code."""
+    return f"{reason}: {detail}" if detail else reason.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +235,7 @@ class Client(ABC):
         """Take a message from the server."""
         method, following = self.table.get((self.state, message.kind), ("", ""))
         if not method:
-            return [Ignore(sender, message.kind, f"out of phase: {self.state}")]
+            return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, detail=self.state)]
         self.ops.phase(message.phase)
         try:
             effects: Effects = getattr(self, method)(message)
@@ -236,7 +256,7 @@ class Client(ABC):
 
     def expire(self, timer: Timer) -> Effects:
         """Clients set no timers."""
-        return [Ignore(self.user, "timer", "stale")]
+        return [Ignore(self.user, "timer", Reason.STALE_TIMER)]
 
     def _upload_if_ready(self) -> Effects:
         if self.state != "ready" or self._update is None:
@@ -296,7 +316,7 @@ class Params:
 
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
         """The update as a vector over F_q, weighted before masking (Remark 3)."""
-        seed = ops.secret(entropy(f"quantise{update.about}"))
+        seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
 

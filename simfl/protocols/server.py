@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops
-from simfl.protocols.machine import SERVER, Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
+from simfl.protocols.machine import SERVER, Abort, Effects, GiveUp, Ignore, Message, Reason, Refuse, Timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class Server(ABC):
 
     def receive(self, sender: int, message: Message) -> Effects:
         """Take a user's message if the open stage waits for it; ignore or refuse it otherwise."""
-        why = self._untimely(sender, message.kind)
-        if why:
-            return [Ignore(sender, message.kind, why)]
+        reason = self._untimely(sender, message.kind)
+        if reason:
+            return [Ignore(sender, message.kind, reason)]
         assert self.stage is not None
         stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
@@ -88,21 +88,21 @@ class Server(ABC):
         self.got[sender] = self.keep(sender, message)
         return self._close() if self.enough() else self._start_grace()
 
-    def _untimely(self, sender: int, kind: str) -> str:
-        """Why a message is not taken now, or nothing."""
+    def _untimely(self, sender: int, kind: str) -> Reason | None:
+        """Return why a message is not taken now; None if it is."""
         if self.stage is None or kind != self.stages[self.stage].message:
             return self._mistimed(kind)
         if sender in self.got:
-            return "a second one"
-        return "" if sender in self.expected else "unexpected"
+            return Reason.REPEATED
+        return None if sender in self.expected else Reason.UNEXPECTED
 
-    def _mistimed(self, kind: str) -> str:
-        """Why a message is none of the open stage's."""
+    def _mistimed(self, kind: str) -> Reason:
+        """Return why a message is none of the open stage's."""
         order = [stage.message for stage in self.stages.values()]
         if kind not in order:
-            return "unknown"
+            return Reason.UNKNOWN
         now = list(self.stages).index(self.stage) if self.stage else len(order)
-        return "late" if order.index(kind) < now else "early"
+        return Reason.LATE if order.index(kind) < now else Reason.EARLY
 
     def _start_grace(self) -> Effects:
         if self._grace is None or len(self.got) < self._grace:
@@ -118,7 +118,7 @@ class Server(ABC):
     def expire(self, timer: Timer) -> Effects:
         """A stage's deadline, or its grace, has passed."""
         if not self.awaits(timer):
-            return [Ignore(SERVER, "timer", "stale")]
+            return [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
         return self._close()
 
     def gone(self, user: int) -> Effects:

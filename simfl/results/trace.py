@@ -12,9 +12,10 @@ import gc
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, ForwardRef, NamedTuple
+
+from simfl.results.trace_codes import Discarded
 
 SERVER = -1
 """The server's party number; users are 0 .. N - 1."""
@@ -113,13 +114,6 @@ class GaveUp(NamedTuple):
     users: tuple[int, ...]
     cause: int
     at: int
-
-
-class Discarded(StrEnum):
-    """Why a server threw an update of its buffer away: how `why` begins in the `Ignored` row of it."""
-
-    STALE = "stale"
-    ABORTED = "its recovery was aborted"
 
 
 UPDATE = "update"

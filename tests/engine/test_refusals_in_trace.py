@@ -17,6 +17,7 @@ from simfl.folder.result import Result
 from simfl.protocols.keyed_messages import Survivors
 from simfl.protocols.machine import SERVER, Message
 from simfl.results.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
+from simfl.results.trace_codes import UpdateId, name_of
 from tests.engine.harness import ASYNC, SIX, lines, of, run, script
 from tests.protocols.harness import Unread
 
@@ -124,7 +125,7 @@ def test_each_refusal_is_a_row_with_party_sender_message_round_and_reason(
             (2, SERVER, 3, "shares", "a second one"),
         ]
         if name == "lightsecagg":  # it cannot answer without a share of user 4
-            ignored.insert(0, (1, 2, SERVER, "survivors", "no share of user 4 to add"))
+            ignored.insert(0, (1, 2, SERVER, "survivors", "no share to add: user 4"))
         late = (SERVER, "answer", "late")  # LightSecAgg is done with the first U
         seen = [row for row in told(trace, Ignored) if (row[1], *row[3:]) != late]
         assert sorted(seen) == sorted(ignored)
@@ -200,9 +201,10 @@ def test_refusals_of_an_asynchronous_run_name_the_update_that_they_are_about(
     adversary: Callable[[Change], None],
 ) -> None:
     def misbehave(ops: Ops, index: int, party: int, sender: int, message: Any) -> list[Message]:
-        match party, message.kind, message.about:
-            case 2, "inbox", "" if "0.0" in message.names:
-                return [replace(message, sealed=ops.tamper(message.sealed, message.names.index("0.0")))]
+        match party, message.kind, name_of(message.subject):
+            case 2, "inbox", "" if UpdateId(0, 0) in message.masks:
+                row = message.masks.index(UpdateId(0, 0))
+                return [replace(message, sealed=ops.tamper(message.sealed, row))]
             case 3, "recover", "r1":
                 return [replace(message, masks=message.masks[:1] * 2, weights=(1, 1)), message]
             case -1, "upload", "1.0":
@@ -226,7 +228,7 @@ def test_refusals_of_an_asynchronous_run_name_the_update_that_they_are_about(
             (SERVER, 1, "upload", "1.0"): f"malformed: (1, 2, 4) instead of (1, {d}, 4)",
             (SERVER, 4, "shares", "4.0"): "malformed: for strangers or twice",
         }
-        assert (5, SERVER, "recover", "r0", "came before") in {
+        assert (5, SERVER, "recover", "r0", "a second one") in {
             (r.party, r.sender, r.message, r.about, r.why) for r in of(trace, Ignored)
         }
         summed: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What an active adversary tried: a server with two names for a mask, or two requests, or bad input."""
+"""What an active adversary tried: a server with two requests for a mask, or bad input."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import PeerFault
 from simfl.dataplane.shadow import ShadowOps
-from simfl.protocols.machine import SERVER
+from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.protocols.stamped import Recover
-from tests.protocols.buffers import asked, enrolled, settle
+from tests.protocols.buffers import asked, enrolled
 from tests.protocols.harness import Between, world
 from tests.protocols.test_channels import ITEMS, channels
 
@@ -21,47 +21,37 @@ def names(effects):
     return [type(e).__name__ for e in effects]
 
 
-def test_a_mask_has_one_name():
-    """'0.0' and '00.0' would be one mask under two names: K = 2 notwithstanding, z_0 alone."""
-    run = enrolled()
-    for u in (0, 1):
-        run.begin(u)
-    settle(run, stop=lambda m: m.kind == "inbox")
-    inbox = run.links[SERVER, 2][0]
-    client = run.clients[2]
-    client.receive(SERVER, inbox)
-    client.receive(SERVER, replace(inbox, names=("00.0", "1.0")))
-    effects = client.receive(SERVER, Recover(0, 0, ("0.0", "00.0"), (1, 2)))
-    assert names(effects) == ["Refuse"], effects
-
-
 def test_once_stays_once_after_forgetting():
     run = enrolled()
     for u in (0, 1, 3, 4):
         run.begin(u)
-    settle(run, stop=lambda m: m.kind == "inbox")
+    run.settle(lambda m: m.kind == "inbox")
     shares = list(run.links[SERVER, 2])
     client = run.clients[2]
     for s in shares:
         client.receive(SERVER, s)
-    assert names(client.receive(SERVER, Recover(0, 0, ("0.0", "1.0"), (1, 2)))) == ["Send"]
-    client.receive(SERVER, Recover(1, 10**6, ("9.9", "8.8"), (1, 1)))  # forgets everything
+    assert names(
+        client.receive(SERVER, Recover(RecoveryId(0), 0, (UpdateId(0, 0), UpdateId(1, 0)), (1, 2)))
+    ) == ["Send"]
+    client.receive(
+        SERVER, Recover(RecoveryId(1), 10**6, (UpdateId(9, 9), UpdateId(8, 8)), (1, 1))
+    )  # forgets everything
     for s in shares:
         client.receive(SERVER, s)
-    effects = client.receive(SERVER, Recover(2, 0, ("0.0", "3.0"), (1, 1)))
+    effects = client.receive(SERVER, Recover(RecoveryId(2), 0, (UpdateId(0, 0), UpdateId(3, 0)), (1, 1)))
     assert names(effects) != ["Send"], "answered for mask 0.0 twice"
 
 
 def test_returning_user_that_answered_is_not_asked_again():
     run = enrolled(U=4)
     asked(run)
-    settle(run, stop=lambda m: m.kind == "recover")
+    run.settle(lambda m: m.kind == "recover")
     run.deliver(SERVER, 2)
     run.deliver(2, SERVER)
     assert 2 in run.server.answers
     run.leave(2)
     run.back(2)
-    settle(run)
+    run.settle()
     assert not run.refused, run.refused
 
 
@@ -70,7 +60,7 @@ def test_request_in_mailbox_and_again():
     asked(run)
     run.leave(2)
     run.back(2)
-    settle(run)
+    run.settle()
     assert not run.refused, run.refused
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.keyed_messages import Invite, Roster
-from simfl.protocols.machine import SERVER, Ignore, Refuse
+from simfl.protocols.machine import SERVER, Ignore, Reason, RecoveryId, Refuse
+from simfl.protocols.machine import UpdateId as Id
 from simfl.protocols.stamped import Recover, Start
-from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
+from tests.protocols.buffers import Buffers, asked, cycle, enrolled
 from tests.protocols.harness import Unread, instead, misshapen
 
 shapes = pytest.mark.parametrize("shape", range(4))
@@ -31,18 +32,18 @@ def test_a_client_takes_nothing_before_its_invitation_and_no_second_one():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1)
     client = run.clients[2]
     for kind in ("roster", "begin", "inbox", "recover", "nonsense"):
-        unread = Unread(kind=kind, about="1.0")
-        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, "out of phase", "1.0")]
+        unread = Unread(kind=kind, subject=Id(1, 0))
+        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, Reason.OUT_OF_PHASE, Id(1, 0))]
     assert names(client.receive(SERVER, Invite())) == ["Send"]
     for kind in ("invite", "nonsense"):
-        unread = Unread(kind=kind, about="")
-        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, "out of phase")]
+        unread = Unread(kind=kind, subject=None)
+        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, Reason.OUT_OF_PHASE)]
 
 
 def test_a_plain_client_is_told_nothing():
     client = Buffers("fedbuff", 2).clients[0]
-    effects = client.receive(SERVER, Unread(kind="recover", about="r0"))
-    assert effects == [Ignore(SERVER, "recover", "unknown", "r0")]
+    effects = client.receive(SERVER, Unread(kind="recover", subject=RecoveryId(0)))
+    assert effects == [Ignore(SERVER, "recover", Reason.UNKNOWN, RecoveryId(0))]
 
 
 @pytest.mark.parametrize(
@@ -87,12 +88,10 @@ def test_a_second_roster_changes_no_key():
 
 # --- cycles ------------------------------------------------------------------------------
 STARTS = {
-    "another user's": ("3.0", "3.0 is not a new cycle of mine"),
-    "the same again": ("2.0", "2.0 is not a new cycle of mine"),
-    "no name": ("x", "'x' is not the name of an update"),
-    "no number": ("2.", "'2.' is not the name of an update"),
-    "a second name": ("2.01", "'2.01' is not the name of an update"),
-    "beyond all nonces": (f"2.{2**64}", f"counter={2**64} must be in [0, 2^64)"),
+    "another user's": (Id(3, 0), "3.0 is not a new cycle of mine"),
+    "the same again": (Id(2, 0), "2.0 is not a new cycle of mine"),
+    "below all nonces": (Id(2, -1), "counter=-1 must be in [0, 2^64)"),
+    "beyond all nonces": (Id(2, 2**64), f"counter={2**64} must be in [0, 2^64)"),
 }
 
 
@@ -100,7 +99,7 @@ STARTS = {
 def test_a_client_begins_only_cycles_of_its_own_that_are_new(name, why):
     run = enrolled()
     run.begin(2)
-    settle(run)
+    run.settle()
     client = run.clients[2]
     before = client.mask
     assert client.receive(SERVER, Start(name, 0)) == [Refuse(SERVER, "begin", why, name)]
@@ -111,27 +110,27 @@ def test_a_client_makes_no_mask_that_too_few_could_recover():
     run, client = alone()
     publics = enrolled().server.publics
     client.receive(SERVER, Roster((1, 2), run.ops.join([publics[1], publics[2]])))
-    refusal = Refuse(SERVER, "begin", "a cycle with 2 users enrolled, below U=3", "2.0")
-    assert client.receive(SERVER, Start("2.0", 0)) == [refusal]
+    refusal = Refuse(SERVER, "begin", "a cycle with 2 users enrolled, below U=3", Id(2, 0))
+    assert client.receive(SERVER, Start(Id(2, 0), 0)) == [refusal]
     client.receive(SERVER, Roster((3,), publics[3]))
-    assert names(client.receive(SERVER, Start("2.0", 0))) == ["Send", "Ready"]
+    assert names(client.receive(SERVER, Start(Id(2, 0), 0))) == ["Send", "Ready"]
 
 
 def test_a_mask_is_used_once_and_for_its_own_update():
     run = enrolled()
     run.begin(0)
-    settle(run)
+    run.settle()
     name = run.trained[0]
     run.submit(0)
-    for other in (name, "0.7"):
+    for other in (name, Id(0, 7)):
         run.trained[0] = other
         run.deltas[other], run.versions[other] = run.deltas[name], 0
         with pytest.raises(ValueError, match=f"user 0: no mask for update {other}"):
             run.submit(0)
     run.begin(3)
-    settle(run)
-    run.trained[3] = "3.9"
-    run.deltas["3.9"], run.versions["3.9"] = run.deltas[name], 0
+    run.settle()
+    run.trained[3] = Id(3, 9)
+    run.deltas[Id(3, 9)], run.versions[Id(3, 9)] = run.deltas[name], 0
     with pytest.raises(ValueError, match=r"user 3: no mask for update 3\.9"):
         run.submit(3)
 
@@ -141,7 +140,7 @@ def inbox_for(run, receiver=2, senders=(0, 3)):
     """The shares of masks of K = 2 users, on their way to `receiver`."""
     for sender in senders:
         run.begin(sender)
-    settle(run, stop=lambda m: m.kind == "inbox")
+    run.settle(lambda m: m.kind == "inbox")
     return run.links[SERVER, receiver].pop()
 
 
@@ -149,7 +148,7 @@ def share_for(run, row=0):
     """The share of 0.0 in it (of 3.0: row 1), as if it were alone."""
     inbox = inbox_for(run)
     sealed = run.ops.pick(inbox.sealed, [row])
-    return replace(inbox, names=(inbox.names[row],), versions=(inbox.versions[row],), sealed=sealed)
+    return replace(inbox, masks=(inbox.masks[row],), versions=(inbox.versions[row],), sealed=sealed)
 
 
 def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
@@ -157,18 +156,18 @@ def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
     share = share_for(run)
     client = run.clients[2]
     assert client.receive(SERVER, share) == []
-    settle(run)
+    run.settle()
     held = dict(client.held)
-    assert list(held) == ["0.0"]
+    assert list(held) == [Id(0, 0)]
     again = replace(share, sealed=Unread())
-    twice = [Ignore(0, "share", "a second one, or a stranger's", "0.0")]
+    twice = [Ignore(0, "share", Reason.REPEATED, Id(0, 0))]
     assert client.receive(SERVER, again) == twice
     assert client.held == held
     run.submit(0)
     cycle(run, 1)
-    settle(run)
+    run.settle()
     assert client.receive(SERVER, again) == twice
-    assert "0.0" not in client.held
+    assert Id(0, 0) not in client.held
 
 
 def test_a_share_of_a_stranger_or_of_an_older_cycle_is_thrown_away_unread():
@@ -176,10 +175,11 @@ def test_a_share_of_a_stranger_or_of_an_older_cycle_is_thrown_away_unread():
     share = replace(share_for(run), sealed=Unread())
     client = run.clients[2]
     client.latest[0] = 5
-    for name in ("0.4", "0.5", "9.0", "2.0", f"{2**31}.0"):
-        effects = client.receive(SERVER, replace(share, names=(name,)))
-        user = int(name.split(".")[0])
-        assert effects == [Ignore(user, "share", "a second one, or a stranger's", name)]
+    for user, number in ((0, 4), (0, 5), (9, 0), (2, 0), (2**31, 0)):
+        mask = Id(user, number)
+        reason = Reason.REPEATED if user == 0 else Reason.STRANGER
+        effects = client.receive(SERVER, replace(share, masks=(mask,)))
+        assert effects == [Ignore(user, "share", reason, mask)]
     assert not client.held
 
 
@@ -192,14 +192,14 @@ def test_a_malformed_share_is_refused(shape):
     effects = client.receive(SERVER, replace(share, sealed=bad))
     assert effects == [Refuse(SERVER, "inbox", instead(share.sealed, bad))]
     assert client.receive(SERVER, share) == []  # the right one still counts
-    assert list(client.held) == ["0.0"]
+    assert list(client.held) == [Id(0, 0)]
 
 
-@pytest.mark.parametrize("name", ["x", "00.0", "0.0.0", f"0.{2**64}"])
-def test_a_share_has_one_name(name):
+@pytest.mark.parametrize("mask", [Id(0, 2**64), Id(0, -1), Id(-1, 0), Id(2**32, 0)])
+def test_a_share_has_a_nonce(mask):
     run = enrolled()
     client, share = run.clients[2], share_for(run)
-    (refusal,) = client.receive(SERVER, replace(share, names=(name,)))
+    (refusal,) = client.receive(SERVER, replace(share, masks=(mask,)))
     assert (names([refusal]), refusal.sender, refusal.message) == (["Refuse"], SERVER, "inbox")
     assert not client.held
 
@@ -212,9 +212,9 @@ def test_a_forged_share_is_refused_by_its_senders_name_and_yields_no_value():
     by_content = Handle(1, flagged.length, 1, flagged.content)
     for sealed in (flagged, by_content):
         effects = client.receive(SERVER, replace(share, sealed=sealed))
-        assert effects == [Refuse(0, "share", "does not authenticate", "0.0")]
-    for name, user in (("1.0", 1), ("0.1", 0)):  # another sender's, or of another cycle
-        effects = client.receive(SERVER, replace(share, names=(name,)))
+        assert effects == [Refuse(0, "share", "does not authenticate", Id(0, 0))]
+    for name, user in ((Id(1, 0), 1), (Id(0, 1), 0)):  # another sender's, or of another cycle
+        effects = client.receive(SERVER, replace(share, masks=(name,)))
         assert effects == [Refuse(user, "share", "does not authenticate", name)]
     assert not client.held
     assert set(client.latest.values()) == {-1}
@@ -225,22 +225,26 @@ def test_of_an_inbox_only_what_is_forged_or_known_is_left_out():
     inbox = inbox_for(run, senders=(0, 1))
     client = run.clients[2]
     forged = replace(inbox, sealed=run.ops.tamper(inbox.sealed, 0))
-    assert client.receive(SERVER, forged) == [Refuse(0, "share", "does not authenticate", "0.0")]
-    assert list(client.held) == ["1.0"]
-    why = "a second one, or a stranger's"
-    assert client.receive(SERVER, inbox) == [Ignore(1, "share", why, "1.0")]
-    assert set(client.held) == {"0.0", "1.0"}
-    settle(run)
+    assert client.receive(SERVER, forged) == [Refuse(0, "share", "does not authenticate", Id(0, 0))]
+    assert list(client.held) == [Id(1, 0)]
+    assert client.receive(SERVER, inbox) == [Ignore(1, "share", Reason.REPEATED, Id(1, 0))]
+    assert set(client.held) == {Id(0, 0), Id(1, 0)}
+    run.settle()
     for user in (0, 1):
         run.submit(user)
-    settle(run)
+    run.settle()
     assert len(run.results) == 1  # and exact, as the driver sees
     assert 2 in run.server.answers
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"names": ("0.0", "0.1")}, {"names": ("0.0", "0.0")}, {"versions": (0,)}, {"versions": (0, 0, 0)}],
+    [
+        {"masks": (Id(0, 0), Id(0, 1))},
+        {"masks": (Id(0, 0), Id(0, 0))},
+        {"versions": (0,)},
+        {"versions": (0, 0, 0)},
+    ],
 )
 def test_an_inbox_names_a_user_once_and_each_mask_with_its_version(change):
     run = enrolled()
@@ -261,53 +265,64 @@ def altered(change, **params):
 
 
 REQUESTS = {
-    "doubled": ({"masks": ("0.0", "0.0")}, "2 masks of 1 users: doubled, or below K=2"),
+    "doubled": ({"masks": (Id(0, 0), Id(0, 0))}, "2 masks of 1 users: doubled, or below K=2"),
     "doubled beyond K": (
-        {"masks": ("0.0", "1.0", "0.0"), "weights": (1, 1, 1)},
+        {"masks": (Id(0, 0), Id(1, 0), Id(0, 0)), "weights": (1, 1, 1)},
         "3 masks of 2 users: doubled, or below K=2",
     ),
-    "two masks of one user": ({"masks": ("0.0", "0.1")}, "2 masks of 1 users: doubled, or below K=2"),
-    "below K": ({"masks": ("0.0",), "weights": (1,)}, "1 masks of 1 users: doubled, or below K=2"),
+    "two masks of one user": (
+        {"masks": (Id(0, 0), Id(0, 1))},
+        "2 masks of 1 users: doubled, or below K=2",
+    ),
+    "below K": ({"masks": (Id(0, 0),), "weights": (1,)}, "1 masks of 1 users: doubled, or below K=2"),
     "empty": ({"masks": (), "weights": ()}, "0 masks of 0 users: doubled, or below K=2"),
     "a weight too few": ({"weights": (1,)}, "1 weights for 2 masks"),
     "a weight too many": ({"weights": (1, 2, 3)}, "3 weights for 2 masks"),
     "weight 0": ({"weights": (0, 1)}, "a weight outside 1 .. c_g=64"),
     "weight above c_g": ({"weights": (1, 65)}, "a weight outside 1 .. c_g=64"),
     "negative weight": ({"weights": (1, -1)}, "a weight outside 1 .. c_g=64"),
-    "no name": ({"masks": ("0.0", "x")}, "'x' is not the name of an update"),
-    "a second name": ({"masks": ("0.0", "01.0")}, "'01.0' is not the name of an update"),
+    "no nonce": ({"masks": (Id(0, 0), Id(1, 2**64))}, f"counter={2**64} must be in [0, 2^64)"),
 }
 
 
 @pytest.mark.parametrize(("change", "why"), REQUESTS.values(), ids=REQUESTS)
 def test_a_client_refuses_a_dishonest_request(change, why):
     run, client, effects = altered(change)
-    assert effects == [Refuse(SERVER, "recover", why, "r0")]
-    assert set(client.held) == {"0.0", "1.0"}
+    assert effects == [Refuse(SERVER, "recover", why, RecoveryId(0))]
+    assert set(client.held) == {Id(0, 0), Id(1, 0)}
     assert client.asked == -1
-    settle(run)  # the honest one is answered
+    run.settle()  # the honest one is answered
     assert len(run.results) == 1
 
 
-@pytest.mark.parametrize("masks", [("0.0", "4.7"), ("0.0", "9.0")], ids=["not shared", "a stranger's"])
+@pytest.mark.parametrize(
+    "masks",
+    [(Id(0, 0), Id(4, 7)), (Id(0, 0), Id(9, 0))],
+    ids=["not shared", "a stranger's"],
+)
 def test_a_client_answers_only_with_shares_that_it_has(masks):
     _, client, effects = altered({"masks": masks})
-    assert effects == [Ignore(SERVER, "recover", f"no share of mask {masks[1]}", "r0")]
-    assert set(client.held) == {"0.0", "1.0"}
+    assert effects == [Ignore(SERVER, "recover", Reason.NO_SHARE, RecoveryId(0), f"mask {masks[1]}")]
+    assert set(client.held) == {Id(0, 0), Id(1, 0)}
 
 
-@pytest.mark.parametrize("masks", [("0.0", "1.0"), ("1.0", "3.0"), ("3.0", "0.0")])
+@pytest.mark.parametrize(
+    "masks",
+    [(Id(0, 0), Id(1, 0)), (Id(1, 0), Id(3, 0)), (Id(3, 0), Id(0, 0))],
+)
 def test_a_client_answers_for_a_mask_once(masks):
     run = enrolled()
     run.begin(3)
-    settle(run)
+    run.settle()
     request = asked(run)
     client = run.clients[2]
     assert names(client.receive(SERVER, request)) == ["Send"]
-    first = next(name for name in masks if name != "3.0")
+    first = next(name for name in masks if name != Id(3, 0))
     why = f"mask {first} was answered for before, or is too old"
-    assert client.receive(SERVER, Recover(1, 0, masks, (1, 2))) == [Refuse(SERVER, "recover", why, "r1")]
-    assert "3.0" in client.held
+    assert client.receive(SERVER, Recover(RecoveryId(1), 0, masks, (1, 2))) == [
+        Refuse(SERVER, "recover", why, RecoveryId(1))
+    ]
+    assert Id(3, 0) in client.held
 
 
 @pytest.mark.parametrize("number", [0, -1])
@@ -315,12 +330,12 @@ def test_a_client_answers_a_recovery_once(number):
     run = enrolled()
     run.begin(3)
     run.begin(4)
-    settle(run)
+    run.settle()
     client = run.clients[2]
     assert names(client.receive(SERVER, asked(run))) == ["Send"]
-    effects = client.receive(SERVER, Recover(number, 0, ("3.0", "4.0"), (1, 1)))
-    assert effects == [Ignore(SERVER, "recover", "came before", f"r{number}")]
-    assert set(client.held) == {"3.0", "4.0"}
+    effects = client.receive(SERVER, Recover(RecoveryId(number), 0, (Id(3, 0), Id(4, 0)), (1, 1)))
+    assert effects == [Ignore(SERVER, "recover", Reason.REPEATED, RecoveryId(number))]
+    assert set(client.held) == {Id(3, 0), Id(4, 0)}
 
 
 def test_an_honest_request_within_the_weights_is_answered():

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from simfl.protocols.keyed_messages import Advertise
-from simfl.protocols.machine import SERVER, GiveUp, Ignore, Refuse, Send, Timer
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, RecoveryId, Refuse, Send, Timer
+from simfl.protocols.machine import UpdateId as Id
 from simfl.protocols.stamped import SumOfShares
-from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
+from tests.protocols.buffers import Buffers, asked, cycle, enrolled
 from tests.protocols.harness import Unread, instead, misshapen
 
 shapes = pytest.mark.parametrize("shape", range(4))
@@ -28,14 +29,14 @@ def advertised(user=0):
 def test_a_second_advertise_and_a_strangers_change_no_key(user):
     run = enrolled()
     before = dict(run.server.publics)
-    ignored = [Ignore(user, "advertise", "a second one, or a stranger's")]
-    assert run.server.receive(user, Advertise(Unread())) == ignored
+    reason = Reason.REPEATED if user == 0 else Reason.STRANGER
+    assert run.server.receive(user, Advertise(Unread())) == [Ignore(user, "advertise", reason)]
     assert run.server.publics == before
 
 
 def test_a_stranger_does_not_close_the_enrolment():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1, away=(3,))
-    settle(run)
+    run.settle()
     run.server.receive(4, advertised())
     assert not run.server.open
     assert list(run.server.publics) == [0, 1, 2]
@@ -58,10 +59,10 @@ both = pytest.mark.parametrize("protocol", ["fedbuff", "lightsecagg_async"])
 def flying(protocol):
     """Users 0 and 1 in flight, their uploads at the head of their links."""
     run = Buffers(protocol, 5, K=2, U=3, T=1, staleness_bound=2)
-    settle(run)
+    run.settle()
     for user in (0, 1):
         run.begin(user)
-    settle(run)
+    run.settle()
     for user in (0, 1):
         run.submit(user)
     return run, run.links[0, SERVER].pop()
@@ -71,8 +72,8 @@ def flying(protocol):
 def test_what_a_server_does_not_know_is_ignored(protocol):
     run, _ = flying(protocol)
     for kind in ("survivors", "upload", "nonsense"):  # or not what its kind says
-        unread = Unread(kind=kind, about="0.0", phase="upload")
-        assert run.server.receive(0, unread) == [Ignore(0, kind, "unknown", "0.0")]
+        unread = Unread(kind=kind, subject=Id(0, 0), phase="upload")
+        assert run.server.receive(0, unread) == [Ignore(0, kind, Reason.UNKNOWN, Id(0, 0))]
     assert set(run.server.flights) == {0, 1}
 
 
@@ -83,25 +84,24 @@ def test_what_a_server_does_not_know_is_ignored(protocol):
         (1, {}),
         (4, {}),
         (9, {}),
-        (0, {"name": "0.1"}),
-        (0, {"name": "1.0"}),
-        (0, {"name": "x"}),
+        (0, {"update": Id(0, 1)}),
+        (0, {"update": Id(1, 0)}),
         (0, {"version": 1}),
     ],
-    ids=["another's", "not in flight", "a stranger's", "cycle", "another's name", "no name", "version"],
+    ids=["another's", "not in flight", "a stranger's", "cycle", "another's name", "version"],
 )
 def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender, change):
     run, upload = flying(protocol)
     bad = replace(upload, vector=Unread(), **change)
     (effect,) = run.server.receive(sender, bad)
     masked = protocol == "lightsecagg_async" and "version" not in change
-    why = "its mask was not shared" if masked else "given up, or came before"
-    assert effect == Ignore(sender, "upload", why, bad.name)
+    why = Reason.NO_MASK if masked else Reason.NOT_IN_FLIGHT
+    assert effect == Ignore(sender, "upload", why, bad.update)
     assert not run.server.buffer
     run.carry_out(SERVER, run.server.receive(0, upload))
-    assert [w.about for w in run.server.buffer] == ["0.0"]
+    assert [w.update for w in run.server.buffer] == [Id(0, 0)]
     again = run.server.receive(0, replace(upload, vector=Unread()))
-    assert again == [Ignore(0, "upload", "given up, or came before", "0.0")]
+    assert again == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
 
 
 @both
@@ -109,16 +109,16 @@ def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender,
 def test_an_upload_after_its_user_was_given_up_is_thrown_away_unread(protocol, how):
     run, upload = flying(protocol)
     if how == "its deadline":
-        run.expire(next(t for t in run.timers if t.about == "0.0"))
+        run.expire(next(t for t in run.timers if t.subject == Id(0, 0)))
     else:
         run.carry_out(SERVER, run.server.gone(0))
-    assert run.given_up == ["0.0"]
+    assert run.given_up == [Id(0, 0)]
     late = replace(upload, vector=Unread())
-    assert run.server.receive(0, late) == [Ignore(0, "upload", "given up, or came before", "0.0")]
-    settle(run)
+    assert run.server.receive(0, late) == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
+    run.settle()
     cycle(run, 2)  # the buffer fills with others, whose sum is exact
-    settle(run)
-    assert [[m.about for m in r.members] for r in run.results] == [["1.0", "2.0"]]
+    run.settle()
+    assert [[m.update for m in r.members] for r in run.results] == [[Id(1, 0), Id(2, 0)]]
 
 
 @both
@@ -126,11 +126,11 @@ def test_an_upload_after_its_user_was_given_up_is_thrown_away_unread(protocol, h
 def test_a_malformed_upload_is_refused_and_its_user_given_up(protocol, shape):
     run, upload = flying(protocol)
     bad = misshapen(upload.vector)[shape]
-    refused = Refuse(0, "upload", instead(upload.vector, bad), "0.0")
+    refused = Refuse(0, "upload", instead(upload.vector, bad), Id(0, 0))
     effects = run.server.receive(0, replace(upload, vector=bad))
-    assert effects == [refused, GiveUp((0,), "upload", "0.0")]
+    assert effects == [refused, GiveUp((0,), "upload", Id(0, 0))]
     second = run.server.receive(0, upload)
-    assert second == [Ignore(0, "upload", "given up, or came before", "0.0")]
+    assert second == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
     assert run.server.admits(0)
 
 
@@ -139,34 +139,34 @@ def sharing():
     """User 0 in flight, its shares at the head of its link."""
     run = enrolled()
     run.begin(0)
-    settle(run, stop=lambda m: m.kind == "shares")
+    run.settle(lambda m: m.kind == "shares")
     return run, run.links[0, SERVER].pop()
 
 
 @pytest.mark.parametrize(
     ("sender", "change"),
-    [(1, {}), (9, {}), (0, {"name": "0.1"}), (0, {"name": "1.0"}), (0, {"version": 1})],
+    [(1, {}), (9, {}), (0, {"update": Id(0, 1)}), (0, {"update": Id(1, 0)}), (0, {"version": 1})],
     ids=["not in flight", "a stranger's", "cycle", "another's name", "version"],
 )
 def test_shares_that_nobody_waits_for_are_thrown_away_unread(sender, change):
     run, shares = sharing()
     bad = replace(shares, to=Unread(), sealed=Unread(), **change)
-    ignored = [Ignore(sender, "shares", "nobody waits for them", bad.name)]
+    ignored = [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, bad.update)]
     assert run.server.receive(sender, bad) == ignored
     assert run.server.receive(0, shares) == []
     assert list(run.server.gathered) == [0]
     again = replace(shares, to=Unread(), sealed=Unread())
-    assert run.server.receive(0, again) == [Ignore(0, "shares", "nobody waits for them", "0.0")]
+    assert run.server.receive(0, again) == [Ignore(0, "shares", Reason.REPEATED, Id(0, 0))]
 
 
 @shapes
 def test_malformed_shares_are_refused_and_their_user_given_up(shape):
     run, shares = sharing()
     bad = misshapen(shares.sealed)[shape]
-    refused = Refuse(0, "shares", instead(shares.sealed, bad), "0.0")
+    refused = Refuse(0, "shares", instead(shares.sealed, bad), Id(0, 0))
     effects = run.server.receive(0, replace(shares, sealed=bad))
-    assert effects == [refused, GiveUp((0,), "upload", "0.0")]
-    assert run.server.receive(0, shares) == [Ignore(0, "shares", "nobody waits for them", "0.0")]
+    assert effects == [refused, GiveUp((0,), "upload", Id(0, 0))]
+    assert run.server.receive(0, shares) == [Ignore(0, "shares", Reason.NOT_IN_FLIGHT, Id(0, 0))]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +174,21 @@ def test_malformed_shares_are_refused_and_their_user_given_up(shape):
 )
 def test_shares_for_strangers_or_twice_for_one_are_refused(to):
     run, shares = sharing()
-    refused = Refuse(0, "shares", "malformed: for strangers or twice", "0.0")
+    refused = Refuse(0, "shares", "malformed: for strangers or twice", Id(0, 0))
     effects = run.server.receive(0, replace(shares, to=to))
-    assert effects == [refused, GiveUp((0,), "upload", "0.0")]
+    assert effects == [refused, GiveUp((0,), "upload", Id(0, 0))]
 
 
 def waiting(run, user):
     """What is on its way to a user: kinds, and of shares the masks."""
-    return [(m.kind, getattr(m, "names", ())) for m in run.links.get((SERVER, user), [])]
+    return [
+        (m.kind, getattr(m, "masks", ()) if m.kind == "inbox" else ())
+        for m in run.links.get((SERVER, user), [])
+    ]
 
 
 def stopped(run):
-    settle(run, stop=lambda m: m.kind in ("inbox", "recover"))
+    run.settle(lambda m: m.kind in ("inbox", "recover"))
 
 
 def test_shares_wait_until_k_masks_are_shared_and_then_each_user_has_its_own_in_one_message():
@@ -195,36 +198,36 @@ def test_shares_wait_until_k_masks_are_shared_and_then_each_user_has_its_own_in_
     assert not any(waiting(run, user) for user in range(5))
     run.begin(3)
     stopped(run)
-    masks = {0: ("3.0",), 3: ("0.0",)}
+    masks = {0: (Id(3, 0),), 3: (Id(0, 0),)}
     for user in range(5):
-        assert waiting(run, user) == [("inbox", masks.get(user, ("0.0", "3.0")))]
+        assert waiting(run, user) == [("inbox", masks.get(user, (Id(0, 0), Id(3, 0))))]
 
 
 def test_a_recovery_that_needs_a_share_that_waits_is_told_of_after_it():
     run = enrolled()
     for user in (0, 1, 2):
         run.begin(user)
-        settle(run)
+        run.settle()
     for user in (2, 0):
         run.submit(user)
         stopped(run)
     for user in (0, 1, 3, 4):
-        assert waiting(run, user) == [("inbox", ("2.0",)), ("recover", ())]
+        assert waiting(run, user) == [("inbox", (Id(2, 0),)), ("recover", ())]
     assert waiting(run, 2) == [("recover", ())]
-    settle(run)
-    assert [[m.about for m in r.members] for r in run.results] == [["2.0", "0.0"]]
+    run.settle()
+    assert [[m.update for m in r.members] for r in run.results] == [[Id(2, 0), Id(0, 0)]]
 
 
 def test_a_share_that_waits_is_not_passed_on_once_its_user_shared_another():
     run = enrolled()
     run.begin(0)
-    settle(run)
+    run.settle()
     run.leave(0)
     run.back(0)
     run.begin(0)
     run.begin(1)
     stopped(run)
-    assert waiting(run, 2) == [("inbox", ("0.1", "1.0"))]
+    assert waiting(run, 2) == [("inbox", (Id(0, 1), Id(1, 0)))]
 
 
 # --- answers -----------------------------------------------------------------------------
@@ -232,32 +235,32 @@ def answering():
     """A recovery of 0.0 and 1.0, and user 2's answer to it."""
     run = enrolled()
     asked(run)
-    settle(run, stop=lambda m: m.kind == "answer")
+    run.settle(lambda m: m.kind == "answer")
     return run, run.links[2, SERVER][0]
 
 
 @pytest.mark.parametrize("number", [-1, 1])
 def test_an_answer_to_another_recovery_is_thrown_away_unread(number):
     run, _ = answering()
-    effects = run.server.receive(2, SumOfShares(number, Unread()))
-    assert effects == [Ignore(2, "answer", "late, or a second one", f"r{number}")]
+    effects = run.server.receive(2, SumOfShares(RecoveryId(number), Unread()))
+    assert effects == [Ignore(2, "answer", Reason.LATE, RecoveryId(number))]
     assert not run.server.answers
 
 
 def test_an_answer_without_a_recovery_is_thrown_away_unread():
     run = enrolled()
-    effects = run.server.receive(2, SumOfShares(0, Unread()))
-    assert effects == [Ignore(2, "answer", "late, or a second one", "r0")]
+    effects = run.server.receive(2, SumOfShares(RecoveryId(0), Unread()))
+    assert effects == [Ignore(2, "answer", Reason.LATE, RecoveryId(0))]
 
 
 def test_a_second_answer_and_a_strangers_are_thrown_away_unread():
     run, answer = answering()
     assert run.server.receive(2, answer) == []
     again = replace(answer, content=Unread())
-    assert run.server.receive(2, again) == [Ignore(2, "answer", "late, or a second one", "r0")]
-    assert run.server.receive(9, again) == [Ignore(9, "answer", "a stranger's", "r0")]
+    assert run.server.receive(2, again) == [Ignore(2, "answer", Reason.REPEATED, RecoveryId(0))]
+    assert run.server.receive(9, again) == [Ignore(9, "answer", Reason.STRANGER, RecoveryId(0))]
     assert list(run.server.answers) == [2]
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
 
 
@@ -265,18 +268,18 @@ def test_a_second_answer_and_a_strangers_are_thrown_away_unread():
 def test_a_malformed_answer_is_refused_and_the_others_are_enough(shape):
     run, answer = answering()
     bad = misshapen(answer.content)[shape]
-    refused = Refuse(2, "answer", instead(answer.content, bad), "r0")
+    refused = Refuse(2, "answer", instead(answer.content, bad), RecoveryId(0))
     assert run.server.receive(2, replace(answer, content=bad)) == [refused]
     run.links[2, SERVER].clear()
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
 
 
 def test_only_who_was_away_and_owes_an_answer_is_asked_when_it_returns():
     run = Buffers("lightsecagg_async", 6, K=2, U=3, T=1, staleness_bound=2, away=(5,))
-    settle(run)
+    run.settle()
     run.expire(run.timers[0])
-    settle(run)
+    run.settle()
     server = run.server
 
     def returns(user):
@@ -285,7 +288,7 @@ def test_only_who_was_away_and_owes_an_answer_is_asked_when_it_returns():
 
     assert returns(3) == []  # no recovery is open
     asked(run)
-    settle(run, stop=lambda m: m.kind == "answer")
+    run.settle(lambda m: m.kind == "answer")
     run.deliver(2, SERVER)
     assert server.back(3) == []  # it was never away
     assert returns(2) == []  # it has answered
@@ -299,27 +302,31 @@ def test_only_who_was_away_and_owes_an_answer_is_asked_when_it_returns():
     "timer",
     [
         Timer("advertise", "offline"),
-        Timer("upload", "upload", "0.0"),
-        Timer("upload", "upload", "4.0"),
-        Timer("recovery", "recovery", "r0"),
+        Timer("upload", "upload", Id(0, 0)),
+        Timer("upload", "upload", Id(4, 0)),
+        Timer("recovery", "recovery", RecoveryId(0)),
     ],
     ids=["enrolled", "uploaded", "never begun", "recovered"],
 )
 def test_a_stale_timer_is_ignored(timer):
     run = enrolled()
     cycle(run, 0, 1)
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
     assert not run.server.awaits(timer)
-    assert run.server.expire(timer) == [Ignore(SERVER, "timer", "stale", timer.about)]
+    assert run.server.expire(timer) == [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
 
 
 @both
-@pytest.mark.parametrize("about", ["0.0", "0.7", "4.0"], ids=["uploaded", "another cycle", "never begun"])
-def test_a_stale_deadline_of_an_upload_is_ignored(protocol, about):
+@pytest.mark.parametrize(
+    "update",
+    [Id(0, 0), Id(0, 7), Id(4, 0)],
+    ids=["uploaded", "another cycle", "never begun"],
+)
+def test_a_stale_deadline_of_an_upload_is_ignored(protocol, update):
     run, upload = flying(protocol)
     run.server.receive(0, upload)
-    timer = Timer("upload", "upload", about)
+    timer = Timer("upload", "upload", update)
     assert not run.server.awaits(timer)
-    assert run.server.expire(timer) == [Ignore(SERVER, "timer", "stale", about)]
+    assert run.server.expire(timer) == [Ignore(SERVER, "timer", Reason.STALE_TIMER, update)]
     assert set(run.server.flights) == {1}

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore
+from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore, Reason, RecoveryId
+from simfl.protocols.machine import UpdateId as Id
 from simfl.protocols.stamped import SumOfShares
-from tests.protocols.buffers import Buffers, asked, cycle, enrolled, settle
+from tests.protocols.buffers import Buffers, asked, cycle, enrolled
 
 PLAIN = {"protocol": "fedbuff", "n": 6, "K": 3, "staleness_bound": 2}
 MASKED = {"protocol": "lightsecagg_async", "n": 6, "K": 3, "U": 4, "T": 1, "staleness_bound": 2}
@@ -29,12 +30,10 @@ def play(machines, seed, steps=400, **chances):
 
 def fate_of_uploads(run):
     """What became of every upload that reached the server, by its name."""
-    fates = Counter(m.about for r in run.results for m in r.members)
-    fates.update(w.about for w in run.server.buffer)
-    thrown = [(e.sender, e.about) for party, e in run.ignored if party == SERVER and e.message == "upload"]
-    thrown += [(e.user, e.about) for e in run.discarded]
-    assert all(name.startswith(f"{user}.") for user, name in thrown)
-    fates.update(name for _, name in thrown)
+    fates = Counter(m.update for r in run.results for m in r.members)
+    fates.update(w.update for w in run.server.buffer)
+    fates.update(e.subject for party, e in run.ignored if party == SERVER and e.message == "upload")
+    fates.update(e.update for e in run.discarded)
     return fates
 
 
@@ -44,7 +43,7 @@ def fate_of_uploads(run):
 def test_every_aggregate_is_the_weighted_sum_of_its_members(machines, seed, losses, late):
     run = play(machines, seed, losses=losses, late=late, keep=4)
     assert run.server.version == len(run.results)
-    in_results = Counter(m.about for r in run.results for m in r.members)
+    in_results = Counter(m.update for r in run.results for m in r.members)
     assert set(in_results.values()) <= {1}  # an update counts once
     assert not set(in_results) & set(run.given_up)
     if not losses:
@@ -65,30 +64,30 @@ def test_every_upload_is_aggregated_once_or_thrown_away_by_name(machines, seed):
     assert set(why) <= set(Discarded)
     for e in run.discarded:
         if e.reason is Discarded.STALE:
-            assert run.version - run.versions[e.about] > machines["staleness_bound"]
+            assert run.version - run.versions[e.update] > machines["staleness_bound"]
 
 
 @both
 def test_random_runs_reach_the_edge_cases(machines):
     """So that the laws above are not empty."""
     runs = [play(machines, seed, losses=0.02, late=0.01, keep=4) for seed in range(40)]
-    why = Counter(f"{e.message}: {e.why}" for run in runs for _, e in run.ignored)
+    why = Counter((e.message, e.reason) for run in runs for _, e in run.ignored)
     stale = {m.staleness for run in runs for r in run.results for m in r.members}
     assert sum(len(run.results) for run in runs) > 200
     assert sum(len(run.given_up) for run in runs) > 40
     assert stale == {0, 1, 2}
     assert any(e.reason is Discarded.STALE for run in runs for e in run.discarded)
     if machines is MASKED:
-        assert why["answer: late, or a second one"] > 40
-        assert why["shares: nobody waits for them"] > 5
-        assert why["upload: its mask was not shared"] + why["upload: given up, or came before"]
+        assert why["answer", Reason.LATE] > 40
+        assert why["shares", Reason.NOT_IN_FLIGHT] > 5
+        assert why["upload", Reason.NO_MASK] + why["upload", Reason.NOT_IN_FLIGHT]
         assert sum(len(run.aborts) for run in runs) > 2
         assert all(
             re.fullmatch(r"recovery: [0-3] users answered, 4 needed", a) for r in runs for a in r.aborts
         )
         assert any(m.factor != 64 for run in runs for r in run.results for m in r.members)
     else:
-        assert why["upload: given up, or came before"] > 5
+        assert why["upload", Reason.NOT_IN_FLIGHT] > 5
 
 
 @both
@@ -131,18 +130,18 @@ def test_a_user_in_flight_in_the_buffer_or_in_a_recovery_cannot_begin():
     for until in ("flight", "buffer", "recovery"):
         if until == "flight":
             run.begin(0)
-            settle(run)
+            run.settle()
         elif until == "buffer":
             run.submit(0)
-            settle(run)
+            run.settle()
         else:
             cycle(run, 1)
-            settle(run, stop=lambda m: m.kind == "answer")
+            run.settle(lambda m: m.kind == "answer")
             assert run.server.aggregating == {0, 1}
         assert not run.server.admits(0)
         with pytest.raises(ValueError, match="user 0 is not admitted"):
             run.server.begin(0, 9)
-    settle(run)
+    run.settle()
     assert run.server.admits(0)
     run.begin(0)
 
@@ -155,12 +154,12 @@ def test_a_stranger_cannot_begin():
 
 def test_no_cycle_begins_before_U_users_are_enrolled():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1, away=(2, 3))
-    settle(run)
+    run.settle()
     assert not run.server.open
     run.expire(run.timers[0])
     assert not run.server.open
     run.back(2)
-    settle(run)
+    run.settle()
     assert run.server.open
 
 
@@ -168,15 +167,15 @@ def test_one_recovery_is_open_at_a_time():
     run = enrolled()
     for user in (2, 3, 4):
         run.begin(user)
-    settle(run)
+    run.settle()
     cycle(run, 0, 1)
-    settle(run, stop=lambda m: m.kind == "recover")
+    run.settle(lambda m: m.kind == "recover")
     for user in (2, 3, 4):
         run.submit(user)
-    settle(run, stop=lambda m: m.kind == "recover")
-    assert [w.user for w in run.server.buffer] == [2, 3, 4]
+    run.settle(lambda m: m.kind == "recover")
+    assert [w.update.user for w in run.server.buffer] == [2, 3, 4]
     assert not run.results
-    settle(run)
+    run.settle()
     assert [[(m.user, m.staleness) for m in r.members] for r in run.results] == [
         [(0, 0), (1, 0)],
         [(2, 1), (3, 1)],
@@ -186,12 +185,12 @@ def test_one_recovery_is_open_at_a_time():
 def test_a_stale_update_is_thrown_away_by_name():
     run = enrolled(staleness_bound=0)
     run.begin(4)
-    settle(run)
+    run.settle()
     cycle(run, 0, 1)
-    settle(run)
+    run.settle()
     run.submit(4)
-    settle(run)
-    assert run.discarded == [Discard(4, "4.0", Discarded.STALE, "beyond 0")]
+    run.settle()
+    assert run.discarded == [Discard(Id(4, 0), Discarded.STALE, "beyond 0")]
     assert not run.server.buffer
     assert run.server.admits(4)
 
@@ -202,32 +201,32 @@ def test_a_recovery_with_too_few_answers_aborts_on_its_deadline_and_the_run_goes
     asked(run)
     for user in (2, 3, 4):
         run.leave(user, tell=False)
-    settle(run)
+    run.settle()
     run.expire(next(t for t in run.timers if t.name == "recovery"))
     assert run.aborts == ["recovery: 2 users answered, 3 needed"]
     assert (run.server.version, run.server.aggregating) == (0, frozenset())
     for user in (2, 3, 4):
         run.back(user)
-    settle(run)
+    run.settle()
     late = [e for _, e in run.ignored if e.message == "answer"]
-    assert late == [Ignore(u, "answer", "late, or a second one", "r0") for u in (2, 3, 4)]
-    assert run.discarded == [Discard(u, f"{u}.0", Discarded.ABORTED) for u in (0, 1)]
+    assert late == [Ignore(u, "answer", Reason.LATE, RecoveryId(0)) for u in (2, 3, 4)]
+    assert run.discarded == [Discard(Id(u, 0), Discarded.ABORTED) for u in (0, 1)]
     cycle(run, 0, 1)
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
 
 
 def test_answers_beyond_the_first_U_and_second_ones_are_ignored():
     run = enrolled()
     asked(run)
-    settle(run, stop=lambda m: m.kind == "answer")
+    run.settle(lambda m: m.kind == "answer")
     run.deliver(0, SERVER)
     first = run.server.answers[0]
-    assert run.server.receive(0, SumOfShares(0, run.server.answers[0])) == [
-        Ignore(0, "answer", "late, or a second one", "r0")
+    assert run.server.receive(0, SumOfShares(RecoveryId(0), run.server.answers[0])) == [
+        Ignore(0, "answer", Reason.REPEATED, RecoveryId(0))
     ]
     assert run.server.answers == {0: first}
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
     assert [e.sender for _, e in run.ignored if e.message == "answer"] == [3, 4]
 
@@ -235,28 +234,28 @@ def test_answers_beyond_the_first_U_and_second_ones_are_ignored():
 def test_an_answer_to_an_earlier_recovery_does_not_count_for_the_next():
     run = enrolled()
     asked(run)
-    settle(run, stop=lambda m: m.kind == "answer")
+    run.settle(lambda m: m.kind == "answer")
     stale = run.links[4, SERVER][0]
     run.expire(next(t for t in run.timers if t.name == "recovery"))
     cycle(run, 2, 3)
-    settle(run, stop=lambda m: m.kind == "answer")
-    assert run.server.request.number == 1
-    assert run.server.receive(4, stale) == [Ignore(4, "answer", "late, or a second one", "r0")]
-    settle(run)
-    assert [m.about for m in run.results[0].members] == ["2.0", "3.0"]
+    run.settle(lambda m: m.kind == "answer")
+    assert run.server.request.recovery == RecoveryId(1)
+    assert run.server.receive(4, stale) == [Ignore(4, "answer", Reason.LATE, RecoveryId(0))]
+    run.settle()
+    assert [m.update for m in run.results[0].members] == [Id(2, 0), Id(3, 0)]
 
 
 def test_a_timer_of_an_earlier_recovery_means_nothing():
     run = enrolled()
     cycle(run, 0, 1)
-    settle(run)
+    run.settle()
     old = next(t for t in run.timers if t.name == "recovery")
     cycle(run, 0, 1)
-    settle(run, stop=lambda m: m.kind == "answer")
+    run.settle(lambda m: m.kind == "answer")
     assert not run.server.awaits(old)
     run.expire(old)
     assert not run.aborts
-    settle(run)
+    run.settle()
     assert len(run.results) == 2
 
 
@@ -265,10 +264,10 @@ def test_a_user_that_returns_is_asked_too():
     cycle(run, 0, 1)
     for user in (2, 3, 4):
         run.leave(user)
-    settle(run)
+    run.settle()
     assert not run.results
     run.back(2)
-    settle(run)
+    run.settle()
     assert len(run.results) == 1
 
 
@@ -303,27 +302,30 @@ def test_a_client_forgets_what_is_beyond_the_bound_when_it_is_asked(seed):
 @pytest.mark.parametrize("told", [True, False])
 def test_a_user_that_enrols_late_can_take_part(told):
     run = Buffers("lightsecagg_async", 5, K=2, U=4, T=1, staleness_bound=2, away=(4,))
-    settle(run)
+    run.settle()
     if told:
         run.leave(4)
     run.expire(next(t for t in run.timers if t.name == "advertise"))
-    settle(run)
+    run.settle()
     with pytest.raises(ValueError, match="user 4"):
         run.server.begin(4, 0)
     cycle(run, 0, 1)
-    settle(run)
+    run.settle()
     run.back(4)
-    settle(run)
+    run.settle()
     assert all(run.clients[u].channels.knows(4) for u in range(4))
     cycle(run, 4, 0)
-    settle(run)
-    assert [[m.about for m in r.members] for r in run.results] == [["0.0", "1.0"], ["4.0", "0.1"]]
+    run.settle()
+    assert [[m.update for m in r.members] for r in run.results] == [
+        [Id(0, 0), Id(1, 0)],
+        [Id(4, 0), Id(0, 1)],
+    ]
     for user in (0, 1):  # U = 4 of 5 answer: now the late one must be among them
         run.begin(user)
-    settle(run)
+    run.settle()
     run.leave(3)
     for user in (0, 1):
         run.submit(user)
-    settle(run)
+    run.settle()
     assert len(run.results) == 3
     assert not run.refused

@@ -10,7 +10,7 @@ from simfl.crypto.field import Q
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.shadow import ShadowOps
-from simfl.protocols.machine import SERVER, GiveUp, Ignore, Refuse
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, Refuse
 from tests.protocols.harness import POINTS, Between, Ledger, check_round, lose_at, work_of, world
 
 N = 5
@@ -57,7 +57,7 @@ def test_one_forged_row_costs_that_share_alone(protocol, flagged, i, j):
         assert {user: m.content.n for user, m in answers.items()} == {u: N - (u == j) for u in range(N)}
     else:
         assert set(answers) == set(range(N)) - {j}
-        assert (j, Ignore(SERVER, "survivors", f"no share of user {i} to add")) in out.ignored
+        assert (j, Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {i}")) in out.ignored
 
 
 @both

@@ -12,7 +12,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.keyed_messages import Invite, Roster, Survivors
-from simfl.protocols.machine import SERVER, Ignore, Params, Refuse, Send, Timer
+from simfl.protocols.machine import SERVER, Ignore, Params, Reason, Refuse, Send, Timer
 from simfl.protocols.pairwise_masks import SecAggClient
 from simfl.random_streams import Entropy
 from tests.protocols.buffers import Buffers
@@ -77,7 +77,7 @@ def test_a_client_answers_for_no_dishonest_list_of_survivors(protocol, users, wh
     assert out.refused == [(0, Refuse(SERVER, "survivors", why))]
     assert not [m for sender, _, m in out.sent if sender == 0 and m.kind == "answer"]
     afterwards = w.clients[0].receive(SERVER, Survivors((0, 1, 2)))
-    assert afterwards == [Ignore(SERVER, "survivors", "out of phase: refused")]
+    assert afterwards == [Ignore(SERVER, "survivors", Reason.OUT_OF_PHASE, detail="refused")]
     assert check_round(w, out, {}, 3, honest=False)  # the others were enough
 
 
@@ -89,7 +89,7 @@ def test_a_client_that_has_answered_refuses_a_second_set(protocol, users):
     second = w.clients[0].receive(SERVER, Survivors(users))
     assert second == [Refuse(SERVER, "survivors", "asks for a second set of survivors")]
     third = w.clients[0].receive(SERVER, Survivors(users))
-    assert third == [Ignore(SERVER, "survivors", "out of phase: refused")]
+    assert third == [Ignore(SERVER, "survivors", Reason.OUT_OF_PHASE, detail="refused")]
 
 
 @both
@@ -99,7 +99,7 @@ def test_a_client_reveals_nothing_before_it_has_uploaded(protocol):
     with pytest.raises(KeyError):  # all are ready, and nobody has an update
         w.run()
     effects = w.clients[0].receive(SERVER, Survivors((0, 1, 2, 3)))
-    assert effects == [Ignore(SERVER, "survivors", "out of phase: ready")]
+    assert effects == [Ignore(SERVER, "survivors", Reason.OUT_OF_PHASE, detail="ready")]
 
 
 # --- out of phase --------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def test_what_the_server_says_out_of_phase_is_thrown_away_unread(protocol):
 
     def takes_only(kind):
         for other in {"invite", "roster", "inbox", "survivors", "nonsense"} - {kind}:
-            why = f"out of phase: {client.state}"
-            assert client.receive(SERVER, Unread(kind=other)) == [Ignore(SERVER, other, why)]
+            out_of_phase = Ignore(SERVER, other, Reason.OUT_OF_PHASE, detail=client.state)
+            assert client.receive(SERVER, Unread(kind=other)) == [out_of_phase]
 
     for message in said:
         if message.kind == "survivors":
@@ -129,13 +129,13 @@ def test_what_the_server_says_out_of_phase_is_thrown_away_unread(protocol):
 @both
 def test_a_client_has_no_timers(protocol):
     w = world(protocol, 4, **SMALL[protocol])
-    assert w.clients[2].expire(Timer("upload", "upload")) == [Ignore(2, "timer", "stale")]
+    assert w.clients[2].expire(Timer("upload", "upload")) == [Ignore(2, "timer", Reason.STALE_TIMER)]
 
 
 @both
 def test_a_plain_client_is_told_nothing(protocol):
     client = world("fedavg", 2).clients[0]
-    assert client.receive(SERVER, Invite()) == [Ignore(SERVER, "invite", "out of phase: ready")]
+    assert client.receive(SERVER, Invite()) == [Ignore(SERVER, "invite", Reason.OUT_OF_PHASE, detail="ready")]
 
 
 # --- rosters -------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def test_a_share_that_does_not_authenticate_is_discarded_alone_and_yields_no_val
         assert answers[0].content.n == len(kept)
     else:  # the sum that it is asked for has no share of theirs to add
         assert not answers
-        why = f"no share of user {culprits[0]} to add"
-        assert (0, Ignore(SERVER, "survivors", why)) in out.ignored
+        none = Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {culprits[0]}")
+        assert (0, none) in out.ignored
     assert check_round(w, out, {}, 3, honest=False)
 
 

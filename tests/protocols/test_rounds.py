@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.machine import SERVER, Ignore, Refuse
+from simfl.protocols.machine import SERVER, Ignore, Reason, Refuse
 from tests.protocols.harness import POINTS, Slow, Watchful, check_round, lose_at, world
 
 LIGHT = {"protocol": "lightsecagg", "T": 10, "U": 14}
@@ -118,7 +118,7 @@ def test_an_upload_after_its_sender_was_reported_gone_is_not_added(machines, nee
     w.server.receive = receive
     out = w.run()
     assert check_round(w, out, {2: "upload"}, needed)
-    assert (SERVER, Ignore(2, "upload", "unexpected")) in out.ignored
+    assert (SERVER, Ignore(2, "upload", Reason.UNEXPECTED)) in out.ignored
 
 
 @pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)

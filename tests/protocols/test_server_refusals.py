@@ -7,7 +7,7 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.fedavg import PlainUpload
-from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Refuse, Timer
+from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Reason, Refuse, Timer
 from simfl.protocols.pairwise_masks import SecAggServer
 from tests.protocols.harness import (
     Between,
@@ -64,17 +64,17 @@ def test_what_a_stage_does_not_wait_for_is_thrown_away_unread(protocol, stage):
 
     for kind in order:
         if kind != now:
-            assert ignored(0, kind, "late" if order.index(kind) < order.index(now) else "early")
-    assert ignored(0, "nonsense", "unknown")
-    assert ignored(4, now, "unexpected")
-    assert ignored(SERVER, now, "unexpected")
+            assert ignored(0, kind, Reason.LATE if order.index(kind) < order.index(now) else Reason.EARLY)
+    assert ignored(0, "nonsense", Reason.UNKNOWN)
+    assert ignored(4, now, Reason.UNEXPECTED)
+    assert ignored(SERVER, now, Reason.UNEXPECTED)
     assert server.receive(0, held[0]) == []
-    assert ignored(0, now, "a second one")
+    assert ignored(0, now, Reason.REPEATED)
     assert server.gone(1) == [GiveUp((1,), PHASES[stage])]
-    assert ignored(1, now, "unexpected")
+    assert ignored(1, now, Reason.UNEXPECTED)
     assert server.gone(1) == []
     assert server.gone(0) == []  # it has answered
-    assert ignored(0, now, "a second one")
+    assert ignored(0, now, Reason.REPEATED)
     assert set(server.got) == {0}
 
 
@@ -85,8 +85,8 @@ def test_after_its_end_a_round_takes_nothing(protocol):
     assert out.result
     for stage, waits in w.server.stages.items():
         late = w.server.receive(0, Unread(kind=waits.message))
-        assert late == [Ignore(0, waits.message, "late")]
-        stale = [Ignore(SERVER, "timer", "stale")]
+        assert late == [Ignore(0, waits.message, Reason.LATE)]
+        stale = [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
         assert w.server.expire(Timer(stage, waits.phase)) == stale
         assert w.server.expire(Timer(f"{stage} grace", waits.phase)) == stale
     for user in w.clients:  # whether its last message was waited for or not
@@ -100,7 +100,7 @@ def test_a_timer_of_another_stage_is_ignored(protocol, stage):
     for other in {*FIELD, *(f"{name} grace" for name in FIELD)} - {stage, f"{stage} grace"}:
         timer = Timer(other, "offline")
         assert not w.server.awaits(timer)
-        assert w.server.expire(timer) == [Ignore(SERVER, "timer", "stale")]
+        assert w.server.expire(timer) == [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
         assert w.server.stage == stage
 
 
@@ -116,7 +116,7 @@ def test_a_delayed_upload_is_thrown_away_unread(protocol):
 
     w.server = Slow(Between(w.server, unread), {2: "upload"})
     out = w.run()
-    assert (SERVER, Ignore(2, "upload", "late")) in out.ignored
+    assert (SERVER, Ignore(2, "upload", Reason.LATE)) in out.ignored
     if protocol == "fedavg":
         assert [m.user for m in out.result.members] == [0, 1, 3]
     else:
@@ -154,7 +154,7 @@ def test_after_a_malformed_message_nothing_is_expected_of_its_sender(protocol, s
     refusal, given_up = server.receive(1, bad)
     assert refusal.sender == 1
     assert given_up == GiveUp((1,), PHASES[stage])
-    assert server.receive(1, held[1]) == [Ignore(1, held[1].kind, "unexpected")]
+    assert server.receive(1, held[1]) == [Ignore(1, held[1].kind, Reason.UNEXPECTED)]
     for user in (0, 2, 3, 4):
         if server.stage == stage:
             assert 1 not in server.expected
@@ -326,5 +326,5 @@ def test_a_grace_closes_its_stage_and_no_other():
     assert w.server.expire(grace)[0] == GiveUp((4, 5), "offline")
     assert w.server.stage == "upload"
     assert not w.server.awaits(grace)
-    assert w.server.expire(grace) == [Ignore(SERVER, "timer", "stale")]
-    assert w.server.receive(4, held[4]) == [Ignore(4, "shares", "late")]
+    assert w.server.expire(grace) == [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
+    assert w.server.receive(4, held[4]) == [Ignore(4, "shares", Reason.LATE)]

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from simfl.results import trace as rows
-from simfl.results.trace import ROWS, Discarded
+from simfl.results.trace import ROWS
+from simfl.results.trace_codes import Discarded
 from tests.engine.harness import edges, lines
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.protocols.loopback import LoopbackRound
-from simfl.protocols.machine import SERVER
+from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.protocols.stamped import Recover, SumOfShares
 from simfl.results import trace as rows
 from simfl.scenario.load import load
@@ -253,13 +253,13 @@ def _aborts(seen: Watched) -> Iterator[str]:
 
 
 def _one_sum_a_mask(seen: Watched) -> Iterator[str]:
-    told: dict[tuple[int, int], Recover] = {}
-    sums: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+    told: dict[tuple[int, RecoveryId], Recover] = {}
+    sums: defaultdict[UpdateId, Counter[Any]] = defaultdict(Counter)
     for sender, to, message in seen.out.sent:
         if isinstance(message, Recover):
-            told[to, message.number] = message
+            told[to, message.recovery] = message
         elif isinstance(message, SumOfShares):
-            request = told[sender, message.number]
+            request = told[sender, message.recovery]
             for mask in request.masks:
                 sums[mask][request.masks, request.weights] += 1
     privacy = seen.scenario.privacy

@@ -167,7 +167,7 @@ class DropsWhatItTook(FedBuffServer):
     def expire(self, timer: Any) -> Any:
         effects = super().expire(timer)
         if isinstance(effects[0], Ignore):
-            return [Discard(int(timer.about.partition(".")[0]), timer.about, Discarded.STALE)]
+            return [Discard(timer.subject, Discarded.STALE)]
         return effects
 
 
@@ -176,7 +176,7 @@ class CountsOldAnswers(LightSecAggAsyncServer):
 
     def _answered(self, user: int, message: Any) -> Any:
         if self.request is not None:
-            message = replace(message, number=self.request.number)
+            message = replace(message, recovery=self.request.recovery)
         return super()._answered(user, message)
 
 

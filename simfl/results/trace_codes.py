@@ -1,0 +1,66 @@
+"""Codes and identities in rows of a trace: which update or recovery, and why something was thrown away."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from sys import intern
+from typing import NamedTuple
+
+
+class UpdateId(NamedTuple):
+    """A user's update in an asynchronous run; `cycle`: how many the user began before. In rows `3.7`."""
+
+    user: int
+    cycle: int
+
+    def __str__(self) -> str:
+        return intern(f"{self.user}.{self.cycle}")  # one string for all rows of an update
+
+
+class RecoveryId(NamedTuple):
+    """A recovery of an asynchronous run, numbered from 0. In rows `r4`."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return intern(f"r{self.number}")
+
+
+Subject = UpdateId | RecoveryId | None
+"""The update or the recovery that a message, a timer or a step is part of; None in synchronous rounds, where
+the user says it."""
+
+
+def name_of(subject: Subject) -> str:
+    """Return the name of a subject in rows (`about`): empty if there is none."""
+    return "" if subject is None else str(subject)
+
+
+class Reason(StrEnum):
+    """Why a message or a timer was ignored: the code that `why` begins with in the `Ignored` row of it."""
+
+    OUT_OF_PHASE = "out of phase"
+    """The receiver's state does not take it."""
+    UNKNOWN = "unknown"
+    """The receiver never takes this kind."""
+    EARLY = "early"
+    LATE = "late"
+    REPEATED = "a second one"
+    UNEXPECTED = "unexpected"
+    """The stage waits for such messages, but not of this user."""
+    STRANGER = "a stranger's"
+    """Its sender is none of the run's users, or did not enrol."""
+    NOT_IN_FLIGHT = "given up, or came before"
+    """The server does not wait for this update of the user."""
+    NO_MASK = "its mask was not shared"
+    NOT_BEGUN = "its cycle was refused"
+    NO_SHARE = "no share to add"
+    """The receiver does not hold a share that is asked for."""
+    STALE_TIMER = "stale"
+
+
+class Discarded(StrEnum):
+    """Why a server threw an update of its buffer away: how `why` begins in the `Ignored` row of it."""
+
+    STALE = "stale"
+    ABORTED = "its recovery was aborted"
