@@ -17,7 +17,6 @@ from simfl.results.trace import (
     Aborted,
     Aggregated,
     Begin,
-    Discarded,
     End,
     GaveUp,
     Ignored,
@@ -31,6 +30,7 @@ from simfl.results.trace import (
     TimerSet,
     Trace,
 )
+from simfl.results.trace_codes import Discarded
 
 Path = dict[tuple[str, int, str], int]
 """(phase, party, kind) -> nanoseconds."""
