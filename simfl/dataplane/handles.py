@@ -1,7 +1,6 @@
 """Handles: content whose size is known at once, and which itself is there now, later or never.
 
-Content is n rows x length: a 2-D array, or where rows are long a list of n
-arrays (`simfl.crypto.row_routing`).
+Content is rows x columns: a 2-D array, or where rows are long a list of arrays (`simfl.crypto.row_routing`).
 """
 
 from __future__ import annotations
@@ -15,26 +14,31 @@ U8, U32, F32, F64 = 1, 4, 4, 8
 
 
 class Handle:
-    """n rows of `length` elements of `width` bytes; `forged` are rows that an adversary touched."""
+    """Rows of `columns` elements of `itemsize` bytes; `forged` are rows that an adversary touched."""
 
-    __slots__ = ("content", "forged", "length", "n", "width")
+    __slots__ = ("columns", "content", "forged", "itemsize", "rows")
 
     def __init__(
-        self, n: int, length: int, width: int, content: Any = None, forged: frozenset[int] = frozenset()
+        self,
+        rows: int,
+        columns: int,
+        itemsize: int,
+        content: Any = None,
+        forged: frozenset[int] = frozenset(),
     ) -> None:
-        self.n = n
-        self.length = length
-        self.width = width
+        self.rows = rows
+        self.columns = columns
+        self.itemsize = itemsize
         self.content = content
         self.forged = forged
 
     @property
     def size_bytes(self) -> int:
         """Bytes on the wire."""
-        return self.n * self.length * self.width
+        return self.rows * self.columns * self.itemsize
 
     def __repr__(self) -> str:  # never the content: it may be a key
-        return f"Handle({self.n} x {self.length} x {self.width} B)"
+        return f"Handle({self.rows} x {self.columns} x {self.itemsize} B)"
 
 
 class HandleList(Sequence[Handle]):

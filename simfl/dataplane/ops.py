@@ -92,13 +92,13 @@ class Ops(Ledger, ABC):
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Rows `at` of `rows`."""
-        out = self._op(relay.pick, (len(at), rows.length, rows.width), {"row": len(at)}, rows, at)
+        out = self._op(relay.pick, (len(at), rows.columns, rows.itemsize), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
         """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         pile = rows if isinstance(rows, HandleList) else HandleList(list(rows))
-        shape = (len(rows), rows[0].length, rows[0].width)
+        shape = (len(rows), rows[0].columns, rows[0].itemsize)
         out = self._op(relay.gather, shape, {"row": len(rows)}, pile, at)
         if pile.clean:
             return out
@@ -110,16 +110,16 @@ class Ops(Ledger, ABC):
         for r in rows:
             if r.forged:
                 forged += [n + i for i in r.forged]
-            n += r.n
-        return _forged(self._op(relay.join, (n, rows[0].length, rows[0].width), {}, list(rows)), forged)
+            n += r.rows
+        return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].itemsize), {}, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
-        return self._op(relay.parts, (rows.n, length, rows.width), {}, rows, which, length)
+        return self._op(relay.parts, (rows.rows, length, rows.itemsize), {}, rows, which, length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
         """One byte of row `at` flipped: a scripted adversary's hand, known to the control plane."""
-        out = self._op(relay.tamper, (rows.n, rows.length, rows.width), {}, rows, at)
+        out = self._op(relay.tamper, (rows.rows, rows.columns, rows.itemsize), {}, rows, at)
         return _forged(out, {*rows.forged, at})
 
     # -- keys
@@ -129,13 +129,13 @@ class Ops(Ledger, ABC):
 
     def agree(self, secret: Handle, publics: Handle, info: bytes) -> Handle:
         """One 32-byte key per peer: HKDF-SHA256 of the X25519 agreement under `info`."""
-        out = self._op(keys.agree, (publics.n, 32, U8), {"agree": publics.n}, secret, publics, info)
+        out = self._op(keys.agree, (publics.rows, 32, U8), {"agree": publics.rows}, secret, publics, info)
         return _forged(out, publics.forged)
 
     def seal(self, keys_: Handle, items: Handle, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Handle:
         """AES-256-GCM of row k under key k: 16 bytes longer."""
-        shape = (items.n, items.length * items.width + 16, U8)
-        work = {"aead_item": items.n, "aead_byte": items.size_bytes}
+        shape = (items.rows, items.columns * items.itemsize + 16, U8)
+        work = {"aead_item": items.rows, "aead_byte": items.size_bytes}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
         return _forged(out, keys_.forged | items.forged)
 
@@ -153,8 +153,8 @@ class Ops(Ledger, ABC):
         Raises:
             PeerFault: a row does not authenticate; no row is opened then.
         """
-        shape = (sealed.n, (sealed.length - 16) // width, width)
-        work = {"aead_item": sealed.n, "aead_byte": sealed.size_bytes}
+        shape = (sealed.rows, (sealed.columns - 16) // width, width)
+        work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes}
         forged = sealed.forged | keys_.forged
         if forged:  # also finding that out is work
             self._charge(work)
@@ -164,8 +164,8 @@ class Ops(Ledger, ABC):
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
         """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
-        shape = (len(points), shamir.SHARE_BYTES * secrets.n, U8)
-        n = 9 * secrets.n
+        shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
+        n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
@@ -188,42 +188,42 @@ class Ops(Ledger, ABC):
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
         """x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
-        amount = x.length * seeds.n
-        work = {"prg_seed": seeds.n, "prg_element": amount, "field_add": amount}
-        return self._op(prg.mask, (1, x.length, U32), work, x, seeds, signs, self.q)
+        amount = x.columns * seeds.rows
+        work = {"prg_seed": seeds.rows, "prg_element": amount, "field_add": amount}
+        return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
         """a + b."""
-        return self._op(fq.add, (1, a.length, U32), {"field_add": a.length}, a, b, self.q)
+        return self._op(fq.add, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
         """a - b."""
-        return self._op(fq.sub, (1, a.length, U32), {"field_add": a.length}, a, b, self.q)
+        return self._op(fq.sub, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
         """The sum of the rows of one handle."""
-        amount = rows.n * rows.length
-        work = {"row": rows.n, "field_add": amount}
-        return self._op(fq.weighted_sum, (1, rows.length, U32), work, rows, None, self.q)
+        amount = rows.rows * rows.columns
+        work = {"row": rows.rows, "field_add": amount}
+        return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
         """sum_i weights[i] * vectors[i] in the field, of handles of one row each or the rows of one."""
         rows, length = (
-            (vectors, vectors.length) if isinstance(vectors, Handle) else (list(vectors), vectors[0].length)
+            (vectors, vectors.columns) if isinstance(vectors, Handle) else (list(vectors), vectors[0].columns)
         )
         work = {"row": len(weights), "field_mac": len(weights) * length}
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
         """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
-        m = mds.share_length(z.length, U, T)
+        m = mds.share_length(z.columns, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
         work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
         """The sum of masks behind U sums of coded shares."""
-        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.length, "mds_coefficient": U**2}
+        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_coefficient": U**2}
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field
@@ -231,26 +231,26 @@ class Ops(Ledger, ABC):
         self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
     ) -> Handle:
         """weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
-        shape = (1, delta.length + append_weight, U32)
-        work = {"quantise_element": delta.length}
+        shape = (1, delta.columns + append_weight, U32)
+        work = {"quantise_element": delta.columns}
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
     def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
         """The mean update of a sum; without a divisor the last coordinate is the sum of weights."""
-        length = total.length - (divisor is None)
+        length = total.columns - (divisor is None)
         work = {"quantise_element": length}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
         """sum_i weights[i] * vectors[i] in float64, in the order given."""
-        shape = (1, vectors[0].length, F64)
-        work = {"real_mac": len(vectors) * vectors[0].length}
+        shape = (1, vectors[0].columns, F64)
+        work = {"real_mac": len(vectors) * vectors[0].columns}
         return self._op(audit.real_sum, shape, work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
         """total / divisor in float64."""
-        return self._op(np.divide, (1, total.length, F64), {"real_mac": total.length}, total, divisor)
+        return self._op(np.divide, (1, total.columns, F64), {"real_mac": total.columns}, total, divisor)
 
     # -- learning
     def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int) -> Handle:
@@ -260,17 +260,17 @@ class Ops(Ledger, ABC):
 
     def clip(self, kernel: Callable[..., Any], update: Handle) -> Handle:
         """An update held within a bound."""
-        shape = (1, update.length, update.width)
-        return self._op(kernel, shape, {"real_mac": 2 * update.length}, update)
+        shape = (1, update.columns, update.itemsize)
+        return self._op(kernel, shape, {"real_mac": 2 * update.columns}, update)
 
     def apply(self, update: Callable[..., Any], weights: Handle, *args: Any) -> Handle:
         """The new global model, 1 x d float32 (eqs. 26, 37)."""
-        return self._op(update, (1, weights.length, F32), {"apply_element": weights.length}, weights, *args)
+        return self._op(update, (1, weights.columns, F32), {"apply_element": weights.columns}, weights, *args)
 
     def moments(self, update: Callable[..., Any], state: Handle, *args: Any) -> Handle:
         """The new state of an adaptive server, 2 x d."""
-        shape = (state.n, state.length, F64)
-        return self._op(update, shape, {"apply_element": state.n * state.length}, state, *args)
+        shape = (state.rows, state.columns, F64)
+        return self._op(update, shape, {"apply_element": state.rows * state.columns}, state, *args)
 
     def run_uncharged(self, kernel: Callable[..., Any], shape: tuple[int, int, int], *args: Any) -> Handle:
         """The simulator's own work (audits, evaluation): executed, charged to nobody."""
@@ -300,7 +300,7 @@ class Ops(Ledger, ABC):
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
     flags = frozenset(rows)
-    return Handle(handle.n, handle.length, handle.width, handle.content, flags) if flags else handle
+    return Handle(handle.rows, handle.columns, handle.itemsize, handle.content, flags) if flags else handle
 
 
 def seed_array(entropy: bytes) -> NDArray[np.uint8]:

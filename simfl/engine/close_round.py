@@ -55,5 +55,5 @@ def _audit_in_field(
         assert task.update is not None
         seed = seed_array(task.client.entropy.peek(f"quantise{name_of(task.id)}"))
         arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
-        plain = ops.run_uncharged(audit.add_levels, (1, task.update.length + 2, F64), *arguments)
+        plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)
     return ops.run_uncharged(audit.compare, (1, 3, F64), result.total, plain, p.q)

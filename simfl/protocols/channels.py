@@ -79,7 +79,7 @@ class Channels:
         if self._keys is None:
             self._keys, self._first = keys, users_of(users)
             return
-        start = self._keys.n
+        start = self._keys.rows
         self._later.update(zip(users, range(start, start + len(users)), strict=True))
         self._keys = self.ops.join([self._keys, keys])
 

@@ -162,7 +162,9 @@ class LightSecAggAsyncClient:
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
             else:
                 self.latest.update(zip(whose, of, strict=True))
-                self.held.update(zip(mine.masks, zip(repeat(rows), range(rows.n), strict=False), strict=True))
+                self.held.update(
+                    zip(mine.masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True)
+                )
                 for mask, version in zip(mine.masks, mine.versions, strict=True):
                     self.made[version].append(mask)
                 break

@@ -323,7 +323,7 @@ class Params:
 
 def misshapen(handle: Any, n: int, length: int, width: int) -> str:
     """What is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
-    got = (handle.n, handle.length, handle.width)
+    got = (handle.rows, handle.columns, handle.itemsize)
     return "" if got == (n, length, width) else f"malformed: {got} instead of {(n, length, width)}"
 
 

@@ -163,7 +163,7 @@ def fresh_masks(subject: Subject) -> Findings:
     uploads: dict[int, list[bytes]] = {}
     for _, sender, message in _messages(subject, subject.scenario(**zero)):
         for part in _handles(message):
-            if message.point == "upload" and part.content is not None and part.length > USERS:
+            if message.point == "upload" and part.content is not None and part.columns > USERS:
                 values = np.asarray(part.content).ravel()
                 if np.count_nonzero(values) < values.size // 2:
                     yield f"the upload of user {sender} is its update: nothing hides it"
@@ -245,8 +245,8 @@ def verify(
 # --- what the checks are made of ----------------------------------------------------------------
 Change = Callable[[Handle], Handle]
 CHANGES: dict[str, Change] = {
-    "a row more": lambda h: Handle(h.n + 1, h.length, h.width, _resized(h, 1, 0)),
-    "a column less": lambda h: Handle(h.n, h.length - 1, h.width, _resized(h, 0, -1)),
+    "a row more": lambda h: Handle(h.rows + 1, h.columns, h.itemsize, _resized(h, 1, 0)),
+    "a column less": lambda h: Handle(h.rows, h.columns - 1, h.itemsize, _resized(h, 0, -1)),
 }
 
 
@@ -254,7 +254,7 @@ def _resized(handle: Handle, rows: int, columns: int) -> Any:
     if handle.content is None or type(handle.content).__name__ in ("Held", "Deferred"):
         return handle.content
     content = np.asarray(handle.content)
-    return np.resize(content, (handle.n + rows, handle.length + columns))
+    return np.resize(content, (handle.rows + rows, handle.columns + columns))
 
 
 def _messages(subject: Subject, scenario: Scenario) -> list[tuple[int, int, Any]]:

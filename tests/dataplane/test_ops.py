@@ -171,7 +171,7 @@ def test_sizes_on_the_wire_are_those_of_the_content(protocol):
         for name in ("publics", "sealed", "masked", "content"):
             handle = getattr(message, name, None)
             if handle is not None:
-                assert handle.content.shape == (handle.n, handle.length)
+                assert handle.content.shape == (handle.rows, handle.columns)
                 assert handle.content.nbytes == handle.size_bytes <= message.size_bytes
 
 

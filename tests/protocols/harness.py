@@ -98,14 +98,14 @@ class Unread:
 
 def misshapen(handle):
     """The handle's shape with a row fewer, a row more, an element fewer, and elements of another width."""
-    n, length, width = handle.n, handle.length, handle.width
+    n, length, width = handle.rows, handle.columns, handle.itemsize
     shapes = [(n - 1, length, width), (n + 1, length, width), (n, length - 1, width), (n, length, 5 - width)]
     return [Handle(*shape) for shape in shapes]
 
 
 def instead(handle, other):
     """Why one handle is refused in place of another."""
-    shapes = [(h.n, h.length, h.width) for h in (other, handle)]
+    shapes = [(h.rows, h.columns, h.itemsize) for h in (other, handle)]
     return f"malformed: {shapes[0]} instead of {shapes[1]}"
 
 

@@ -99,7 +99,7 @@ def test_tampered_work_is_charged_alike():
     sealed = c[1].seal([2], ops.pick(ITEMS, [0]), 0)
     work = []
     t = ops.tamper(sealed, 0)
-    for h in (t, Handle(t.n, t.length, t.width, t.content)):
+    for h in (t, Handle(t.rows, t.columns, t.itemsize, t.content)):
         ops.begin(("x",), "offline")
         with pytest.raises(PeerFault) as e:
             c[2].open([1], h, [0], U32)

@@ -209,7 +209,7 @@ def test_a_forged_share_is_refused_by_its_senders_name_and_yields_no_value():
     share = share_for(run)
     client = run.clients[2]
     flagged = run.ops.tamper(share.sealed, 0)
-    by_content = Handle(1, flagged.length, 1, flagged.content)
+    by_content = Handle(1, flagged.columns, 1, flagged.content)
     for sealed in (flagged, by_content):
         effects = client.receive(SERVER, replace(share, sealed=sealed))
         assert effects == [Refuse(0, "share", "does not authenticate", Id(0, 0))]

@@ -42,7 +42,7 @@ def test_a_peer_opens_what_was_sealed_for_it(three, ops):
     for k, user in enumerate((2, 5)):
         opened = three[user].open([7], ops.pick(sealed, [k]), [0], U32)
         assert opened.content.tolist() == [ITEMS.content[k].tolist()]
-        assert (opened.n, opened.length, opened.width) == (1, 3, 4)
+        assert (opened.rows, opened.columns, opened.itemsize) == (1, 3, 4)
 
 
 def test_items_of_several_senders_open_together(three, ops):
@@ -90,7 +90,7 @@ def test_another_session_has_other_keys(ops, three):
 def test_the_fault_names_the_row_that_is_forged(three, ops):
     rows = ops.join([three[u].seal([2], ops.pick(ITEMS, [k]), 0) for k, u in enumerate((7, 5))])
     for k, user in enumerate((7, 5)):
-        bad = Handle(rows.n, rows.length, U8, ops.tamper(rows, k).content)
+        bad = Handle(rows.rows, rows.columns, U8, ops.tamper(rows, k).content)
         with pytest.raises(PeerFault, match=f"user {user}: ") as by_content:
             three[2].open([7, 5], bad, [0, 0], U32)
         with pytest.raises(PeerFault, match=f"user {user}: ") as by_flag:

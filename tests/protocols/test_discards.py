@@ -30,7 +30,9 @@ def relayed(protocol, forged, ops=None, flagged=True):
         for k, sender in enumerate(m.senders):
             if (sender, user) in forged:
                 sealed = w.ops.tamper(sealed, k)
-        return replace(m, sealed=sealed if flagged else Handle(sealed.n, sealed.length, 1, sealed.content))
+        return replace(
+            m, sealed=sealed if flagged else Handle(sealed.rows, sealed.columns, 1, sealed.content)
+        )
 
     w.clients = {j: Between(c, lambda s, m, j=j: flip(j, m)) for j, c in w.clients.items()}
     return w
@@ -54,7 +56,7 @@ def test_one_forged_row_costs_that_share_alone(protocol, flagged, i, j):
         assert {user: m.missing for user, m in answers.items()} == {
             user: (i,) if user == j else () for user in range(N)
         }
-        assert {user: m.content.n for user, m in answers.items()} == {u: N - (u == j) for u in range(N)}
+        assert {user: m.content.rows for user, m in answers.items()} == {u: N - (u == j) for u in range(N)}
     else:
         assert set(answers) == set(range(N)) - {j}
         assert (j, Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {i}")) in out.ignored

@@ -41,7 +41,7 @@ def altered(protocol, kind, change, user=0, n=4, ops=None, **more):
 def roster(ops, m, users, **more):
     """The roster with these users; strangers have the first one's keys."""
     n, at = len(m.users), [m.users.index(u) if u in m.users else 0 for u in users]
-    rows = [half * n + k for half in range(m.publics.n // n) for k in at]
+    rows = [half * n + k for half in range(m.publics.rows // n) for k in at]
     return replace(m, users=users, publics=ops.pick(m.publics, rows), **more)
 
 
@@ -255,7 +255,7 @@ def swapped(rows):
 def by_content(change):
     """The rows as changed, with nothing in the control plane to tell of it."""
     return lambda ops, m: replace(
-        m, sealed=Handle(m.sealed.n, m.sealed.length, m.sealed.width, change(ops, m.sealed))
+        m, sealed=Handle(m.sealed.rows, m.sealed.columns, m.sealed.itemsize, change(ops, m.sealed))
     )
 
 
@@ -277,12 +277,12 @@ def test_a_share_that_does_not_authenticate_is_discarded_alone_and_yields_no_val
     assert out.refused == [(0, Refuse(user, "share", "does not authenticate")) for user in culprits]
     client = w.clients[0]
     kept = [user for user in (1, 2, 3, 0) if user not in culprits]
-    assert client.held.n == len(kept)
+    assert client.held.rows == len(kept)
     assert list(client.holders) == kept
     answers = [m for sender, _, m in out.sent if sender == 0 and m.kind == "answer"]
     if protocol == "secagg":  # it masks with them as ever, and says whose shares it lacks
         assert [m.missing for m in answers] == [tuple(culprits)]
-        assert answers[0].content.n == len(kept)
+        assert answers[0].content.rows == len(kept)
     else:  # the sum that it is asked for has no share of theirs to add
         assert not answers
         none = Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {culprits[0]}")
@@ -308,7 +308,7 @@ def test_tampering_on_the_relay_reaches_the_receivers_of_that_row_alone(protocol
 def without_key(m, row):
     content = m.publics.content.copy()
     content[row] = 0
-    return replace(m, publics=Handle(m.publics.n, 32, 1, content))
+    return replace(m, publics=Handle(m.publics.rows, 32, 1, content))
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_each_row_of_a_secagg_answer_is_one_half_and_the_right_one():
     for sender, _, m in out.sent:
         if m.kind == "answer":
             client = w.clients[sender]
-            assert m.content.length == SHARE_BYTES
-            assert m.content.n == len(client.holders) == 5
+            assert m.content.columns == SHARE_BYTES
+            assert m.content.rows == len(client.holders) == 5
             for k, user in enumerate(client.holders):
                 b_half, s_half = np.split(client.held.content[k], 2)
                 assert (m.content.content[k] == (s_half if user == 3 else b_half)).all()

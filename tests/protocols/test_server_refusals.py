@@ -186,7 +186,7 @@ def test_an_answer_that_misses_what_it_was_never_sent_is_refused(missing):
     def change(sender, m):
         if (sender, m.kind) != (1, "answer"):
             return m
-        rows = w.ops.pick(m.content, range(m.content.n - len(missing)))
+        rows = w.ops.pick(m.content, range(m.content.rows - len(missing)))
         return replace(m, content=rows, missing=missing)
 
     w.server = Between(w.server, change)
@@ -236,7 +236,7 @@ def test_shares_that_do_not_belong_to_one_secret_abort_the_round(lie):
     def change(sender, m):
         if (sender, m.kind) != (1, "answer"):
             return m
-        return replace(m, content=Handle(m.content.n, 36, 1, lie(m.content.content)))
+        return replace(m, content=Handle(m.content.rows, 36, 1, lie(m.content.content)))
 
     w.server = Between(w.server, change)
     out = w.run()
