@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import simpy
 
-from simfl.engine.devices import UserRound
 from simfl.engine.presence import LOST
 from simfl.engine.session import Session
-from simfl.engine.setup import ModelDownload
+from simfl.engine.user_round import UserRound
 from simfl.population.availability import FOR_EVER
-from simfl.protocols.machine import SERVER, Effects, Result, Send, Subject, UpdateId
+from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
@@ -151,19 +150,17 @@ class BufferedSession(Session):
             id=update,
             client=self.client(user),
             server=machine,
-            weights=self.weights,
+            weights=self.host.weights,
             ready=not kind.offline,
+            first_phase=self.first_phase,
             plan=self.machines.losses.in_cycle(user, cycle),
-            phase=self.first_phase,
         )
         self.pending.add(user)
         self.presence.follow(user)
 
         def run() -> Effects:
             self.pending.discard(user)
-            effects: Effects = machine.begin(user, cycle)
-            task.version, task.weights = machine.version, self.weights
-            return effects if kind.offline else [*effects, Send(user, ModelDownload(self.weights, update))]
+            return self.host.open_cycle(machine, task)
 
         self.at_server(machine, "begin", None, cause, self.first_phase, subject=update, task=task, run=run)
 

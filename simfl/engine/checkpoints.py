@@ -40,29 +40,29 @@ class Checkpoints:
 
     def __init__(self, session: Session, past: Past | None = None) -> None:
         self.past = past or Past()
-        self.models: dict[int, Handle] = {0: session.weights}
+        self.models: dict[int, Handle] = {0: session.host.weights}
         session.ops.deferring = self.past.rounds > 0
 
     def stepped(self, session: Session) -> None:
         """There is a new global model."""
-        ops, version, past = session.ops, session.version, self.past
+        ops, host, past = session.ops, session.host, self.past
         if not ops.executes:
             return
-        self.models = {**self.models, version: session.weights}
+        self.models = {**self.models, host.version: host.weights}
         if ops.deferring:
-            ops.replace(session.weights, past.models.get(version))
-            if session.moments is not None:
-                ops.replace(session.moments, past.moments if version == max(past.models) else None)
+            ops.replace(host.weights, past.models.get(host.version))
+            if host.moments is not None:
+                ops.replace(host.moments, past.moments if host.version == max(past.models) else None)
 
     def standing(self, session: Session) -> Standing:
         """Note the state of the session at the end of a round."""
         if session.ops.executes:
-            used = {id(task.weights) for task in session.at_work()} | {id(session.weights)}
+            used = {id(task.weights) for task in session.at_work()} | {id(session.host.weights)}
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
         if session.round == self.past.rounds:
             session.ops.deferring = False
         running = tuple(_running(session)) if session.clock.timing else ()
-        models, moments = (self.models, session.moments) if session.ops.executes else ({}, None)
+        models, moments = (self.models, session.host.moments) if session.ops.executes else ({}, None)
         return Standing(len(session.trace), models, moments, running)
 
 

@@ -12,38 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from simfl.dataplane.handles import Handle
 from simfl.engine.clocks import Spans
 from simfl.engine.environment import Environment
-from simfl.population.dropout import PlannedLoss
+from simfl.engine.user_round import UserRound
 from simfl.protocols.machine import Effects
 from simfl.results.trace import SERVER, Step, Trace
-from simfl.results.trace_codes import Subject, UpdateId, name_of
-
-
-@dataclass(slots=True, eq=False)
-class UserRound:
-    """A user's part in one round (or in one cycle of an asynchronous run)."""
-
-    user: int
-    round: int
-    id: UpdateId | None
-    client: Any
-    server: Any
-    weights: Handle
-    ready: bool
-    plan: PlannedLoss | None
-    version: int = 0
-    update: Handle | None = None
-    clipped: Handle | None = None
-    coming: int = 0
-    downloaded: bool = False
-    started: bool = False
-    uploading: bool = False
-    delivered: bool = False
-    arrived: int = 0
-    lost: bool = False
-    phase: str = "offline"
+from simfl.results.trace_codes import Subject, name_of
 
 
 @dataclass(slots=True, eq=False)

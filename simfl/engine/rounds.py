@@ -7,15 +7,15 @@ is not selected again.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import simpy
 
-from simfl.engine.devices import UserRound
 from simfl.engine.session import Session
-from simfl.engine.setup import ModelDownload
-from simfl.protocols.machine import SERVER, Effects, Result, Send, Subject
+from simfl.engine.user_round import UserRound
+from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results import trace as rows
 from simfl.selection.history import Participation
 
@@ -72,17 +72,12 @@ class RoundSession(Session):
                 id=None,
                 client=self.machines.client(user, params, self.ops, entropy(user, index)),
                 server=server,
-                weights=self.weights,
+                weights=self.host.weights,
                 ready=not kind.offline,
+                first_phase=self.first_phase,
                 plan=plans.get(user),
-                phase=self.first_phase,
             )
-        model = ModelDownload(self.weights)
-
-        def run() -> Effects:
-            effects: Effects = server.start()
-            return effects if kind.offline else [*effects, *(Send(user, model) for user in chosen)]
-
+        run = partial(self.host.open_round, server, chosen)
         self.at_server(server, "start", None, cause, self.first_phase, run=run)
 
     def stall(self, why: str) -> None:

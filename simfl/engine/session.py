@@ -10,27 +10,28 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 from weakref import ref
 
 import simpy
 
-from simfl.dataplane.handles import F32, F64, Handle
 from simfl.dataplane.ops import Ops, Trainer, seed_array
 from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
 from simfl.engine.close_round import close_round
-from simfl.engine.devices import Device, Job, UserRound
+from simfl.engine.devices import Device, Job
 from simfl.engine.disconnections import Disconnections
 from simfl.engine.environment import Environment
 from simfl.engine.presence import Presence
 from simfl.engine.progress import Progress
+from simfl.engine.server_host import ServerHost
 from simfl.engine.setup import ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import Training
 from simfl.engine.transport import Transport
+from simfl.engine.user_round import Answer, Delay, Loss, UserRound
 from simfl.errors import step_failed
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.machine import (
@@ -75,7 +76,6 @@ class Session(ABC):
         ops.timed = clock.timing
         self.trainer = trainer
         self.streams = streams
-        self.rule = rule
         self.env = Environment()
         self.trace = rows.Trace()
         self.network = world.network(self.env)
@@ -83,7 +83,7 @@ class Session(ABC):
             self.env, self.trace, self.network, world.days,
             self.went_offline, self.came_online, self.resting,
         )  # fmt: skip
-        self.post = Transport(self)
+        self.transport = Transport(self)
         self.training = Training(self)
         self.disconnections = Disconnections(self)
         self.server = Device(self, SERVER, world.server_slowdown / world.server_cores, cores=1)
@@ -94,12 +94,8 @@ class Session(ABC):
         self.start = 0
         self.done = False
         self.progress = Progress(world.users, self.trace)
-        initial = seed_array(streams.bytes("initial weights"))
-        self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), initial)
-        self.version = 0
-        self.moments: Handle | None = None
-        if rule.rows:
-            self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
+        seed = seed_array(streams.bytes("initial weights"))
+        self.host = ServerHost(machines.kind, ops, trainer, rule, world.server_lr, world.overlap, seed)
         self.env.process(self.main())
 
     # -- what rounds and buffers say
@@ -173,8 +169,8 @@ class Session(ABC):
     def working(self, task: UserRound) -> bool:
         """Whether a user is in flight: it is told something, works on it, or its upload is on its way."""
         device = self.device(task.user)
-        busy = task.coming or task.uploading or device.protocol.has(task) or device.training.has(task)
-        return bool(busy) and not (task.delivered or task.lost)
+        busy = task.under_way or device.protocol.has(task) or device.training.has(task)
+        return busy and not (task.delivered or task.lost)
 
     # -- steps
     def device(self, user: int) -> Device:
@@ -202,10 +198,9 @@ class Session(ABC):
             ops.begin(where, job.phase)
             job.outcome = job.effects()
             job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
-            if device.party == SERVER:
-                for effect in job.outcome:
-                    if isinstance(effect, Result):  # the global update belongs to the step that recovers
-                        self._step_globally(effect.mean)
+            # The global update belongs to the step that recovers.
+            if device.party == SERVER and self.host.step(job.outcome) and self.checkpoints is not None:
+                self.checkpoints.stepped(self)
             segments = ops.end()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
@@ -215,16 +210,6 @@ class Session(ABC):
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
-
-    def _step_globally(self, g: Handle) -> None:
-        """x^(t+1) from x^(t) and the mean update g."""
-        ops, rule, state = self.ops, self.rule, g
-        if self.moments is not None:
-            state = self.moments = ops.moments(rule.remember, self.moments, g)
-        self.weights = ops.apply(rule.apply, self.weights, state, self.world.server_lr)
-        self.version += 1
-        if self.checkpoints is not None:
-            self.checkpoints.stepped(self)
 
     def noise(self, task: UserRound) -> float:
         """The factor on a training's duration: a draw of the user's own stream."""
@@ -237,12 +222,12 @@ class Session(ABC):
         for effect in job.outcome:
             if party == SERVER:
                 if isinstance(effect, Send):
-                    self.post.down(job, effect.to, effect.message, step)
+                    self.transport.down(job, effect.to, effect.message, step)
                     continue
             elif task is not None and task.lost:
                 break
             elif isinstance(effect, Send):
-                self.post.up(job, party, effect.message, step)
+                self.transport.up(job, party, effect.message, step)
                 continue
             self._carry_out(effect, party, job, step)
         if job.then is not None:
@@ -280,6 +265,10 @@ class Session(ABC):
                 add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))
             case Verdict(survivors, reliable, private):
                 add(rows.Judged(self.round, survivors, reliable, private, step, now))
+            case Ready() | Send():
+                pass  # there is nothing to train without a task; messages have gone out before
+            case _:
+                assert_never(effect)
 
     def _fire(self, whose: ref[Any], timer: Timer, row: int, index: int) -> None:
         """A deadline passed: a step of the server, unless the machine waits for it no more, or is gone: the
@@ -290,6 +279,18 @@ class Session(ABC):
             self.at_server(machine, "expire", timer, row, timer.phase, **more)
 
     # -- losses
+    def follow(self, task: UserRound, answer: Answer, cause: int, then: Callable[[], None]) -> None:
+        """Go on with a user as it was answered: at once, later, or not at all."""
+        match answer:
+            case Loss(phase, why):
+                self.lose(task, phase, why, cause)
+            case Delay(ns):
+                self.env.at(self.env.now + ns, then)
+            case None:
+                then()
+            case _:
+                assert_never(answer)
+
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """A user is lost: its device stops working on this task, what it has not sent is gone."""
         if task.lost:

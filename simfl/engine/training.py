@@ -1,20 +1,20 @@
-"""Local training on a device's second lane: when it may start, and what becomes of the update."""
+"""Local training on a device's second lane, and the update that is handed to the machine after it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from simfl.dataplane.handles import F64
-from simfl.engine.devices import Job, UserRound
-from simfl.engine.transport import FOLLOWING
-from simfl.protocols.machine import Effects, Update, name_of
+from simfl.engine.devices import Job
+from simfl.engine.user_round import State, UserRound
+from simfl.protocols.machine import name_of
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
 
 
 class Training:
-    """Starts a task's training and submits its update to the machine."""
+    """Trains users as their `UserRound` says, and submits their updates."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -26,34 +26,13 @@ class Training:
 
     def start_if_possible(self, task: UserRound, cause: int) -> None:
         """Start once the model is there and, without overlap, the offline phase is done."""
+        if task.may_train(self.session.world.overlap):
+            self.session.follow(task, task.begin_training(), cause, partial(self._train, task, cause))
+
+    def _train(self, task: UserRound, cause: int) -> None:
         session = self.session
-        if task.started or not task.downloaded or not (task.ready or session.world.overlap):
-            return
-        task.started, task.phase = True, "training"
-        plan = task.plan if task.plan and task.plan.point == "training" else None
-        when = plan.when if plan else ""
-        if when == "before_send":
-            session.lose(task, "training", "before training", cause)
-            return
         name = ("minibatches", task.user, name_of(task.id) or task.round)
         seed = session.ops.secret(session.streams.bytes(*name))
-
-        def run() -> Effects:
-            task.update = session.ops.train(session.trainer, task.weights, task.user, seed, task.round)
-            return []
-
-        def then(step: int) -> None:
-            if when == "mid_send":
-                session.lose(task, "training", "amid training", step)
-            elif when == "after_send":
-                session.lose(task, FOLLOWING["training"], "after training", step)
-            elif plan is not None:
-                task.uploading = True  # in flight until then, and given no other work
-                later = session.env.now + plan.delay_ns
-                session.env.at(later, lambda: self._submit(task, step))
-            else:
-                self._submit(task, step)
-
         job = Job(
             machine=None,
             call="train",
@@ -64,26 +43,21 @@ class Training:
             round=task.round,
             subject=task.id,
             task=task,
-            cut=when == "mid_send",
+            cut=task.planned("training") == "mid_send",
             factor=session.noise(task),
-            run=run,
-            then=then,
+            run=partial(task.train, session.ops, session.trainer, seed),
+            then=partial(self._trained, task),
         )
         session.device(task.user).training.put(job)
 
+    def _trained(self, task: UserRound, step: int) -> None:
+        self.session.follow(task, task.end_training(), step, partial(self._submit, task, step))
+
     def _submit(self, task: UserRound, step: int) -> None:
-        if task.lost:
+        if task.lost:  # while it was delayed
             return
-        task.phase = "upload"
+        task.become(State.SUBMITTED)
         session = self.session
-
-        def run() -> Effects:
-            self._clip(task)
-            assert task.update is not None
-            update = Update(task.update, session.world.samples(task.user), task.id, task.version)
-            effects: Effects = task.client.submit(update)
-            return effects
-
         job = Job(
             machine=task.client,
             call="submit",
@@ -94,15 +68,6 @@ class Training:
             round=task.round,
             subject=task.id,
             task=task,
-            run=run,
+            run=partial(task.submit, session.ops, session.world.clip, session.world.samples(task.user)),
         )
         session.device(task.user).protocol.put(job)
-
-    def _clip(self, task: UserRound) -> None:
-        """Hold an update within the scenario's bound; here and not in the training, where content would be
-        asked for before others of the cohort are there."""
-        ops, clip = self.session.ops, self.session.world.clip
-        if clip is not None:
-            assert task.update is not None
-            task.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), task.update)
-            task.update = ops.clip(clip.apply, task.update)

@@ -1,19 +1,17 @@
-"""Messages on their way: links, mailboxes, and the losses that are planned for a point of sending."""
+"""Messages on their way: links, mailboxes, and steps at the receivers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simfl.engine.devices import Job, UserRound
+from simfl.engine.devices import Job
 from simfl.engine.setup import ModelDownload
+from simfl.engine.user_round import Loss, UserRound
 from simfl.protocols.machine import SERVER, Message, name_of
 from simfl.results.trace import Sent
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
-
-FOLLOWING = {"training": "upload", "upload": "recovery"}
-"""The phase in which a user is missed that is lost after it has done its part of another."""
 
 
 class Transport:
@@ -21,8 +19,6 @@ class Transport:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        follows = session.machines.kind.model_with
-        self.model_with = follows[not session.world.overlap] if follows else None
 
     def down(self, job: Job, to: int, message: Message, step: int) -> None:
         """From the server to a user; the model follows the message that the protocol says."""
@@ -35,8 +31,8 @@ class Transport:
                 return
             task.coming += 1
         session.network.link(to, up=False).send(transmission)
-        if task is not None and message.kind == self.model_with:
-            self.down(job, to, ModelDownload(task.weights, task.id), step)
+        if task is not None and session.host.model_follows(message):
+            self.down(job, to, session.host.model_of(task), step)
 
     def deliver(self, transmission: Transmission, cause: int) -> None:
         """At a user's device: a step of its protocol lane."""
@@ -49,28 +45,21 @@ class Transport:
 
     def up(self, job: Job, user: int, message: Message, step: int) -> None:
         """From a user to the server, unless the user is lost at this point."""
-        task, session = job.task, self.session
-        plan = task.plan if task is not None and task.plan and task.plan.point == message.point else None
-        if task is not None and message.point == "upload":
-            task.uploading = True
-        if plan is None or task is None:
+        task = job.task
+        if task is None:
             self._transfer(job, user, message, step)
-        elif plan.when == "before_send":
-            session.lose(task, message.phase, f"before {message.kind} was sent", step)
-        elif plan.when == "delay":
-            later = session.env.now + plan.delay_ns
-            session.env.at(later, lambda: self._transfer(job, user, message, step))
         else:
-            self._transfer(job, user, message, step, plan.when)
+            answer = task.send(message)
+            self.session.follow(task, answer, step, lambda: self._transfer(job, user, message, step))
 
-    def _transfer(self, job: Job, user: int, message: Message, step: int, fate: str = "") -> None:
+    def _transfer(self, job: Job, user: int, message: Message, step: int) -> None:
         session, task = self.session, job.task
         if task is not None and task.lost:  # while it was delayed
             return
         transmission = ToServer(self, message, user, SERVER, job.round, step)
         transmission.task = task
-        transmission.fate = fate
-        if fate == "mid_send":
+        if task is not None and task.breaks_off(message):
+            transmission.half = True
             transmission.size_bytes //= 2
         session.network.link(user, up=True).send(transmission)
 
@@ -79,7 +68,7 @@ class Transport:
         session, message, task = self.session, transmission.message, transmission.task
         job = self._job(transmission, session.machine_of(task), cause, None)
         if message.point == "upload" and task is not None:
-            task.delivered, task.arrived, task.phase = True, session.env.now, "recovery"
+            task.deliver(session.env.now)
             job.then = lambda step: session.on_processed(task, step)
         elif task is None:
             job.then = lambda step: session.on_heard(transmission.sender)
@@ -108,7 +97,7 @@ class Transmission:
     """A message on its way, as its link and as the trace see it: `size_bytes` leave of its `whole_bytes`."""
 
     __slots__ = (
-        "at", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
+        "at", "half", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
         "task", "to", "whole_bytes",
     )  # fmt: skip
     latency_ns: int
@@ -125,6 +114,7 @@ class Transmission:
         self.step = step
         self.at = post.session.env.now
         self.relayed = message.relayed
+        self.half = False
         self.size_bytes = self.whole_bytes = message.size_bytes
 
     def sent(self) -> None:
@@ -160,23 +150,18 @@ class ToUser(Transmission):
 class ToServer(Transmission):
     """From a user to the server; of one that is lost amid sending, half."""
 
-    __slots__ = ("fate",)
-    fate: str
+    __slots__ = ()
 
     def sent(self) -> None:
-        task, message, session = self.task, self.message, self.post.session
+        task = self.task
         if task is None:
             return
-        if self.fate == "mid_send":
-            session.lose(task, message.phase, f"amid sending {message.kind}", self.broke(self.size_bytes))
-            return
-        if message.phase in FOLLOWING:
-            task.phase = FOLLOWING[message.phase]
-        if self.fate == "after_send":
-            phase = FOLLOWING.get(message.phase, message.phase)
-            session.lose(task, phase, f"after sending {message.kind}", self.step)
+        answer = task.left(self.message)
+        if isinstance(answer, Loss):
+            cause = self.broke(self.size_bytes) if self.half else self.step
+            self.post.session.lose(task, answer.phase, answer.why, cause)
 
     def arrived(self) -> None:
         """It is there; the half of one that broke off counts for nothing."""
-        if self.fate != "mid_send":
+        if not self.half:
             self.post.receive(self, self.row(self.size_bytes, self.post.session.env.now))

@@ -1,0 +1,76 @@
+"""What a server does around its machine, without a clock: open rounds and cycles, send and step the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.dataplane.handles import F32, F64, Handle
+from simfl.dataplane.ops import Ops, Trainer
+from simfl.engine.setup import ModelDownload
+from simfl.engine.user_round import UserRound
+from simfl.learning.server_opt import ServerRule
+from simfl.protocols.machine import Effects, Message, Result, Send
+from simfl.protocols.protocol import Protocol
+
+
+class ServerHost:
+    """The server of a run: its global model x^(t) with the rule's memory, and how users are told of it.
+
+    weights: 1 x d float32. version: t, how many aggregates were applied. moments: what an adaptive rule
+    remembers [rows, d], if it does.
+    """
+
+    def __init__(
+        self,
+        kind: Protocol,
+        ops: Ops,
+        trainer: Trainer,
+        rule: ServerRule,
+        lr: float,
+        overlap: bool,
+        seed: NDArray[np.uint8],
+    ) -> None:
+        self.kind, self.ops, self.rule, self.lr = kind, ops, rule, lr
+        self.model_with = kind.model_with[not overlap] if kind.model_with else None
+        self.version = 0
+        self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), seed)
+        self.moments: Handle | None = None
+        if rule.rows:
+            self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
+
+    def open_round(self, machine: Any, users: Sequence[int]) -> Effects:
+        """Open a round; where there is no offline phase the model goes out at once."""
+        effects: Effects = machine.start()
+        model = ModelDownload(self.weights)
+        return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
+
+    def open_cycle(self, machine: Any, task: UserRound) -> Effects:
+        """Let a user begin its cycle of an asynchronous run, on the present model."""
+        assert task.id is not None
+        effects: Effects = machine.begin(*task.id)
+        task.version, task.weights = machine.version, self.weights
+        return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
+
+    def model_of(self, task: UserRound) -> ModelDownload:
+        """The model that a user works on, as a message."""
+        return ModelDownload(task.weights, task.id)
+
+    def model_follows(self, message: Message) -> bool:
+        """Return True for the message behind which the model goes to a user."""
+        return message.kind == self.model_with
+
+    def step(self, effects: Effects) -> bool:
+        """Apply the aggregate among a step's effects, x^(t+1) from x^(t) and g; True if there is one."""
+        result = next((effect for effect in effects if isinstance(effect, Result)), None)
+        if result is None:
+            return False
+        state = result.mean
+        if self.moments is not None:
+            state = self.moments = self.ops.moments(self.rule.remember, self.moments, result.mean)
+        self.weights = self.ops.apply(self.rule.apply, self.weights, state, self.lr)
+        self.version += 1
+        return True
