@@ -1,4 +1,4 @@
-"""How long a step takes: three clocks.
+"""Clocks: three ways to give a step its duration.
 
     measured   CPU time of the step on this machine x slowdown / cores
     modelled   counted work x seconds per operation of a device profile x slowdown / cores
@@ -40,12 +40,12 @@ class Clock(ABC):
 
     @abstractmethod
     def work_ns(self, segment: Segment, slowdown: float) -> int:
-        """The duration of one segment's work, rounded once."""
+        """Return the duration of one segment's work, rounded once."""
 
     def spans(
         self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
     ) -> Spans:
-        """The duration of each segment of a step.
+        """Return the duration of each segment of a step.
 
         Args:
             key: which step it is.
@@ -62,7 +62,7 @@ class Clock(ABC):
 
 
 class Measured(Clock):
-    """What the step really took here."""
+    """CPU time of the step on this machine."""
 
     timing = True
 
@@ -71,14 +71,14 @@ class Measured(Clock):
 
 
 class ConstantClock(Clock):
-    """A millisecond for every piece of work: for runs of which no duration is known beforehand."""
+    """A millisecond for every piece of work: for runs whose durations are not known beforehand."""
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         return 10**6
 
 
 class Modelled(Clock):
-    """What the profile says that the counted work takes (seconds per operation)."""
+    """Counted work by a device profile, in seconds per operation."""
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
         self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
@@ -132,19 +132,16 @@ class Recording:
             return None
         which, spans = steps.popleft()
         if which != key[3:]:
-            raise ReplayError(f"{_now(key)}, recorded {' '.join(which)}")
+            raise ReplayError(f"{_named(key)}, recorded {' '.join(which)}")
         return spans
 
 
-def _now(key: Key) -> str:
-    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
-
-
 class Recorded(Clock):
-    """Durations of the steps of an earlier run's trace."""
+    """Durations of the steps of an earlier run's trace; behind its end, those of `then`, if that is given."""
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    def __init__(self, recording: Recording, then: Clock | None = None) -> None:
+        self._recording, self._then = recording, then
+        self.timing = then is not None and then.timing
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         raise TypeError("a recording knows steps, not work")  # pragma: no cover
@@ -153,20 +150,12 @@ class Recorded(Clock):
         self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
     ) -> Spans:
         spans = self._recording.next(key)
-        if spans is None:
-            raise ReplayError(f"{_now(key)}, which the recording does not have")
-        return spans
+        if spans is not None:
+            return spans
+        if self._then is None:
+            raise ReplayError(f"{_named(key)}, which the recording does not have")
+        return self._then.spans(key, segments, slowdown, overhead_ns, cut)
 
 
-class Resumed(Measured):
-    """What was measured before the run was interrupted, as far as that goes, and from there on what is
-    measured now."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-
-    def spans(
-        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
-    ) -> Spans:
-        spans = self._recording.next(key)
-        return super().spans(key, segments, slowdown, overhead_ns, cut) if spans is None else spans
+def _named(key: Key) -> str:
+    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"

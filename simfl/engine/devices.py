@@ -10,23 +10,25 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.clocks import Spans
-from simfl.engine.environment import Environment
 from simfl.engine.user_round import UserRound
 from simfl.protocols.machine import Effects
-from simfl.results.trace import SERVER, Step, Trace
+from simfl.results.trace import SERVER, Step
 from simfl.results.trace_codes import Subject, name_of
+
+if TYPE_CHECKING:
+    from simfl.engine.session import Session
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """A call of a machine (or the engine's own `run`), waiting for its lane.
 
-    task: whose loss makes the job void; received: it costs the per-message overhead; cut: only the first
-    half of it is done; then: called with the step's row after its effects were carried out. From `start` on:
-    the step that it is once it has begun; `blocker` is the step that kept it from starting when it was ready.
+    task: its loss makes the job void. received: it costs the overhead of a message. cut: only its first half
+    is done. then: called with the step's row once the effects were carried out. The fields from `start` on
+    are set when the job begins; `blocker` is the step that kept it from starting when it was ready.
     """
 
     machine: Any
@@ -51,7 +53,7 @@ class Job:
     outcome: Effects = field(init=False)
 
     def until(self, now: int) -> tuple[Spans, int]:
-        """The segments as far as they have come, and the nanoseconds that are left."""
+        """Return the segments as far as they have come, and the nanoseconds that are left."""
         if now == self.end:
             return self.spans, 0
         done, left = [], now - self.start
@@ -68,23 +70,13 @@ class Job:
         return effects
 
 
-class LaneOwner(Protocol):
-    """What a lane needs of its session."""
-
-    env: Environment
-    trace: Trace
-
-    def execute(self, device: Device, lane: str, job: Job) -> None: ...
-    def finish(self, device: Device, job: Job, step: int) -> None: ...
-
-
 class Device:
     """A device (the server's too): two lanes, the cores they share, and by how much it is slower
     than the machine of the clock (`slowdown`: slowdown / cores of a server)."""
 
     __slots__ = ("_waiting", "free", "last", "party", "protocol", "session", "slowdown", "training")
 
-    def __init__(self, session: LaneOwner, party: int, slowdown: float, cores: int) -> None:
+    def __init__(self, session: Session, party: int, slowdown: float, cores: int) -> None:
         self.session = session
         self.party = party
         self.slowdown = slowdown
@@ -95,7 +87,7 @@ class Device:
         self._waiting: list[Callable[[], None]] = []
 
     def acquire(self, then: Callable[[], None]) -> bool:
-        """Whether there is a core at once; otherwise `then` is called with it."""
+        """Take a core; if none is free return False, and call `then` once it has one."""
         if self.free:
             self.free -= 1
             return True
@@ -103,7 +95,7 @@ class Device:
         return False
 
     def release(self) -> None:
-        """Give the core to who waits longest."""
+        """Give the core to the job that waits longest."""
         if self._waiting:
             env = self.session.env
             env.at(env.now, self._waiting.pop(0))
@@ -134,7 +126,7 @@ class Lane:
             self.device.session.env.soon(self._go_on)
 
     def has(self, task: UserRound) -> bool:
-        """Whether the lane works on a task, or will."""
+        """Return True if the lane works on a task, or will."""
         running = self.current is not None and self.current.task is task
         return running or any(job.task is task for job in self.jobs or ())
 
@@ -191,7 +183,7 @@ class Lane:
         step = self.record()
         device = self.device
         device.release()
-        # What the server's machine was told stands, whoever is lost meanwhile: it sets a timer, and waits.
+        # A message that the server's machine has taken counts, even if its user is lost meanwhile.
         if job.task is None or not job.task.lost or device.party == SERVER:
             device.session.finish(device, job, step)
 

@@ -33,17 +33,17 @@ class Environment(simpy.Environment):
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
 
     def soon(self, then: Callable[[], None]) -> None:
-        """Call back now, once what is going on is over and before all else, as SimPy's urgent events do."""
+        """Call back now, after the present event and before all others, as SimPy's urgent events do."""
         self._soon.append(then)
 
     def step(self) -> None:
-        """Do the next thing. simpy.core.EmptySchedule if there is none."""
+        """Do the next event; simpy.core.EmptySchedule if there is none."""
         if self.peek() == float("inf"):
             super().step()
         self.steps(1)
 
     def steps(self, most: int, until: float = float("inf")) -> None:
-        """Do the next things: at most so many, none after `until`, and none after one that sets `enough`."""
+        """Do at most `most` events, none after `until`, and none after one that sets `enough`."""
         self.enough = False
         soon, calls, queue = self._soon, self._calls, self._queue
         while most and not self.enough:
@@ -63,7 +63,7 @@ class Environment(simpy.Environment):
                 break
 
     def peek(self) -> simpy.core.SimTime:
-        """When that is; infinity if there is none."""
+        """Return the time of the next event, or infinity."""
         if self._soon:
             return self._now
         if not self._calls:

@@ -1,9 +1,10 @@
 """One direction of the server's link, shared max-min fairly: O(log n) a start, end or stop.
 
-Law: at any instant there is a level such that a transfer whose user is slower moves at its user's rate (its
-cap) and all others move at the level, which uses the link up (a fluid model; progressive filling, Bertsekas
-and Gallager, "Data Networks", section 6.5.2). A free link moves B bytes in 8 B / rate, rounded once to the
-nanosecond, halves up; rates and amounts are integers, so shares are exact to 2^-20 bit/s and nothing drifts.
+Invariant: at any instant there is a level such that a transfer whose user is slower moves at its user's rate
+(its cap) and all others move at the level, which uses the link up (a fluid model; progressive filling,
+Bertsekas and Gallager, "Data Networks", section 6.5.2). A free link moves B bytes in 8 B / rate, rounded once
+to the nanosecond, halves up; rates and amounts are integers, so shares are exact to 2^-20 bit/s and nothing
+drifts.
 
 All transfers with the same cap move alike, so a group needs one counter (what each has moved) and a heap of
 finishing marks. Groups above the level all count alike too. So an event changes one group, and those that
@@ -143,7 +144,7 @@ class FairLink:
             self._sharing += more
 
     def _announce(self, group: Group) -> None:
-        """Say when the group's next transfer ends, at its present pace."""
+        """Note the end of the group's next transfer, at its present pace."""
         while not group.heap[0][2].live:
             heappop(group.heap)
         mark = group.heap[0][0] - group.offset
@@ -155,7 +156,7 @@ class FairLink:
 
     # -- the level
     def _rebalance(self) -> None:
-        """Find the level; groups that it passes change over."""
+        """Find the level, and move the groups that it passes to the other side of it."""
         busy = self._busy
         while self._capped and busy[self._capped - 1].cap * self._sharing > self._spare:
             self._capped -= 1
@@ -175,7 +176,7 @@ class FairLink:
 
     # -- ends
     def _soonest(self) -> tuple[int, Group] | None:
-        """When the next transfer ends if nothing changes, and its group."""
+        """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
         while ends and ends[0][2].entry != ends[0][1]:
             heappop(ends)

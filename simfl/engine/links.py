@@ -2,8 +2,8 @@
 
 Where users reach each other directly, what they have for each other passes their own links only.
 
-Law: a user's own messages go one after another and never overtake each other. The k-th of them arrives its
-latency after its last bit has left, but no sooner than the one before it.
+Invariant: a user's own messages go one after another and never overtake each other. The k-th of them arrives
+its latency after its last bit has left, but no sooner than the one before it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ UNBOUNDED = 2**80
 
 
 class Transfer(Protocol):
-    """What a link carries. The link that takes it gives it its latency, which it keeps; a transfer that waits
-    for its receiver starts again from its first byte.
+    """Something that a link carries. The link that takes it sets its latency, once; a transfer that waits for
+    its receiver starts again from its first byte.
     """
 
     latency_ns: int
@@ -31,17 +31,17 @@ class Transfer(Protocol):
     def size_bytes(self) -> int: ...
     @property
     def relayed(self) -> bool:
-        """Whether it is what users have for each other."""
+        """True for what users have for each other."""
         ...
 
     def sent(self) -> object:
-        """Its last bit has left."""
+        """Hear that the last bit has left."""
 
     def arrived(self) -> object:
-        """It is there, a latency later."""
+        """Hear of its arrival, a latency later."""
 
     def broke(self, moved_bytes: int, /) -> object:
-        """It broke off."""
+        """Hear that it broke off."""
 
 
 class UserLink:
@@ -92,33 +92,33 @@ class UserLink:
             self.queue.append(transfer)
 
     def pause(self) -> None:
-        """The user went offline: what is not there yet waits (downlink: also what is in the air)."""
+        """Pause while the user is offline: messages wait, on a downlink also those in the air."""
         self.paused = True
         self.queue[:0] = self._interrupt()
 
     def resume(self) -> None:
-        """The user is online again."""
+        """Go on, as the user is online again."""
         self.paused = False
         self._next()
 
     @property
     def settling_ns(self) -> int:
-        """How long until what has left is there, at least a latency: a closed link is noticed no sooner."""
+        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner."""
         return max(self.latency_ns, self._last - self.env.now) if self.flying else 0
 
     def close(self) -> None:
-        """The run is over: report what has moved of the transfer in progress."""
+        """End the run: report how far the transfer in progress has come."""
         self._break()
 
     def cut(self) -> None:
-        """The user is lost: what has not left yet is gone (downlink: also what is in the air)."""
+        """Drop what has not left yet, as the user is lost; on a downlink also what is in the air."""
         self._interrupt()
         for transfer in self.queue:
             transfer.broke(0)
         self.queue.clear()
 
     def _interrupt(self) -> list[Transfer]:
-        """Break off what a user who goes offline does not send or receive any more; returns it in order."""
+        """Break off, and return in order, the transfers that do not go on while the user is offline."""
         broken = self._break()
         if not self.up:
             self._epoch += 1
@@ -190,7 +190,7 @@ class Network:
         self._paused: set[int] = set()
 
     def link(self, user: int, up: bool) -> UserLink:
-        """A user's link in one direction; made when it is first used."""
+        """Return a user's link in one direction, made when it is first used."""
         made = self._links.get((user, up))
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
@@ -200,19 +200,19 @@ class Network:
         return made
 
     def pause(self, user: int) -> None:
-        """A user went offline."""
+        """Pause the links of a user that went offline."""
         self._paused.add(user)
         for link in self._made(user):
             link.pause()
 
     def resume(self, user: int) -> None:
-        """A user is online again."""
+        """Resume the links of a user that is online again."""
         self._paused.discard(user)
         for link in self._made(user):
             link.resume()
 
     def busy(self, user: int) -> bool:
-        """Whether anything is on its way from or to a user, or waits to be."""
+        """Return True if anything is on its way from or to a user, or waits."""
         return any(link.active or link.queue or link.flying for link in self._made(user))
 
     def _made(self, user: int) -> list[UserLink]:
@@ -220,6 +220,6 @@ class Network:
         return [link for link in links if link is not None]
 
     def close(self) -> None:
-        """The run is over."""
+        """End the run."""
         for link in self._links.values():
             link.close()

@@ -1,29 +1,33 @@
-"""Who is online: a device is away for as long as there is a reason (its session is off, it was lost).
+"""Presence of users and of their connections.
 
-A user's coming and going is an event, with a row, only while the user is followed. Of one that is not, its
-days answer when somebody looks: so idle users cost nothing, however many they are and however often they
-come and go.
+A device is away for as long as there is a reason: its session is off, or it was lost. Coming and going is an
+event, with a row, only while a user is followed. Of one that is not, its days answer when somebody looks: so
+idle users cost nothing, however many they are and however often they come and go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.population.availability import FOR_EVER, Days, State
 from simfl.results import trace as rows
+from simfl.results.trace_codes import UpdateId
+
+if TYPE_CHECKING:
+    from simfl.engine.session import Session
 
 SESSION, LOST = "session", "lost"
 
 
 class Presence:
-    """Keeps the reasons, pauses and resumes links, and tells `left(user, why, row)` and
-    `returned(user, row)`.
+    """Keeps the reasons, pauses and resumes links, calls `left(user, why, row)` and `returned(user, row)`.
 
-    days: a user's state at a time and until when it lasts; None where it never changes. resting: whether
-    nothing depends on a user's coming and going: at its next change it is followed no more.
+    days: a user's state at a time and until when it lasts; None where it never changes. resting: True for a
+    user on whose coming and going nothing depends; at its next change it is followed no more.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Presence:
         self.returned = returned
         self.resting = resting
         self.away: dict[int, set[str]] = {}
-        """Who is known to be offline, and why."""
+        """Users known to be offline, with the reasons."""
         self._followed: set[int] = set()
 
     def follow(self, user: int) -> None:
@@ -67,17 +71,17 @@ class Presence:
             self.env.at(until, partial(self._change, user))
 
     def look(self, user: int) -> State:
-        """Whether a user's device is online, and until when that is certain, unless it is followed anyway."""
+        """Return the state of a user's device, and until when it is certain to last."""
         if self.days is None or user in self.away or user in self._followed:
             return user not in self.away, FOR_EVER
         return self.days(user, self.env.now)
 
     def online(self, user: int) -> bool:
-        """Whether a user's device is online."""
+        """Return True if a user's device is online."""
         return self.look(user)[0]
 
     def leave(self, user: int, why: str) -> None:
-        """A device goes offline."""
+        """Take a device offline for a reason."""
         was_online = user not in self.away
         self.away.setdefault(user, set()).add(why)
         if was_online:
@@ -86,7 +90,7 @@ class Presence:
             self.network.pause(user)
 
     def come(self, user: int, why: str) -> None:
-        """A device is online again, unless another reason keeps it away."""
+        """Remove a reason; a device without any is online again."""
         reasons = self.away.get(user, set())
         if why in reasons:
             reasons.discard(why)
@@ -95,3 +99,35 @@ class Presence:
                 row = self.trace.add(rows.Presence(user, True, self.env.now))
                 self.network.resume(user)
                 self.returned(user, row)
+
+
+class Disconnections:
+    """The connections of a session that broke and of which the server has not heard yet."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._untold: dict[int, list[Callable[[], None]]] = {}
+
+    def report(self, user: int, update: UpdateId | None, machine: Any, phase: str, row: int) -> None:
+        """Let the transport tell `machine` that a connection broke, if the scenario's transport does.
+
+        update: the one that the user was working on, if any; row: the cause in the trace.
+        """
+        session = self.session
+        if session.world.disconnect_ns is None:
+            return
+        settling_ns = session.network.link(user, up=True).settling_ns
+        later = session.env.now + max(session.world.disconnect_ns, settling_ns)
+        cause = session.trace[row]
+        index = cause.round if isinstance(cause, rows.Lost) else session.round
+        more = {"subject": update, "round": index}
+        notice = partial(session.at_server, machine, "gone", user, row, phase, **more)
+        self._untold.setdefault(user, []).append(notice)
+        session.env.at(later, lambda: self.tell(user, notice))
+
+    def tell(self, user: int, *notices: Callable[[], None]) -> None:
+        """Tell the server of these broken connections of a user, or of all, once each."""
+        for notice in notices or tuple(self._untold.get(user, ())):
+            if notice in self._untold.get(user, ()):
+                self._untold[user].remove(notice)
+                notice()

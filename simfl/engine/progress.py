@@ -1,4 +1,4 @@
-"""Whether a run gets anywhere: what came to nothing since it last got further, counted.
+"""Detection of runs that get nowhere: a count of failures since the last progress.
 
 A run gets further when its server takes an upload, and when a round or an aggregation is over. Coming and
 going alone could last for ever, in however little virtual time, so events are counted and not time: users may
@@ -21,7 +21,7 @@ LATE = 10
 
 
 class Progress:
-    """What came to nothing since a run of so many users last got further."""
+    """Failures of a run since it last got further."""
 
     __slots__ = ("broken", "late", "returns", "since", "trace", "users")
 
@@ -31,22 +31,22 @@ class Progress:
         self.made()
 
     def made(self) -> None:
-        """The run got further."""
+        """Count anew, as the run got further."""
         self.returns = self.broken = self.late = 0
         self.since = len(self.trace)
 
     @property
     def all_return(self) -> bool:
-        """Whether users have come back too often."""
+        """True once users have come back too often."""
         return self.returns * BREAKS + self.broken > RETURNS * BREAKS * self.users
 
     @property
     def all_late(self) -> bool:
-        """Whether too many updates were given up though their users stayed."""
+        """True once too many updates were given up though their users stayed."""
         return self.late > LATE * self.users
 
     def comings(self) -> str:
-        """How users came and went, and how they were lost."""
+        """Describe how users came and went, and how they were lost."""
         came, stays, losses = dict[int, int](), list[int](), Counter[str]()
         for row in self.trace[self.since :]:
             match row:

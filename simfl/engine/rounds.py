@@ -111,11 +111,3 @@ class RoundSession(Session):
 
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
         return self.tasks.get((user, index))
-
-    def client_of(self, user: int, task: UserRound | None) -> Any:
-        assert task is not None
-        return task.client
-
-    def machine_of(self, task: UserRound | None) -> Any:
-        assert task is not None
-        return task.server

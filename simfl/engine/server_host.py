@@ -1,4 +1,4 @@
-"""What a server does around its machine, without a clock: open rounds and cycles, send and step the model."""
+"""The server around its machine, without a clock: it opens rounds and cycles, sends and steps the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simfl.protocols.protocol import Protocol
 
 
 class ServerHost:
-    """The server of a run: its global model x^(t) with the rule's memory, and how users are told of it.
+    """The server of a run, with its global model x^(t) and the memory of its rule.
 
     weights: 1 x d float32. version: t, how many aggregates were applied. moments: what an adaptive rule
     remembers [rows, d], if it does.

@@ -1,8 +1,8 @@
-"""ProtocolSetup meet virtual time: what rounds and buffers have in common.
+"""One protocol's run in virtual time: the part that rounds and buffers share.
 
-A session runs one protocol on one world. It executes machine calls as jobs on lanes, carries their
-effects out (messages over links, timers, losses), and writes the trace. It never looks at content: what
-needs it (audits, evaluation) leaves as an `ClosedRound` with handles, for the coroutine that drives it.
+A session executes machine calls as jobs on lanes, carries their effects out (messages over links, timers,
+losses), and writes the trace. It never looks at content: what needs it (audits, evaluation) leaves as a
+`ClosedRound` with handles, for the coroutine that drives it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
 from simfl.engine.close_round import close_round
 from simfl.engine.devices import Device, Job
-from simfl.engine.disconnections import Disconnections
 from simfl.engine.environment import Environment
-from simfl.engine.presence import Presence
+from simfl.engine.presence import Disconnections, Presence
 from simfl.engine.progress import Progress
 from simfl.engine.server_host import ServerHost
 from simfl.engine.setup import ClosedRound, ProtocolSetup, RunConfig
@@ -80,9 +79,8 @@ class Session(ABC):
         self.trace = rows.Trace()
         self.network = world.network(self.env)
         self.presence = Presence(
-            self.env, self.trace, self.network, world.days,
-            self.went_offline, self.came_online, self.resting,
-        )  # fmt: skip
+            self.env, self.trace, self.network, world.days, self.went_offline, self.came_online, self.resting
+        )
         self.transport = Transport(self)
         self.training = Training(self)
         self.disconnections = Disconnections(self)
@@ -98,30 +96,32 @@ class Session(ABC):
         self.host = ServerHost(machines.kind, ops, trainer, rule, world.server_lr, world.overlap, seed)
         self.env.process(self.main())
 
-    # -- what rounds and buffers say
+    # -- to be implemented by rounds and buffers
     @abstractmethod
     def main(self) -> Generator[simpy.Event, Any, None]:
-        """The session's own process."""
+        """Run as the session's own process."""
 
     @abstractmethod
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
-        """The task that a message to a user belongs to."""
+        """Return the task that a message to a user belongs to."""
 
-    @abstractmethod
     def client_of(self, user: int, task: UserRound | None) -> Any:
-        """The client machine that takes a message."""
+        """Return the client machine that takes a message."""
+        assert task is not None
+        return task.client
 
-    @abstractmethod
     def machine_of(self, task: UserRound | None) -> Any:
-        """The server machine that takes a message."""
+        """Return the server machine that takes a message."""
+        assert task is not None
+        return task.server
 
     @abstractmethod
     def members(self, result: Result) -> list[tuple[UserRound, float]]:
-        """The tasks behind a result, with their factors."""
+        """Return the tasks behind a result, with their factors."""
 
     @abstractmethod
     def at_work(self) -> Iterable[UserRound]:
-        """The tasks whose global model may still be asked for."""
+        """Return the tasks whose global model may still be needed."""
 
     @abstractmethod
     def went_offline(self, user: int, why: str, row: int) -> None:
@@ -152,7 +152,7 @@ class Session(ABC):
         """A user was lost."""
 
     def resting(self, user: int) -> bool:
-        """Whether nothing depends on a user's coming and going."""
+        """Return True if nothing depends on a user's coming and going."""
         return False
 
     def follow_users(self) -> None:
@@ -163,18 +163,18 @@ class Session(ABC):
 
     @property
     def first_phase(self) -> str:
-        """The phase that a round begins with."""
+        """The phase with which a round begins."""
         return "offline" if self.machines.kind.offline else "training"
 
     def working(self, task: UserRound) -> bool:
-        """Whether a user is in flight: it is told something, works on it, or its upload is on its way."""
+        """Return True for a user in flight: something is on its way to or from it, or it works."""
         device = self.device(task.user)
         busy = task.under_way or device.protocol.has(task) or device.training.has(task)
         return busy and not (task.delivered or task.lost)
 
     # -- steps
     def device(self, user: int) -> Device:
-        """A user's device; made when it is first used."""
+        """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
             device = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
@@ -188,7 +188,7 @@ class Session(ABC):
         self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
 
     def execute(self, device: Device, lane: str, job: Job) -> None:
-        """Do a job's real work and find out what it takes: the job's `outcome` and `spans`."""
+        """Do a job's real work; set its `outcome`, and in `spans` the time that it takes."""
         ops = self.ops
         collecting = self.clock.timing and gc.isenabled()
         if collecting:
@@ -212,7 +212,7 @@ class Session(ABC):
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
 
     def noise(self, task: UserRound) -> float:
-        """The factor on a training's duration: a draw of the user's own stream."""
+        """Return the factor on a training's duration, a draw of the user's own stream."""
         draw = self.world.training_noise
         return 1.0 if draw is None else draw(task.user, name_of(task.id) or task.round)
 
@@ -236,7 +236,7 @@ class Session(ABC):
             self.on_server_step(step)
 
     def _carry_out(self, effect: Effect, party: int, job: Job, step: int) -> None:
-        """Do what a step asks for besides sending."""
+        """Carry out an effect that is not a message."""
         now, add, index = self.env.now, self.trace.add, job.round
         match effect:
             case Timer(name, phase, subject):
@@ -271,8 +271,10 @@ class Session(ABC):
                 assert_never(effect)
 
     def _fire(self, whose: ref[Any], timer: Timer, row: int, index: int) -> None:
-        """A deadline passed: a step of the server, unless the machine waits for it no more, or is gone: the
-        deadlines of a round that is over do not keep all that its server knew."""
+        """Let a deadline pass: a step of the server, if its machine still waits for it.
+
+        The machine is held weakly: deadlines of a round that is over do not keep all that its server knew.
+        """
         machine = whose()
         if machine is not None and not self.done and machine.awaits(timer):
             more = {"what": timer.name, "subject": timer.subject, "round": index}
@@ -292,7 +294,7 @@ class Session(ABC):
                 assert_never(answer)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """A user is lost: its device stops working on this task, what it has not sent is gone."""
+        """Lose a user: its device stops working on this task, and unsent messages are gone."""
         if task.lost:
             return
         task.lost = True
@@ -310,17 +312,17 @@ class Session(ABC):
     @property
     @abstractmethod
     def awaited(self) -> str:
-        """What did not happen while the run got no further."""
+        """The event for which a run that got no further waited."""
 
     def count_return(self) -> None:
-        """A user came back online."""
+        """Count a user that came back online; too many of them stop a run that gets nowhere."""
         self.progress.returns += 1
         if self.progress.all_return:
             self.stall(f"{self.progress.comings()}, and {self.awaited}")
 
     # -- the end of a round
     def close(self) -> None:
-        """The run is over: what devices and links are in the middle of goes into the trace, broken off."""
+        """End the run: work and transfers in progress go into the trace as broken off."""
         self.network.close()
         for device in (self.server, *self.devices.values()):
             for lane in (device.protocol, device.training):
@@ -335,7 +337,7 @@ class Session(ABC):
         )
 
     def stall(self, why: str) -> None:
-        """Nothing more will come of this run: the round in progress is its last."""
+        """Stop a run that comes to nothing more: the round in progress is its last."""
         self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
         self.done = True
 
@@ -346,6 +348,6 @@ class Session(ABC):
         if self.checkpoints is not None:
             closed = replace(closed, standing=self.checkpoints.standing(self))
         self.outcomes.append(closed)
-        self.env.enough = True  # whoever drives the session looks at it
+        self.env.enough = True  # the driver looks at it now
         self.done = self.round >= self.world.rounds
         self.on_round_closed(step)

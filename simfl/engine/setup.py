@@ -1,4 +1,4 @@
-"""What a session is given (the world, a protocol's machines) and what it gives back (outcomes)."""
+"""Inputs of a session (the world, a protocol's machines) and its outputs (closed rounds)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ModelDownload(Message):
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """What is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
+    """The world that is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
 
     users: int
     rounds: int
@@ -71,7 +71,7 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSetup:
-    """How a protocol's machines are made in a run: the protocol, its parameters, its sources of entropy.
+    """A protocol in a run: its parameters, its sources of entropy, and makers of its machines.
 
     client, server: `Protocol.client` and `Protocol.server`, unless somebody watches what they make.
     """
@@ -105,7 +105,7 @@ class ClosedRound:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a session stands at the end of a round: what a resumed one cannot find out again by itself.
+    """State of a session at the end of a round that a resumed one cannot derive again.
 
     rows: of the trace so far. models: version -> global model [1, d], those that a user still works with, and
     the latest. moments: of an adaptive server, [2, d]. running: under a clock that measures, the steps in

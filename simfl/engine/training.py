@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from simfl.engine.devices import Job
 from simfl.engine.user_round import State, UserRound
-from simfl.protocols.machine import name_of
+from simfl.protocols.machine import Effects, name_of
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -33,21 +34,9 @@ class Training:
         session = self.session
         name = ("minibatches", task.user, name_of(task.id) or task.round)
         seed = session.ops.secret(session.streams.bytes(*name))
-        job = Job(
-            machine=None,
-            call="train",
-            arguments=(),
-            phase="training",
-            cause=cause,
-            ready=session.env.now,
-            round=task.round,
-            subject=task.id,
-            task=task,
-            cut=task.planned("training") == "mid_send",
-            factor=session.noise(task),
-            run=partial(task.train, session.ops, session.trainer, seed),
-            then=partial(self._trained, task),
-        )
+        job = self._job(task, "train", cause, partial(task.train, session.ops, session.trainer, seed))
+        job.cut, job.factor = task.planned("training") == "mid_send", session.noise(task)
+        job.then = partial(self._trained, task)
         session.device(task.user).training.put(job)
 
     def _trained(self, task: UserRound, step: int) -> None:
@@ -57,17 +46,10 @@ class Training:
         if task.lost:  # while it was delayed
             return
         task.become(State.SUBMITTED)
-        session = self.session
-        job = Job(
-            machine=task.client,
-            call="submit",
-            arguments=(),
-            phase="upload",
-            cause=step,
-            ready=session.env.now,
-            round=task.round,
-            subject=task.id,
-            task=task,
-            run=partial(task.submit, session.ops, session.world.clip, session.world.samples(task.user)),
-        )
-        session.device(task.user).protocol.put(job)
+        ops, world = self.session.ops, self.session.world
+        run = partial(task.submit, ops, world.clip, world.samples(task.user))
+        self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
+
+    def _job(self, task: UserRound, call: str, cause: int, run: Callable[[], Effects]) -> Job:
+        now, phase = self.session.env.now, task.phase
+        return Job(task.client, call, (), phase, cause, now, task.round, subject=task.id, task=task, run=run)

@@ -78,19 +78,8 @@ class Transport:
         """The call that a transmission is to its receiver's machine."""
         m, now = transmission.message, self.session.env.now
         arguments = (transmission.sender, m)  # by position, as half of all rows are made of these
-        return Job(
-            machine,
-            "receive",
-            arguments,
-            m.phase,
-            cause,
-            now,
-            transmission.round,
-            m.kind,
-            m.subject,
-            task,
-            True,
-        )
+        index = transmission.round
+        return Job(machine, "receive", arguments, m.phase, cause, now, index, m.kind, m.subject, task, True)
 
 
 class Transmission:
@@ -118,10 +107,10 @@ class Transmission:
         self.size_bytes = self.whole_bytes = message.size_bytes
 
     def sent(self) -> None:
-        """Its last bit has left."""
+        """Hear that the last bit has left."""
 
     def broke(self, moved_bytes: int) -> int:
-        """It broke off; returns the row."""
+        """Note that it broke off; return the row."""
         self.post.session.progress.broken += 1
         return self.row(moved_bytes, None)
 
@@ -141,7 +130,7 @@ class ToUser(Transmission):
     __slots__ = ()
 
     def arrived(self) -> None:
-        """It is there, whole."""
+        """Deliver it whole."""
         self.post.deliver(self, self.row(self.size_bytes, self.post.session.env.now))
         if self.task is not None:
             self.task.coming -= 1
@@ -162,6 +151,6 @@ class ToServer(Transmission):
             self.post.session.lose(task, answer.phase, answer.why, cause)
 
     def arrived(self) -> None:
-        """It is there; the half of one that broke off counts for nothing."""
+        """Deliver it; the half of one that broke off counts for nothing."""
         if not self.half:
             self.post.receive(self, self.row(self.size_bytes, self.post.session.env.now))

@@ -23,7 +23,7 @@ from simfl.results.trace_codes import UpdateId
 
 
 class State(IntEnum):
-    """How far a user's update has come; a state is never left for an earlier one."""
+    """Progress of a user's update; a state is never left for an earlier one."""
 
     PREPARING = 0
     """The offline phase, and the download of the model; training waits for one of them or for both."""

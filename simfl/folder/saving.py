@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from simfl.engine.checkpoints import Past
-from simfl.engine.clocks import Clock, Key, Recording, Resumed, Spans
+from simfl.engine.clocks import Clock, Key, Measured, Recorded, Recording, Spans
 from simfl.errors import BadInput
 from simfl.folder.result import Kept, Result
 from simfl.folder.unfinished import JOURNAL, TRACE, Entry, Unfinished, discard, line
@@ -99,7 +99,7 @@ class Saver:
             running = _RUNNING.validate_python(self._entries[name].running)
         except ValidationError:
             raise BadInput(f"{self.own.folder}: the steps in progress of {name} cannot be read") from None
-        return Resumed(Recording(rows, running))
+        return Recorded(Recording(rows, running), then=Measured())
 
     # -- on the way
     def start(self, name: str, rows: Trace, training: str | None) -> None:
