@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "results": ("errors", "virtual_time"),
     "selection": ("errors", "blocks", "kinds"),
     "privacy": ("errors", "selection", "unpacking"),
-    "learning": ("errors", "python_files", "blocks", "kinds", "unpacking"),
+    "learning": ("errors", "blocks", "kinds", "unpacking"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "reports": ("virtual_time",
         "errors", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
-    "catalog": ("profiles", "protocols", "learning"),
+    "catalog": ("profiles", "protocols"),
     "cli": ("python_files",
         "errors", "results", "privacy", "profiles", "protocols", "scenario", "experiment", "folder",
         "simulation", "studies", "reports", "catalog", "papers",
@@ -215,7 +215,7 @@ def test_no_global_randomness_and_no_unsafe_loading(path: Path) -> None:
             assert called not in ("torch.manual_seed", "torch.seed", "torch.load"), path
             if called.startswith(("np.random.", "numpy.random.")):
                 kinds = ("Generator", "Philox")  # RandomState(seed): scikit-learn's split, made again
-                kinds += ("RandomState",) if name_of(path) == "learning.data.bundled" else ()
+                kinds += ("RandomState",) if name_of(path) == "learning.data.digits" else ()
                 assert called.split(".")[-1] in kinds, f"{path}:{node.lineno}: {called}"
 
 

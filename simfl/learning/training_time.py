@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.learning.data import Split
-from simfl.learning.models import Model
-from simfl.learning.runner import pick_device
+from simfl.learning.data.split import Split
+from simfl.learning.models.model import Model
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
+from simfl.learning.trainer import Trainer, pick_device
 
 SIZES = (0.7, 1.4, 2.7, 5.3, 10.6)
 """Samples of the calibrated clients, in minibatches: not whole ones, as few clients have."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.learning.data import digits
+from simfl.learning.data.digits import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.threads import one_thread
@@ -39,7 +39,7 @@ def test_too_little_is_refused(points: list[tuple[int, float]]) -> None:
 
 def test_a_calibrated_law_is_positive_and_knows_its_epochs() -> None:
     with one_thread():
-        law = calibrate(digits(np.random.default_rng(0)), MODELS["logistic"], LocalSgd(2, 10, 0.1))
+        law = calibrate(Digits().loaded(np.random.default_rng(0)), MODELS["logistic"](), LocalSgd(2, 10, 0.1))
     assert isinstance(law, Law)
     assert law.sample > 0
     assert law.seconds(2000) > law.seconds(1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simfl.learning.ways import CHUNK, Way, way_of
+from simfl.learning.sgd import CHUNK, Way, way_of
 
 
 @pytest.mark.parametrize(

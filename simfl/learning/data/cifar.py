@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from simfl.learning.data.dataset import Published
 from simfl.learning.data.files import Places, read
 from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
 
@@ -19,31 +21,37 @@ _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
 
 
-def cifar10(places: Places) -> Split:
-    """Pixels uint8 of shape [3, 32, 32], 10 classes; published with 50,000 samples to train and 10,000 to
-    test.
+class Cifar10(Published):
+    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 10 classes."""
 
-    Raises:
-        DataError: a file is missing or malformed, or only the Python version is there.
-    """
-    train, test = [f"data_batch_{i}.bin" for i in range(1, 6)], "test_batch.bin"
-    pickled = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
-    paths = _binary(places.within("cifar-10-batches-bin"), [*train, test], pickled)
-    x_train, y_train = _samples(paths[:-1], label_bytes=1, classes=10)
-    return Split(x_train, y_train, *_samples(paths[-1:], label_bytes=1, classes=10), classes=10)
+    kind: Literal["cifar10"] = "cifar10"
+    published = "CIFAR-10, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
+    size_bytes = 60_000 * _PIXELS
+
+    def read(self, places: Places) -> Split:
+        names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+        pickled = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
+        return _split(_binary(places.within("cifar-10-batches-bin"), names, pickled), 1, classes=10)
 
 
-def cifar100(places: Places) -> Split:
-    """Pixels uint8 of shape [3, 32, 32], the 100 fine classes; published with 50,000 samples to train and
-    10,000 to test.
+class Cifar100(Published):
+    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 100 classes."""
 
-    Raises:
-        DataError: as `cifar10`.
-    """
-    pickled = ("cifar-100-python", "meta")
-    paths = _binary(places.within("cifar-100-binary"), ["train.bin", "test.bin"], pickled)
-    x_train, y_train = _samples(paths[:1], label_bytes=2, classes=100)
-    return Split(x_train, y_train, *_samples(paths[1:], label_bytes=2, classes=100), classes=100)
+    kind: Literal["cifar100"] = "cifar100"
+    published = "CIFAR-100, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
+    size_bytes = 60_000 * _PIXELS
+    labels = 100
+
+    def read(self, places: Places) -> Split:
+        pickled = ("cifar-100-python", "meta")
+        paths = _binary(places.within("cifar-100-binary"), ["train.bin", "test.bin"], pickled)
+        return _split(paths, 2, classes=100)
+
+
+def _split(paths: list[Path], label_bytes: int, classes: int) -> Split:
+    """Return pixels uint8 of records with so many bytes of labels; the last file is the test."""
+    x_train, y_train = _samples(paths[:-1], label_bytes, classes)
+    return Split(x_train, y_train, *_samples(paths[-1:], label_bytes, classes), classes=classes)
 
 
 def _binary(places: Places, names: list[str], pickled: tuple[str, ...]) -> list[Path]:

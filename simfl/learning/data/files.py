@@ -24,16 +24,16 @@ class Places:
     folders: tuple[Path, ...]
 
     def within(self, *inner: str) -> Places:
-        """The same with folders that an archive unpacks to, each before the folder that it is in."""
+        """Return the same with folders that an archive unpacks to, each before the folder that it is in."""
         return replace(self, folders=tuple(f / i for f in self.folders for i in (*inner, ".")))
 
     def any(self, *names: str) -> Path | None:
-        """A file or folder of one of these names, if there is one."""
+        """Return a file or folder of one of these names, if there is one."""
         return next((f / name for f in self.folders for name in names if (f / name).exists()), None)
 
     def files(self, *wanted: tuple[str, ...]) -> list[list[Path]]:
-        """For each of `wanted` its files, sorted: of the first of its spellings, which may be patterns such
-        as `train/*.json`, that there is.
+        """Return for each of `wanted` its files, sorted: those of the first of its spellings, which may be
+        patterns such as `train/*.json`, that there is.
 
         All are of one folder, the first that has any: sets that name their files alike are not mixed.
 
@@ -50,7 +50,7 @@ class Places:
         raise self.missing([s[0] for s in wanted], " or ".join(str(f) for f in dict.fromkeys(self.folders)))
 
     def missing(self, names: list[str], where: str) -> DataError:
-        """The error that these files are not there."""
+        """Return the error that these files are not there."""
         return DataError(f"{self.name}: {listed(names)} not found in {where}; published as {self.published}")
 
 
@@ -60,13 +60,13 @@ def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
 
 
 def listed(names: list[str]) -> str:
-    """The first few, and how many more."""
+    """Return the first few, and the number of the others."""
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def read(path: Path) -> bytearray:
-    """What is in a file, unzipped if it is gzipped. It may be written to, as arrays made of it may be.
+    """Return a file's bytes, unzipped if it is gzipped. They may be written to, as arrays of them may be.
 
     Raises:
         DataError: the file is not there, is empty, is a corrupt gzip file or unpacks to too much.
@@ -94,7 +94,7 @@ def read(path: Path) -> bytearray:
 
 
 def decoded(path: Path) -> str:
-    """The text in a file, UTF-8 with or without a byte order mark. DataError as `read`, or if it is none."""
+    """Return a file's text, UTF-8 with or without a byte order mark. DataError as `read`, or if it is not."""
     try:
         return read(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

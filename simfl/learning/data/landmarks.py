@@ -14,34 +14,47 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from simfl.blocks import Pixels
+from simfl.learning.data.dataset import Published
 from simfl.learning.data.files import Places, decoded, listed
-from simfl.learning.data.split import I64, U8, DataError, Split
+from simfl.learning.data.split import EVALUATED, I64, U8, DataError, Split
 
 _CLASSES = 203
 _ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder
 _CLASS = re.compile(r"[0-9]{1,9}")
 
 
-def gld23k(places: Places, size: int) -> Split:
-    """Pixels uint8 of shape [3, size, size], 203 classes as in the files; published with 23,080 samples of
-    233 users to train and 1,959 to test.
+class Landmarks(Published):
+    """GLD-23K, photographs of landmarks by author: 233 natural users, 3 x size x size, 203 classes."""
 
-    The largest centred square of an image is resized; images stay on disk. Users are numbered in the order
-    of the file.
+    main_key = "size"
+    kind: Literal["gld23k"] = "gld23k"
+    published = "Google Landmarks v2 in the federated split gld23k of TensorFlow Federated and FedML"
+    labels = _CLASSES
+    size: Pixels = 224
+    """Pixels of a side that images are resized to."""
 
-    Raises:
-        DataError: a file is missing or malformed, or Pillow is not installed.
-    """
-    _need_pillow()
-    train, test = (held[0] for held in places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",)))
-    x_train, y_train, names = _samples(places, train, size, "user_id")
-    x_test, y_test, _ = _samples(places, test, size)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    owner = np.array([numbers[name] for name in names], np.int64)
-    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+    def read(self, places: Places) -> Split:
+        """Return pixels uint8 of the largest centred squares, resized; images stay on disk.
+
+        Published with 23,080 samples to train and 1,959 to test. Users are numbered in the order of the file.
+        """
+        if find_spec("PIL") is None:
+            raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
+        (train,), (test,) = places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",))
+        x_train, y_train, names = _samples(places, train, self.size, "user_id")
+        x_test, y_test, _ = _samples(places, test, self.size)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        owner = np.array([numbers[name] for name in names], np.int64)
+        return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+
+    def bytes_needed(self, each_dealt: int, real: bool) -> int:
+        """Return what a pass of evaluation takes: images stay on disk."""
+        return 5 * EVALUATED * 3 * self.size**2 if real else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +94,8 @@ def _opened(path: Path, size: int) -> U8:
     return np.asarray(square, np.uint8).transpose(2, 0, 1)
 
 
-def _need_pillow() -> None:
-    if find_spec("PIL") is None:
-        raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
-
-
 def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegImages, I64, list[str]]:
-    """The images and labels of a table, and what is in its column `more`, if one is asked for."""
+    """Return the images and labels of a table, and its column `more`, if one is asked for."""
     rows = _rows(table, (*more, "image_id", "class"))
     labels = np.array([_label(table, line, row[-1]) for line, row in rows], np.int64)
     folder = table.parent / "images"
@@ -106,7 +114,7 @@ def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegIm
 
 
 def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
-    """Of each line its number and these columns."""
+    """Return each line's number and its values of these columns."""
     reader = csv.reader(io.StringIO(decoded(table), newline=""))
     try:
         header = next(reader, [])

@@ -13,9 +13,12 @@ I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 
+EVALUATED = 512
+"""Test samples that are evaluated at once."""
+
+
 class DataError(ValueError):
-    """A data set that is not there or cannot be used; its text names the file, what was found and what was
-    expected."""
+    """A data set that is not there or cannot be used: the file, what was found and what was expected."""
 
 
 class LazyImages(Protocol):
@@ -38,7 +41,7 @@ Samples = F32 | U8 | LazyImages
 
 
 def as_float(x: F32 | U8) -> F32:
-    """float32 as it is, pixels divided by 255."""
+    """Return float32 as it is, pixels divided by 255."""
     numbers = np.asarray(x, np.float32)
     return numbers / np.float32(255) if x.dtype == np.uint8 else numbers
 
@@ -65,7 +68,7 @@ class Split:
 
     @property
     def nbytes(self) -> int:
-        """What its samples take in memory; those that are read lazily take none."""
+        """The bytes of its samples in memory; those that are read lazily take none."""
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
 
     @property
@@ -74,11 +77,8 @@ class Split:
         return 0 if self.owner is None else int(self.owner.max()) + 1
 
     def checked(self, where: str) -> Split:
-        """The split itself, if it keeps what is said above, has a sample of each kind and is finite.
-
-        Raises:
-            DataError: it does not; the text begins with `where`.
-        """
+        """Return the split itself. DataError, its text beginning with `where`, unless it is as said above,
+        has a sample of each kind and is finite."""
         if self.classes < 1:
             raise DataError(f"{where}: classes={self.classes} must be at least 1")
         _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
@@ -94,7 +94,7 @@ class Split:
 
 
 def check_labels(where: str, y: I64, classes: int) -> None:
-    """DataError if a label is not in 0 .. classes - 1; the text begins with `where`."""
+    """Raise a DataError, its text beginning with `where`, if a label is not in 0 .. classes - 1."""
     wrong = np.flatnonzero((y < 0) | (y >= classes))
     if wrong.size:
         at = wrong[0]

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import DataError, Split, load
+from simfl.learning.data import DATASETS, DataError, Split
 
 Array = np.ndarray[Any, Any]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def load(name: str, rng: np.random.Generator, root: Path | None = None, **options: object) -> Split:
+    return DATASETS[name].model_validate(options).loaded(rng, root)
 
 
 def read(name: str, root: Path, **options: object) -> Split:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import Split, load
-from tests.learning.data.common import pixels, refused, rng
+from simfl.learning.data import Split
+from tests.learning.data.common import load, pixels, refused, rng
 
 GOOD: dict[str, Any] = {
     "x_train": rng().normal(size=(4, 2, 3)),

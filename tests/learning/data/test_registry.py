@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from simfl.learning.data import DATASETS, load
-from tests.learning.data.common import idx_images, idx_labels, pixels, read, refused, rng
+from simfl.learning.data import DATASETS
+from tests.learning.data.common import idx_images, idx_labels, load, pixels, read, refused, rng
 
 NEED_ROOT = sorted({*DATASETS} - {"digits", "synthetic", "npz"})
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import DataError, Split, as_float
+from simfl.learning.data.split import DataError, Split, as_float
 from tests.learning.data.common import pixels, refused
 
 

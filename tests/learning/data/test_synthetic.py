@@ -3,8 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import load
-from tests.learning.data.common import Array, rng
+from tests.learning.data.common import Array, load, rng
 
 
 def as_bytes(seed: int, **options: Any) -> list[bytes]:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.learning.data.dataset import Dataset
 from simfl.learning.data.split import I64, Split
 
-_SPLIT_SEED = 1  # the digits' test samples are the same 360 in every scenario
-_TEST = 0.2
 
+class Digits(Dataset):
+    """Handwritten digits, bundled: 1437 to train, 360 to test, 1x8x8, 10 classes."""
 
-def digits(rng: np.random.Generator) -> Split:
-    """The UCI handwritten digits that scikit-learn bundles: 1437 to train, 360 to test, shape [1, 8, 8].
+    kind: Literal["digits"] = "digits"
+    published = "UCI optical recognition of handwritten digits, Alpaydin, Kaynak; bundled with scikit-learn"
+    size_bytes = 4 * 1_797 * 64
 
-    Pixels are scaled from 0 .. 16 to [0, 1]. The split is stratified, 80 to 20, by a seed fixed here:
-    `rng` is not used, and accuracies of different scenarios are on the same test samples.
-    """
-    rows = _rows()
-    images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    y = rows[:, -1].astype(np.int64)
-    train, test = stratified(y, _TEST, _SPLIT_SEED)
-    return Split(images[train], y[train], images[test], y[test], classes=10)
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return pixels scaled from 0 .. 16 to [0, 1], split 80 to 20.
+
+        `rng` is not used: accuracies of different scenarios are on the same 360 test samples.
+        """
+        rows = _rows()
+        images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+        y = rows[:, -1].astype(np.int64)
+        train, test = stratified(y, test=0.2, seed=1)
+        return Split(images[train], y[train], images[test], y[test], classes=10)
 
 
 def _rows() -> NDArray[np.float64]:
-    """Its file, [1797, 64 pixels and the digit], without importing scikit-learn, which takes a second."""
+    """Return its file, [1797, 64 pixels and the digit]. Importing scikit-learn for it would take a second."""
     package = find_spec("sklearn")
     assert package is not None
     assert package.origin is not None
@@ -38,7 +43,7 @@ def _rows() -> NDArray[np.float64]:
 
 
 def stratified(y: I64, test: float, seed: int) -> tuple[I64, I64]:
-    """Numbers of the samples to train and to test, with as many of each class as its share, to one sample.
+    """Return the samples to train and to test, with as many of each class as its share, to one sample.
 
     The same as scikit-learn's `train_test_split(..., stratify=y, random_state=seed)`.
     """
@@ -56,7 +61,7 @@ def stratified(y: I64, test: float, seed: int) -> tuple[I64, I64]:
 
 
 def _shares(sizes: I64, draws: int, rng: np.random.RandomState) -> I64:
-    """Draws dealt to classes by their sizes, rounded down; those left go to the largest remainders."""
+    """Return draws dealt to classes by their sizes; what rounding leaves goes to the largest remainders."""
     exact = sizes / sizes.sum() * draws
     shares = np.floor(exact)
     remainder, left = exact - shares, int(draws - shares.sum())
