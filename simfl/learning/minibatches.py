@@ -82,15 +82,28 @@ def floats(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Cohort:
+    """K clients that are trained together: their models x^(t) [K, d], numbers, draws and step sizes."""
+
+    starts: Tensor
+    users: Sequence[int]
+    draws: Sequence[Draws]
+    sgd: LocalSgd
+    lrs: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """The minibatches of K clients in S steps; row k is client `order[k]`, by falling number of steps.
 
-    rows: [S, K, B] sample numbers of the data set. weights: [S, K, B], 1 / (size of the minibatch) for its
-    samples and 0 for filling. sizes: [S, K]. active: the clients that have step s, [S].
+    place: the row of each client. rows: [S, K, B] sample numbers of the data set. weights: [S, K, B],
+    1 / (size of the minibatch) for its samples and 0 for filling. sizes: [S, K]. active: the clients that
+    have step s, [S].
     """
 
     order: list[int]
+    place: list[int]
     rows: Tensor
     weights: Tensor
     sizes: NDArray[np.int64]
@@ -110,26 +123,27 @@ class Schedule:
             yield np.flatnonzero(sizes == size).tolist()
 
 
-def schedule(samples: Samples, users: Sequence[int], draws: Sequence[Draws], sgd: LocalSgd) -> Schedule:
+def schedule(samples: Samples, cohort: Cohort) -> Schedule:
     """Return the minibatches of a cohort, each client's from its own draws."""
-    counts = np.array([len(samples.parts[user]) for user in users])
+    sgd, parts = cohort.sgd, [samples.parts[user] for user in cohort.users]
+    counts = np.array([len(part) for part in parts])
     order = np.argsort(-counts, kind="stable")
     counts, width = counts[order], min(sgd.batch_size, int(counts.max()))
     per_epoch = -(-counts // sgd.batch_size)
     most = int(sgd.epochs * per_epoch[0])
-    rows = np.zeros((len(users), most, width), np.int64)
-    sizes = np.zeros((len(users), most), np.int64)
+    rows = np.zeros((len(parts), most, width), np.int64)
+    sizes = np.zeros((len(parts), most), np.int64)
     for k, (client, n, batches) in enumerate(zip(order, counts, per_epoch, strict=True)):
-        part = samples.parts[users[client]]
-        for epoch, shuffled in enumerate(draws[client].orders(int(n), sgd.epochs)):
+        for epoch, shuffled in enumerate(cohort.draws[client].orders(int(n), sgd.epochs)):
             steps = slice(epoch * batches, (epoch + 1) * batches)
-            rows[k, steps].reshape(-1)[:n] = part[shuffled.numpy()]
+            rows[k, steps].reshape(-1)[:n] = parts[client][shuffled.numpy()]
             sizes[k, steps] = width
             sizes[k, steps.stop - 1] = n - (batches - 1) * width
     weights = (np.arange(width) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
     active = np.searchsorted(-sgd.epochs * per_epoch, -np.arange(most), side="left")
     return Schedule(
         order.tolist(),
+        np.argsort(order).tolist(),
         torch.from_numpy(rows.swapaxes(0, 1)).to(samples.device),
         torch.from_numpy(weights.swapaxes(0, 1)).to(samples.device, samples.dtype),
         sizes.T,

@@ -140,15 +140,14 @@ class Trainer:
         import torch
 
         from simfl.learning import ways
-        from simfl.learning.minibatches import Draws
+        from simfl.learning.minibatches import Cohort, Draws
 
         work, samples = self._ready()
-        lrs = [self.sgd.lr_at(index) for index in rounds]
-        draws = [Draws(_raw(seed)) for seed in seeds]
         starts = torch.stack([self._start(row, samples) for row in weights])
+        draws = [Draws(_raw(seed)) for seed in seeds]
+        cohort = Cohort(starts, users, draws, self.sgd, [self.sgd.lr_at(index) for index in rounds])
         train = {"loop": ways.loop, "vectorised": ways.vectorised, "closed_form": ways.closed_form}
-        trained = train[self.way.name](work, starts, samples, users, draws, self.sgd, lrs)
-        update: F32 = (starts - trained).cpu().numpy()
+        update: F32 = (starts - train[self.way.name](work, samples, cohort)).cpu().numpy()
         return update
 
     def _start(self, weights: F32, samples: Samples) -> torch.Tensor:

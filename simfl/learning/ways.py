@@ -1,6 +1,6 @@
-"""The ways in which a cohort is trained. The loop is the reference that the others are held to.
+"""The ways in which a cohort is trained: each gives x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25).
 
-Each gives x_i^(E; t) [K, d] of K clients, from starts [K, d] (LightSecAgg eq. 25).
+The loop is the reference that the others are held to.
 """
 
 from __future__ import annotations
@@ -13,35 +13,26 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from simfl.learning.minibatches import Draws, Samples, Schedule, schedule
+from simfl.learning.minibatches import Cohort, Samples, Schedule, schedule
 from simfl.learning.models.layers import BatchNorm
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.workspace import Workspace, images
 
 
-def loop(
-    work: Workspace,
-    starts: Tensor,
-    samples: Samples,
-    users: Sequence[int],
-    draws: Sequence[Draws],
-    sgd: LocalSgd,
-    lrs: Sequence[float],
-) -> Tensor:
+def loop(work: Workspace, samples: Samples, cohort: Cohort) -> Tensor:
     """Train one client after the other."""
-    clients = zip(starts, users, draws, lrs, strict=True)
-    return torch.stack([_alone(work, start, samples, user, own, sgd, lr) for start, user, own, lr in clients])
+    clients = range(len(cohort.users))
+    return torch.stack([_alone(work, samples, cohort, client) for client in clients])
 
 
-def _alone(
-    work: Workspace, start: Tensor, samples: Samples, user: int, draws: Draws, sgd: LocalSgd, lr: float
-) -> Tensor:
+def _alone(work: Workspace, samples: Samples, cohort: Cohort, client: int) -> Tensor:
+    start, draws, lr, sgd = cohort.starts[client], cohort.draws[client], cohort.lrs[client], cohort.sgd
     work.flat.copy_(start)
     parameters = work.others if sgd.plain else work.parameters
     values = [parameter.data for parameter in parameters]
     work.step_within(lr if sgd.plain else None)
     velocity: list[Tensor] = []
-    part, B = torch.from_numpy(samples.parts[user]), sgd.batch_size
+    part, B = torch.from_numpy(samples.parts[cohort.users[client]]), sgd.batch_size
     epochs = (samples.gather(part[order]) for order in draws.orders(len(part), sgd.epochs))
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
     for x, y in chain.from_iterable(batches):
@@ -62,21 +53,13 @@ def _alone(
     return work.flat.clone()
 
 
-def vectorised(
-    work: Workspace,
-    starts: Tensor,
-    samples: Samples,
-    users: Sequence[int],
-    draws: Sequence[Draws],
-    sgd: LocalSgd,
-    lrs: Sequence[float],
-) -> Tensor:
+def vectorised(work: Workspace, samples: Samples, cohort: Cohort) -> Tensor:
     """Train side by side: the gradient of one client, mapped over all of them by torch.func.vmap.
 
     For a GPU, where the loop waits for kernel launches; on a CPU it loses to the loop for convolutions.
     """
-    plan = schedule(samples, users, draws, sgd)
-    flat, lr = starts[plan.order], _step_sizes(lrs, plan, starts)[:, None]
+    plan, sgd = schedule(samples, cohort), cohort.sgd
+    flat, lr = cohort.starts[plan.order], _step_sizes(cohort, plan)[:, None]
     x0 = flat.clone() if sgd.mu else None
     velocity = torch.zeros_like(flat) if sgd.momentum else None
     mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
@@ -93,58 +76,41 @@ def vectorised(
             clients = range(active) if isinstance(block, slice) else block
             size = plan.rows.shape[2] if mixed else int(plan.sizes[step, clients[0]])
             x, y = samples.gather(plan.rows[step, block, :size])
-            masks = _masks(work, plan, step, clients, size, draws, x)
+            masks = _masks(work, plan, cohort, step, clients, x)
             g = gradients(flat[block], x, y, plan.weights[step, block, :size], masks)
             flat[block] -= lr[block] * _direction(g, flat, x0, velocity, block, sgd)
     work.keep(None)
-    trained = torch.empty_like(starts)
-    trained[plan.order] = flat
-    return trained
+    return flat[plan.place]
 
 
 def _masks(
-    work: Workspace,
-    plan: Schedule,
-    step: int,
-    clients: Sequence[int],
-    size: int,
-    draws: Sequence[Draws],
-    like: Tensor,
+    work: Workspace, plan: Schedule, cohort: Cohort, step: int, clients: Sequence[int], x: Tensor
 ) -> list[Tensor]:
-    """Return what each dropout keeps, [clients, size, *shape]: each client's own draws, and all filling."""
-    masks = [torch.ones(len(clients), size, *shape) for _, shape in work.dropouts]
+    """Return what each dropout keeps of x [clients, size, ...]: each client's own draws, and all filling."""
+    masks = [torch.ones(*x.shape[:2], *shape) for _, shape in work.dropouts]
     for row, client in enumerate(clients):
-        count, own = int(plan.sizes[step, client]), draws[plan.order[client]]
+        count, own = int(plan.sizes[step, client]), cohort.draws[plan.order[client]]
         for mask, (layer, shape) in zip(masks, work.dropouts, strict=True):
             mask[row, :count] = own.keep(count, layer.p, shape)
-    return [mask.to(like) for mask in masks]
+    return [mask.to(x) for mask in masks]
 
 
-def closed_form(
-    work: Workspace,
-    starts: Tensor,
-    samples: Samples,
-    users: Sequence[int],
-    draws: Sequence[Draws],
-    sgd: LocalSgd,
-    lrs: Sequence[float],
-) -> Tensor:
+def closed_form(work: Workspace, samples: Samples, cohort: Cohort) -> Tensor:
     """Train softmax regressions by the gradient in closed form.
 
     dL/dz = softmax(z) - onehot(y) for the logits z = W x + b of mean cross-entropy, so a step of K clients is
     three batched products. The bias is one more column of W, for an input that is always 1.
     """
-    plan = schedule(samples, users, draws, sgd)
+    plan, sgd = schedule(samples, cohort), cohort.sgd
+    starts = cohort.starts[plan.order]
     *_, last = work.module.children()
     assert isinstance(last, nn.Linear)
-    K, inputs, classes = len(users), last.in_features, last.out_features
-    W = torch.empty(K, classes, inputs + 1, dtype=starts.dtype, device=starts.device)
-    W[:, :, :inputs] = starts[plan.order, : classes * inputs].view(K, classes, inputs)
-    W[:, :, inputs] = starts[plan.order, classes * inputs :]
+    K, inputs, classes = len(starts), last.in_features, last.out_features
+    W = torch.cat([starts[:, :-classes].view(K, classes, inputs), starts[:, -classes:, None]], dim=2)
     x0 = W.clone() if sgd.mu else None
     velocity = torch.zeros_like(W) if sgd.momentum else None
     # One step size a client goes into the residuals, where it costs least.
-    lr = _step_sizes(lrs, plan, starts)[:, None, None]
+    lr = _step_sizes(cohort, plan)[:, None, None]
     for step, active in enumerate(plan.active):
         rows = plan.rows[step, :active]
         x, y = samples.gather(rows)
@@ -159,13 +125,12 @@ def closed_form(
         else:
             g = torch.bmm(residual.transpose(1, 2), x)
             W[:active] -= lr[:active] * _direction(g, W, x0, velocity, slice(0, active), sgd)
-    trained = torch.empty_like(starts)
-    trained[plan.order] = torch.cat([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], dim=1)
-    return trained
+    return torch.cat([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], dim=1)[plan.place]
 
 
-def _step_sizes(lrs: Sequence[float], plan: Schedule, like: Tensor) -> Tensor:
-    return torch.tensor([lrs[k] for k in plan.order], dtype=like.dtype, device=like.device)
+def _step_sizes(cohort: Cohort, plan: Schedule) -> Tensor:
+    lrs = [cohort.lrs[client] for client in plan.order]
+    return torch.tensor(lrs, dtype=cohort.starts.dtype, device=cohort.starts.device)
 
 
 def _direction(

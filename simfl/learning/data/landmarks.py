@@ -96,21 +96,20 @@ def _opened(path: Path, size: int) -> U8:
 
 def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegImages, I64, list[str]]:
     """Return the images and labels of a table, and its column `more`, if one is asked for."""
-    rows = _rows(table, (*more, "image_id", "class"))
-    labels = np.array([_label(table, line, row[-1]) for line, row in rows], np.int64)
-    folder = table.parent / "images"
-    paths = []
-    for line, row in rows:
-        name = row[-2]
-        if not _ID.fullmatch(name):
-            raise DataError(f"{table}: line {line}: image_id {name!r:.60}, expected letters and digits")
-        flat = folder / f"{name}.jpg"
-        nested = folder.joinpath(*name[:3], f"{name}.jpg")
+    names, labels, paths, folder = [], [], [], table.parent / "images"
+    for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
+        if not _CLASS.fullmatch(label) or int(label) >= _CLASSES:
+            raise DataError(f"{table}: line {line}: class {label!r:.60} is not in 0 .. {_CLASSES - 1}")
+        if not _ID.fullmatch(image):
+            raise DataError(f"{table}: line {line}: image_id {image!r:.60}, expected letters and digits")
+        flat, nested = folder / f"{image}.jpg", folder.joinpath(*image[:3], f"{image}.jpg")
         paths.append(nested if not flat.is_file() and nested.is_file() else flat)
+        labels.append(int(label))
+        names += name
     absent = [path.name for path in paths if not path.is_file()]
     if absent:
         raise places.missing([listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})")
-    return JpegImages(tuple(paths), size), labels, [row[0] for _, row in rows]
+    return JpegImages(tuple(paths), size), np.array(labels, np.int64), names
 
 
 def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
@@ -130,9 +129,3 @@ def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
             raise DataError(f"{table}: line {line}: {len(row)} values, expected {len(header)}")
     at = [header.index(column) for column in columns]
     return [(line, [row[i] for i in at]) for line, row in lines]
-
-
-def _label(table: Path, line: int, text: str) -> int:
-    if not _CLASS.fullmatch(text) or int(text) >= _CLASSES:
-        raise DataError(f"{table}: line {line}: class {text!r:.60} is not in 0 .. {_CLASSES - 1}")
-    return int(text)

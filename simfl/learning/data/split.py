@@ -71,11 +71,6 @@ class Split:
         """The bytes of its samples in memory; those that are read lazily take none."""
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
 
-    @property
-    def writers(self) -> int:
-        """The number of natural users, 0 for data without."""
-        return 0 if self.owner is None else int(self.owner.max()) + 1
-
     def checked(self, where: str) -> Split:
         """Return the split itself. DataError, its text beginning with `where`, unless it is as said above,
         has a sample of each kind and is finite."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -39,19 +40,7 @@ class Cnn(Model):
     kind: Literal["cnn"] = "cnn"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torch import nn
-
-        channels, height, width = self.image(shape, least=4)
-        return nn.Sequential(
-            nn.Conv2d(channels, 16, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(32 * (height // 4) * (width // 4), classes),
-        )
+        return _cnn(self.image(shape, least=4), ((16, 3, 1, 2), (32, 3, 1, 2)), (), classes)
 
 
 class McMahanCnn(Model):
@@ -64,21 +53,7 @@ class McMahanCnn(Model):
     kind: Literal["mcmahan_cnn"] = "mcmahan_cnn"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torch import nn
-
-        channels, height, width = self.image(shape, least=4)
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(64 * (height // 4) * (width // 4), 512),
-            nn.ReLU(),
-            nn.Linear(512, classes),
-        )
+        return _cnn(self.image(shape, least=4), ((32, 5, 2, 2), (64, 5, 2, 2)), (512,), classes)
 
 
 class FemnistCnn(Model):
@@ -91,22 +66,8 @@ class FemnistCnn(Model):
     kind: Literal["femnist_cnn"] = "femnist_cnn"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torch import nn
-
-        channels, height, width = self.image(shape, least=6)
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, 3),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Dropout(0.25),
-            nn.Flatten(),
-            nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
-            nn.ReLU(),
-            nn.Dropout(0.5),
-            nn.Linear(128, classes),
-        )
+        convolutions = (32, 3, 0, 1), (64, 3, 0, 2)
+        return _cnn(self.image(shape, least=6), convolutions, (128,), classes, dropouts=(0.25, 0.5))
 
 
 class LeNet5(Model):
@@ -119,25 +80,9 @@ class LeNet5(Model):
     kind: Literal["lenet5"] = "lenet5"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torch import nn
-
-        channels, height, width = self.image(shape, least=12)
-        frame = 2 if min(height, width) < 32 else 0
-        high, wide = (((side + 2 * frame - 4) // 2 - 4) // 2 for side in (height, width))
-        return nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=frame),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(16 * high * wide, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, classes),
-        )
+        image = self.image(shape, least=12)
+        frame = 2 if min(image[1:]) < 32 else 0
+        return _cnn(image, ((6, 5, frame, 2), (16, 5, 0, 2)), (120, 84), classes)
 
 
 class Vgg11(Model):
@@ -150,16 +95,9 @@ class Vgg11(Model):
     kind: Literal["vgg11"] = "vgg11"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torch import nn
-
-        into, _, _ = self.image(shape, least=32)
-        layers: list[nn.Module] = []
-        for group in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
-            for out in group:
-                layers += [nn.Conv2d(into, out, 3, padding=1), nn.ReLU()]
-                into = out
-            layers.append(nn.MaxPool2d(2))
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(into, classes))
+        channels = ((64, 2), (128, 2), (256, 1), (256, 2), (512, 1), (512, 2), (512, 1), (512, 2))
+        convolutions = tuple((out, 3, 1, pooled) for out, pooled in channels)
+        return _cnn(self.image(shape, least=32), convolutions, (), classes, averaged=True)
 
 
 class MobileNetV3(Model):
@@ -197,6 +135,42 @@ def _softmax(shape: Shape, classes: int) -> nn.Module:
     from torch import nn
 
     return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
+
+
+def _cnn(
+    image: tuple[int, int, int],
+    convolutions: tuple[tuple[int, int, int, int], ...],
+    units: tuple[int, ...],
+    classes: int,
+    dropouts: tuple[float, ...] = (),
+    averaged: bool = False,
+) -> nn.Module:
+    """Return convolutions (channels, kernel, padding, pooled by), hidden layers of so many units, and the
+    last layer, with ReLU between them.
+
+    dropouts: before each linear layer, none if empty. averaged: positions are, before the linear layers.
+    """
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    into, height, width = image
+    for out, kernel, padding, pooled in convolutions:
+        layers += [nn.Conv2d(into, out, kernel, padding=padding), nn.ReLU()]
+        if pooled > 1:
+            layers.append(nn.MaxPool2d(pooled))
+        into = out
+        height, width = ((side + 2 * padding - kernel + 1) // pooled for side in (height, width))
+    if averaged:
+        layers.append(nn.AdaptiveAvgPool2d(1))
+    layers.append(nn.Flatten())
+    sizes = [into if averaged else into * height * width, *units, classes]
+    for index, (before, after) in enumerate(pairwise(sizes)):
+        if index:
+            layers.append(nn.ReLU())
+        if dropouts:
+            layers.append(nn.Dropout(dropouts[index]))
+        layers.append(nn.Linear(before, after))
+    return nn.Sequential(*layers)
 
 
 MODELS = Kinds(

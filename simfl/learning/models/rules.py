@@ -20,15 +20,7 @@ from simfl.learning.models.layers import BatchNorm, Dropout, dropouts
 from simfl.learning.models.model import Model, Shape
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-_RANDOM = (
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AlphaDropout,
-    nn.FeatureAlphaDropout,
-    nn.RReLU,
-)
+_RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
 _SAMPLES = 2
 """In a dry run: with one, a module that mixes up samples and classes would pass."""
@@ -75,17 +67,15 @@ def _replaced(module: nn.Module) -> nn.Module:
 
 
 def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
-    kind = type(layer)
-    if isinstance(layer, nn.Dropout) and kind is nn.Dropout:
+    named = f"layer {path!r}, {type(layer).__name__},"
+    if isinstance(layer, nn.Dropout) and type(layer) is nn.Dropout:
         return Dropout(layer.p)
     if isinstance(layer, _RANDOM):
-        raise ValueError(f"layer {path!r}, {kind.__name__}, draws random numbers: only nn.Dropout may")
+        raise ValueError(f"{named} draws random numbers: only nn.Dropout may")
     if not isinstance(layer, _BATCH_NORMS):
         return None
-    if kind not in _BATCH_NORMS:
-        raise ValueError(
-            f"layer {path!r}, {kind.__name__}, is a batch norm of its own kind: use nn's as it is"
-        )
+    if type(layer) not in _BATCH_NORMS:
+        raise ValueError(f"{named} is a batch norm of its own kind: use nn's as it is")
     return BatchNorm(layer.num_features, layer.eps, layer.affine)
 
 
@@ -127,11 +117,8 @@ _NoDraws = type(
 
 
 def _dry_run(module: nn.Module, input_shape: Shape, classes: int) -> None:
-    hooks = [
-        layer.register_forward_hook(_channels_last)
-        for layer in module.modules()
-        if isinstance(layer, nn.Conv2d)
-    ]
+    convolutions = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     with _NoDraws():
         logits = _forward(module, input_shape)
     for hook in hooks:

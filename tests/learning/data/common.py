@@ -28,6 +28,12 @@ def read(name: str, root: Path, **options: object) -> Split:
     return load(name, rng(), root, **options)
 
 
+def writers(split: Split) -> int:
+    """The number of natural users."""
+    assert split.owner is not None
+    return len(np.unique(split.owner))
+
+
 def refused(call: Callable[[], object], *parts: object) -> str:
     """The text of the one DataError that a call ends in; each of `parts` is in it."""
     with pytest.raises(DataError) as caught:

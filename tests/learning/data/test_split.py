@@ -18,8 +18,6 @@ def test_a_split_tells_its_shape_and_its_users() -> None:
     whole = split()
     assert whole.checked("here") is whole
     assert whole.shape == (1, 2, 2)
-    assert whole.writers == 2
-    assert split(owner=None).writers == 0
 
 
 def test_pixels_mean_their_255th_part() -> None:

@@ -96,7 +96,7 @@ def drops(name: str, shape: Shape, classes: int) -> list[tuple[float, Shape]]:
 
 def test_layers_of_the_femnist_cnn() -> None:
     assert layers("femnist_cnn", MNIST, 62) == [320, 18_496, 1_179_776, 7_998]
-    assert drops("femnist_cnn", MNIST, 62) == [(0.25, (64, 12, 12)), (0.5, (128,))]
+    assert drops("femnist_cnn", MNIST, 62) == [(0.25, (64 * 12 * 12,)), (0.5, (128,))]
 
 
 def test_layers_of_the_mcmahan_cnn() -> None:
