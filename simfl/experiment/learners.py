@@ -36,9 +36,8 @@ def make_trainers(
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
-    way = None if spec.way == "auto" else spec.way
-    if isinstance(s.clock, schema.Measured):
-        way = "loop"  # each client is trained alone, as on its own device
+    # Under the measured clock each client is trained alone, as on its own device.
+    way = "loop" if isinstance(s.clock, schema.Measured) else spec.way
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     made: dict[str, Trainer] = {}
     for name in s.protocols:

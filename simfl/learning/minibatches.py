@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simfl.learning.data.split import Split, as_float
+from simfl.learning.data.dataset import Split
 from simfl.learning.sgd import LocalSgd
 
 
@@ -65,10 +65,11 @@ class Samples:
         """Return samples by their numbers, `rows` of any shape: x [*rows, *shape] and y [*rows]."""
         rows = rows.to(self.device)
         if isinstance(self._x, Tensor):
-            return floats(self._x[rows], self.dtype), self._y[rows]
-        images = as_float(self._x[rows.reshape(-1).cpu().numpy()])
-        x = torch.as_tensor(images, device=self.device, dtype=self.dtype)
-        return x.view(*rows.shape, *x.shape[1:]), self._y[rows]
+            x = self._x[rows]
+        else:
+            read = to_tensor(self._x[rows.reshape(-1).cpu().numpy()], self.device)
+            x = read.view(*rows.shape, *read.shape[1:])
+        return floats(x, self.dtype), self._y[rows]
 
 
 def to_tensor(x: NDArray[np.float32] | NDArray[np.uint8], device: str) -> Tensor:

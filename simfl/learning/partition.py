@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from simfl.blocks import Count, Positive
 from simfl.kinds import Choice, Kinds
-from simfl.learning.data.split import Split
+from simfl.learning.data.dataset import Split
 
 I64 = NDArray[np.int64]
 HAND_BYTES = 900
@@ -244,12 +244,8 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
     return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
 
 
-PARTITION = Kinds(
-    "partition",
-    Partition,  # type: ignore[type-abstract]
-    (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew),
-    "partition",
-)
+_OURS = (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew)
+PARTITION = Kinds("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyPartition = Partition

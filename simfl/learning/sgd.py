@@ -63,12 +63,12 @@ class Way:
         return f"{self.name.replace('_', ' ')}, {self.chunk} clients at a time"
 
 
-def way_of(asked: WayName | None, softmax: bool, device: str) -> Way:
+def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str) -> Way:
     """Return the way that was asked for, or the fastest for a model (softmax regression or not) on a device.
 
     On a CPU several networks side by side are slower than one after the other: grouped convolutions have no
     fast kernel there. On a GPU small networks leave most of it idle, so they are trained side by side.
     """
-    if asked is None:
+    if asked == "auto":
         asked = "closed_form" if softmax else "vectorised" if device == "cuda" else "loop"
     return Way(asked, 1 if asked == "loop" else CHUNK)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import Diverged
-from simfl.learning.data.split import EVALUATED, Split
+from simfl.learning.data.dataset import EVALUATED, Split
 from simfl.learning.models.facts import facts
 from simfl.learning.models.model import Model
 from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
@@ -36,27 +36,20 @@ Seed = bytes | NDArray[np.uint8]
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
 
 
-def pick_device(requested: str | None) -> str:
-    """Return "cpu" or "cuda". None and "auto" take a GPU if there is one.
-
-    ValueError if "cuda" is requested where torch sees none, or for another name.
-    """
+def pick_device(requested: str) -> str:
+    """Return the device for "cpu", "cuda" or "auto", a GPU if there is one. ValueError if "cuda" is none."""
     import torch
 
-    if requested in (None, "auto"):
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if requested not in ("cpu", "cuda"):
-        raise ValueError(f"device={requested!r} must be 'auto', 'cpu' or 'cuda'")
     if requested == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' was requested, but torch sees no CUDA GPU: use 'auto' or 'cpu'")
-    return requested
+    return "cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 class Trainer:
     """Trains users; safe to call from several threads at once.
 
     split: the data. parts: the training samples of each user. device: as for `pick_device`. way: how cohorts
-    are trained, None for the fastest as far as is known. dtype: what is computed in, None for float32.
+    are trained, or the fastest as far as is known. dtype: what is computed in, None for float32.
     by_law: work is counted for a law of the model (see `training_time`), not in multiply-adds. `d` is the
     number of parameters. ValueError where the model cannot be built or trained so.
     """
@@ -67,8 +60,8 @@ class Trainer:
         parts: Sequence[NDArray[np.int64]],
         model: Model,
         sgd: LocalSgd,
-        device: str | None = None,
-        way: WayName | None = None,
+        device: str = "auto",
+        way: WayName | Literal["auto"] = "auto",
         dtype: torch.dtype | None = None,
         by_law: bool = False,
     ) -> None:

@@ -16,7 +16,7 @@ from simfl.blocks import (
     Text,
 )
 from simfl.learning.clipping import AnyClip, NoClip
-from simfl.learning.data.digits import Digits
+from simfl.learning.data.bundled import Digits
 from simfl.learning.data.registry import AnyDataset
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from simfl.learning import workspace
 from simfl.learning.data import Split
-from simfl.learning.minibatches import Draws
+from simfl.learning.minibatches import Draws, floats
 from simfl.learning.models import MODELS
 from simfl.learning.models.rules import blank
 from simfl.learning.sgd import LocalSgd, WayName
@@ -251,12 +251,14 @@ def test_closed_form_is_for_softmax_regression() -> None:
 
 
 def test_bytes_are_pixels() -> None:
+    levels = floats(torch.arange(256, dtype=torch.uint8), torch.float32)
+    assert levels.tolist() == [float(np.float32(i) / np.float32(255)) for i in range(256)]
     rng = np.random.default_rng(0)
     pixels, y = rng.integers(0, 256, (20, 1, 5, 4), np.uint8), rng.integers(0, 5, 20)
-    floats = (pixels / np.float32(255)).astype(np.float32)
+    numbers = (pixels / np.float32(255)).astype(np.float32)
     model, sgd = MODELS["logistic"](), LocalSgd(1, 5, 0.1)
     one, other = (
-        Trainer(Split(x, y, x, y, 5), [np.arange(20)], model, sgd, "cpu", "loop") for x in (pixels, floats)
+        Trainer(Split(x, y, x, y, 5), [np.arange(20)], model, sgd, "cpu", "loop") for x in (pixels, numbers)
     )
     np.testing.assert_allclose(updates(one, [0]), updates(other, [0]), atol=1e-7)
     weights = one.initial(bytes(32))

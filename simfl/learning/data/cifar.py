@@ -13,9 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.dataset import Published
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.dataset import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.published import Places, Published, read
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32

@@ -1,19 +1,123 @@
-"""What a data set is: a block that loads a split."""
+"""What a data set is: a block that loads a split, of training and test samples, checked in one place."""
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simfl.kinds import Choice
-from simfl.learning.data.files import Places
-from simfl.learning.data.split import DataError, Split
 
-ROOT_VARIABLE = "SIMFL_DATA"
+F32 = NDArray[np.float32]
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+
+EVALUATED = 512
+"""Test samples that are evaluated at once."""
+
+
+class DataError(ValueError):
+    """A data set that is not there or cannot be used: the file, what was found and what was expected."""
+
+
+class LazyImages(Protocol):
+    """Images [n, *shape] of pixels 0 .. 255 that are read when they are indexed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: I64, /) -> U8:
+        """Images by their numbers [k]: [k, *shape]. DataError for one that cannot be read."""
+
+
+Samples = F32 | U8 | LazyImages
+"""[n, *shape]: numbers, or pixels 0 .. 255 that mean value / 255."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Training samples x [n, *shape] with labels y [n] int64 in 0 .. classes - 1, and the same for the test.
+
+    owner: the natural user of each training sample [n], 0 .. writers - 1 (the writer of a FEMNIST sample),
+    None for data without. Arrays are shared, not copied: they are not to be written to.
+    """
+
+    x_train: Samples
+    y_train: I64
+    x_test: Samples
+    y_test: I64
+    classes: int
+    owner: I64 | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x_train.shape[1:])
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its samples in memory; those that are read lazily take none."""
+        return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
+
+    def checked(self, where: str) -> Split:
+        """Return the split itself. DataError, its text beginning with `where`, unless it is as said above,
+        has a sample of each kind and is finite."""
+        if self.classes < 1:
+            raise DataError(f"{where}: classes={self.classes} must be at least 1")
+        _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
+        _check_side(f"{where}: x_test", self.x_test, f"{where}: y_test", self.y_test, self.classes)
+        if tuple(self.x_test.shape[1:]) != self.shape:
+            raise DataError(
+                f"{where}: a test sample has shape {list(self.x_test.shape[1:])}, a training sample "
+                f"{list(self.shape)}"
+            )
+        if self.owner is not None:
+            _check_owner(f"{where}: owner", self.owner, len(self.y_train))
+        return self
+
+
+def check_labels(where: str, y: I64, classes: int) -> None:
+    """Raise a DataError, its text beginning with `where`, if a label is not in 0 .. classes - 1."""
+    wrong = np.flatnonzero((y < 0) | (y >= classes))
+    if wrong.size:
+        at = wrong[0]
+        raise DataError(f"{where}: label {y[at]} of sample {at} is not in 0 .. {classes - 1}")
+
+
+def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> None:
+    if len(x.shape) < 2 or 0 in x.shape[1:]:
+        raise DataError(f"{place}: shape {list(x.shape)}, expected [samples, *shape of one]")
+    if x.dtype not in (np.float32, np.uint8):
+        raise DataError(f"{place}: {x.dtype}, expected float32 or uint8")
+    if y.ndim != 1 or y.dtype != np.int64:
+        raise DataError(f"{labels}: {y.dtype} of shape {list(y.shape)}, expected int64 [samples]")
+    if len(x) != len(y):
+        raise DataError(f"{place}: {len(x)} samples, but {len(y)} labels")
+    if not len(x):
+        raise DataError(f"{place}: no samples, expected at least one")
+    check_labels(labels, y, classes)
+    # Extremes are infinite or NaN where any number is, and need no array of flags as large as the data.
+    if isinstance(x, np.ndarray) and not (np.isfinite(x.min()) and np.isfinite(x.max())):
+        raise DataError(f"{place}: values that are infinite or NaN, expected finite numbers")
+
+
+def _check_owner(place: str, owner: I64, samples: int) -> None:
+    if owner.shape != (samples,) or owner.dtype != np.int64:
+        raise DataError(f"{place}: {owner.dtype} of shape {list(owner.shape)}, expected int64 [{samples}]")
+    users = np.unique(owner)
+    if users[0] != 0 or users[-1] != len(users) - 1:
+        raise DataError(
+            f"{place}: {len(users)} users numbered {users[0]} .. {users[-1]}, expected 0 .. {len(users) - 1}"
+        )
 
 
 class Dataset(Choice):
@@ -63,25 +167,3 @@ class Dataset(Choice):
     def classes_expected(self) -> int:
         """Return the number of classes, about, before it is read."""
         return self.labels
-
-
-class Published(Dataset):
-    """Files that somebody published, in a folder of the data set's name or in the root itself."""
-
-    @abstractmethod
-    def read(self, places: Places) -> Split:
-        """Return what the files hold. DataError if one is missing or malformed."""
-
-    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return what is read from `root`, or without one from the environment's SIMFL_DATA."""
-        given = root if root is not None else os.environ.get(ROOT_VARIABLE)
-        if not given:
-            raise DataError(
-                f"{self.kind} is read from files: set `data.root` (learning.data.root in a scenario) or, in "
-                f"the environment, {ROOT_VARIABLE} to their folder; published as {self.published}"
-            )
-        folder = Path(given).expanduser()
-        if not folder.is_dir():
-            origin = "data.root" if root is not None else ROOT_VARIABLE
-            raise DataError(f"{self.kind}: {origin} {folder} is not a folder; published as {self.published}")
-        return self.read(Places(self.kind, self.published, (folder / self.kind, folder)))

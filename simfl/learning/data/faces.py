@@ -12,9 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.dataset import Published
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import U8, DataError, Split
+from simfl.learning.data.dataset import U8, DataError, Split
+from simfl.learning.data.published import Places, Published, read
 
 _PEOPLE, _PORTRAITS, _TEST = 40, 10, 2
 _HEIGHT, _WIDTH = 112, 92

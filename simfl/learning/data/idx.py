@@ -14,9 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.dataset import Published
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.dataset import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.published import Places, Published, read
 
 _UNSIGNED_BYTES = 8
 _PIXELS = (28, 28)

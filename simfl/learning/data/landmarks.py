@@ -19,9 +19,8 @@ from typing import Literal
 import numpy as np
 
 from simfl.blocks import Pixels
-from simfl.learning.data.dataset import Published
-from simfl.learning.data.files import Places, decoded, listed
-from simfl.learning.data.split import EVALUATED, I64, U8, DataError, Split
+from simfl.learning.data.dataset import EVALUATED, I64, U8, DataError, Split
+from simfl.learning.data.published import Places, Published, decoded, listed
 
 _CLASSES = 203
 _ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder

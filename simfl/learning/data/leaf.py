@@ -14,9 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.learning.data.dataset import Published
-from simfl.learning.data.files import Places, decoded
-from simfl.learning.data.split import F32, I64, DataError, Split, check_labels
+from simfl.learning.data.dataset import F32, I64, DataError, Split, check_labels
+from simfl.learning.data.published import Places, Published, decoded
 
 _PIXELS = 28 * 28
 _CLASSES = 62

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import Text
-from simfl.learning.data.dataset import Dataset
-from simfl.learning.data.split import F32, I64, U8, DataError, Split
+from simfl.learning.data.dataset import F32, I64, U8, DataError, Dataset, Split
 from simfl.unpacking import UnpackingError, read_npz
 
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")

@@ -173,12 +173,8 @@ def _cnn(
     return nn.Sequential(*layers)
 
 
-MODELS = Kinds(
-    "model",
-    Model,  # type: ignore[type-abstract]
-    (Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, Vgg11, MobileNetV3, EfficientNetB0),
-    "models",
-)
+_OURS = (Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, Vgg11, MobileNetV3, EfficientNetB0)
+MODELS = Kinds("model", Model, _OURS, "models")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyModel = Model

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
-from simfl.learning.data.digits import Digits
+from simfl.learning.data.bundled import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging

@@ -1,15 +1,20 @@
-"""Where the files of a published data set lie, and what is in them."""
+"""Published data sets: where their files lie, and what is in them."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from simfl.learning.data.split import DataError
+import numpy as np
+
+from simfl.learning.data.dataset import DataError, Dataset, Split
 from simfl.unpacking import UnpackingError, most_bytes, too_large
 
+ROOT_VARIABLE = "SIMFL_DATA"
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 _LISTED = 5
@@ -52,6 +57,28 @@ class Places:
     def missing(self, names: list[str], where: str) -> DataError:
         """Return the error that these files are not there."""
         return DataError(f"{self.name}: {listed(names)} not found in {where}; published as {self.published}")
+
+
+class Published(Dataset):
+    """Files that somebody published, in a folder of the data set's name or in the root itself."""
+
+    @abstractmethod
+    def read(self, places: Places) -> Split:
+        """Return what the files hold. DataError if one is missing or malformed."""
+
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return what is read from `root`, or without one from the environment's SIMFL_DATA."""
+        given = root if root is not None else os.environ.get(ROOT_VARIABLE)
+        if not given:
+            raise DataError(
+                f"{self.kind} is read from files: set `data.root` (learning.data.root in a scenario) or, in "
+                f"the environment, {ROOT_VARIABLE} to their folder; published as {self.published}"
+            )
+        folder = Path(given).expanduser()
+        if not folder.is_dir():
+            origin = "data.root" if root is not None else ROOT_VARIABLE
+            raise DataError(f"{self.kind}: {origin} {folder} is not a folder; published as {self.published}")
+        return self.read(Places(self.kind, self.published, (folder / self.kind, folder)))
 
 
 def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
