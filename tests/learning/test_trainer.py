@@ -114,10 +114,10 @@ def test_initial_weights() -> None:
 
 @pytest.mark.parametrize("model", ["logistic", "cnn"])
 def test_the_same_bits_whatever_is_trained_beside(model: str) -> None:
-    jobs = [(user, derive(0, "train", user)) for user in range(20)] * 2
+    jobs = [(user, derive(0, "train", user)) for user in range(6)] * 2
     start = trainer(model).initial(derive(0, "init"))
     # A trainer of its own for each user: alone in the strictest sense.
-    alone = [trainer(model).training(start, user, seed, 0) for user, seed in jobs[:20]] * 2
+    alone = [trainer(model).training(start, user, seed, 0) for user, seed in jobs[:6]] * 2
     shared = trainer(model)
     with ThreadPoolExecutor(4) as pool:
         beside = list(pool.map(lambda job: shared.training(start, *job, 0), jobs))

@@ -33,8 +33,6 @@ SHAPES = {
     "logistic": (1, 5, 4),
     "cnn": (2, 8, 8),
     "femnist_cnn": (1, 28, 28),
-    "mobilenet_v3": (3, 32, 32),
-    "lenet5": (3, 32, 32),
 }
 
 
@@ -160,15 +158,27 @@ def test_a_cohort_is_trained_as_each_of_it_alone(model: str, way: WayName, extra
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
+def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A small network whose batch statistics would see the filling."""
+    last = nn.Linear(4 * shape[1] * shape[2], classes)
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), last
+    )
+
+
 def test_batch_statistics_never_see_filling() -> None:
-    sizes = (6, 3, 5)
-    expected = updates(cohort("mobilenet_v3", "loop", sizes, batch_size=4, epochs=1, lr=1e-4), [0, 1, 2])
-    got = updates(cohort("mobilenet_v3", "vectorised", sizes, batch_size=4, epochs=1, lr=1e-4), [0, 1, 2])
-    assert np.abs(expected).max() > 1e-4
-    np.testing.assert_allclose(got, expected, atol=1e-10)
+    split, parts = made_up((2, 4, 4), (6, 3, 5)), [np.arange(6), np.arange(6, 9), np.arange(9, 14)]
+    expected, got = (
+        updates(
+            Trainer(split, parts, made(normed), LocalSgd(2, 4, 0.1), "cpu", way, torch.float64), [0, 1, 2]
+        )
+        for way in ("loop", "vectorised")
+    )
+    assert np.abs(expected).max() > 1e-3
+    np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 17), min_size=1, max_size=6).map(tuple),
     batch=st.integers(1, 20),
@@ -209,8 +219,8 @@ def test_float32_differs_by_rounding_only() -> None:
 
 def test_the_loop_gives_the_same_bits_in_any_company() -> None:
     trainer = cohort("femnist_cnn", "loop", dtype=torch.float32)
-    together = updates(trainer, [0, 1, 3, 4])
-    for k, user in enumerate([0, 1, 3, 4]):
+    together = updates(trainer, [1, 4])
+    for k, user in enumerate([1, 4]):
         assert updates(trainer, [user])[0].tobytes() == together[k].tobytes()
 
 
@@ -238,9 +248,10 @@ def test_convolutions_lie_channels_last_and_start_the_same_in_either_order() -> 
 
 
 def test_scales_of_normalisation_start_at_one() -> None:
-    trainer = cohort("mobilenet_v3", "loop", (4,), torch.float32)
+    split = made_up((2, 4, 4), (4,))
+    trainer = Trainer(split, [np.arange(4)], made(normed), LocalSgd(1, 4, 0.1), "cpu", "loop")
     weights = torch.from_numpy(trainer.initial(bytes(32))[0])
-    for slot in slots(blank(MODELS["mobilenet_v3"](), (3, 32, 32), 5)):
+    for slot in slots(blank(made(normed), (2, 4, 4), 5)):
         if len(slot.shape) == 1:
             assert (slot.view(weights) == (1 if slot.name.endswith("weight") else 0)).all()
 

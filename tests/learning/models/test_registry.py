@@ -29,8 +29,8 @@ SMALL = {
     "femnist_cnn": (1, 12, 9),
     "lenet5": (2, 13, 15),
     "vgg11": CIFAR,
-    "mobilenet_v3": CIFAR,
-    "efficientnet_b0": CIFAR,
+    "mobilenet_v3": (1, 17, 17),
+    "efficientnet_b0": (1, 17, 17),
 }
 
 
@@ -211,9 +211,8 @@ def test_gradients_of_clients_side_by_side(name: str, shape: Shape) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v3", "efficientnet_b0"])
-def test_a_batch_of_one_sample(name: str) -> None:
-    module = filled(name, (1, 17, 17), 3)
+def test_a_batch_of_one_sample() -> None:
+    module = filled("mobilenet_v3", (1, 17, 17), 3)
     cross_entropy(module(normal(1, 1, 17, 17)), torch.tensor([1])).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
 
