@@ -51,11 +51,8 @@ class Partition(Choice):
         return 0 if self.one_piece else HAND_BYTES
 
     def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return what `deal` does, an ascending array a user.
-
-        Raises:
-            ValueError: there is another number of users, no such sample, or a user has one twice.
-        """
+        """Return what `deal` does, an ascending array a user. ValueError if there is another number of users,
+        no such sample, or a user has one twice."""
         whose, n = f"partition {type(self).__name__}", len(split.y_train)
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
         if len(parts) != users:
@@ -193,11 +190,10 @@ class Natural(Partition):
             raise ValueError("the data set has no natural users: its samples have no owner")
         order = np.argsort(owner, kind="stable")
         names, starts = np.unique(owner[order], return_index=True)
+        parts = np.split(order, starts[1:])
         if len(names) < users:
             raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
-        drawn = np.sort(rng.choice(len(names), users, replace=False))
-        ends = np.append(starts[1:], len(order))
-        return [order[starts[k] : ends[k]] for k in drawn]
+        return [parts[k] for k in np.sort(rng.choice(len(names), users, replace=False))]
 
 
 class Shared(Partition):
@@ -216,9 +212,7 @@ class Shared(Partition):
         y = split.y_train
         left = len(y) - self.samples
         if left < users:
-            raise ValueError(
-                f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for users={users}"
-            )
+            raise ValueError(f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for {users=}")
         # A random order that takes one of each class in turn: sorted by its place in its class.
         mixed = rng.permutation(len(y))
         by_label = np.argsort(y[mixed], kind="stable")

@@ -125,8 +125,8 @@ class Stepping(nn.Linear):
 
 class _Step(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, lr: float) -> Tensor:
-        ctx.x, ctx.weight, ctx.lr, ctx.biased = x, weight, lr, bias is not None
+    def forward(ctx: Any, x: Tensor, bias: Tensor, weight: Tensor, lr: float) -> Tensor:
+        ctx.x, ctx.weight, ctx.lr = x, weight, lr
         return linear(x, weight, bias)
 
     @staticmethod
@@ -134,7 +134,7 @@ class _Step(torch.autograd.Function):
         (g,) = gradients
         down = g @ ctx.weight if ctx.needs_input_grad[0] else None
         ctx.weight.addmm_(g.t(), ctx.x, alpha=-ctx.lr)
-        return down, g.sum(dim=0) if ctx.biased else None, None, None
+        return down, g.sum(dim=0), None, None
 
 
 def _install(module: nn.Module, shape: Shape) -> list[Stepping]:

@@ -1,4 +1,7 @@
-"""Data sets that need no files of a user's: the digits that come with scikit-learn, and made-up samples."""
+"""Data sets that need no files of a user's: digits that come with scikit-learn, and made-up samples.
+
+The digits are UCI's optical recognition of handwritten digits (Alpaydin, Kaynak).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ class Digits(Dataset):
     """Handwritten digits, bundled: 1437 to train, 360 to test, 1x8x8, 10 classes."""
 
     kind: Literal["digits"] = "digits"
-    published = "UCI optical recognition of handwritten digits, Alpaydin, Kaynak; bundled with scikit-learn"
     size_bytes = 4 * 1_797 * 64
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
@@ -81,7 +83,6 @@ class Synthetic(Dataset):
     """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
 
     kind: Literal["synthetic"] = "synthetic"
-    published = "drawn by the scenario's seed"
     shape: Sizes = (1, 8, 8)
     """The shape of a sample."""
     classes: Classes = 10

@@ -133,8 +133,6 @@ class Dataset(Choice):
     (2,)
     """
 
-    published: ClassVar[str] = "a file of your own"
-    """Where it comes from, by name."""
     size_bytes: ClassVar[int] = 0
     """Bytes of its samples in memory, where they are the same everywhere; else known once it is read."""
     labels: ClassVar[int] = 10

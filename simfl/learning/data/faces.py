@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from simfl.learning.data.dataset import U8, DataError, Split
-from simfl.learning.data.published import Places, Published, read
+from simfl.learning.data.published import Published, read
 
 _PEOPLE, _PORTRAITS, _TEST = 40, 10, 2
 _HEIGHT, _WIDTH = 112, 92
@@ -28,11 +28,12 @@ class AttFaces(Published):
     published = "the Database of Faces (formerly the ORL Database of Faces), AT&T Laboratories Cambridge"
     size_bytes = 400 * _HEIGHT * _WIDTH
     labels = 40
+    inner = ("att_faces", "orl_faces")
 
-    def read(self, places: Places) -> Split:
+    def read(self, folders: list[Path]) -> Split:
         """Return pixels uint8; a class a person, s1 being 0. No split is published."""
         names = [f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1)]
-        held = places.within("att_faces", "orl_faces").files(*((name,) for name in names))
+        held = self.files(folders, *((name,) for name in names))
         images = np.stack([_pixels(path) for (path,) in held]).reshape(-1, 1, _HEIGHT, _WIDTH)
         people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
         test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST

@@ -15,41 +15,37 @@ from typing import Literal
 import numpy as np
 
 from simfl.learning.data.dataset import I64, U8, DataError, Split, check_labels
-from simfl.learning.data.published import Places, Published, read
+from simfl.learning.data.published import Published, read
 
 _UNSIGNED_BYTES = 8
 _PIXELS = (28, 28)
 _CLASSES = 10
 
 
-class Mnist(Published):
+class _Idx(Published):
+    """Both sets have files of the same names, and as many samples."""
+
+    size_bytes = 70_000 * 784
+
+    def read(self, folders: list[Path]) -> Split:
+        names = [f"{side}-{kind}" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+        paths = [held[0] for held in self.files(folders, *(_spellings(name) for name in names))]
+        (x_train, y_train), (x_test, y_test) = _samples(*paths[:2]), _samples(*paths[2:])
+        return Split(x_train, y_train, x_test, y_test, classes=_CLASSES)
+
+
+class Mnist(_Idx):
     """Handwritten digits: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
 
     kind: Literal["mnist"] = "mnist"
     published = "the MNIST database of handwritten digits, LeCun, Cortes, Burges"
-    size_bytes = 70_000 * 784
-
-    def read(self, places: Places) -> Split:
-        return _split(places)
 
 
-class FashionMnist(Published):
+class FashionMnist(_Idx):
     """Pictures of clothes: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
 
     kind: Literal["fashion_mnist"] = "fashion_mnist"
     published = "Fashion-MNIST, Xiao, Rasul, Vollgraf, Zalando Research"
-    size_bytes = 70_000 * 784
-
-    def read(self, places: Places) -> Split:
-        return _split(places)
-
-
-def _split(places: Places) -> Split:
-    """Return pixels uint8. Both sets have files of the same names."""
-    names = [f"{side}-{kind}" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-    paths = [held[0] for held in places.files(*(_spellings(name) for name in names))]
-    (x_train, y_train), (x_test, y_test) = _samples(*paths[:2]), _samples(*paths[2:])
-    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES)
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from simfl.blocks import Pixels
 from simfl.learning.data.dataset import EVALUATED, I64, U8, DataError, Split
-from simfl.learning.data.published import Places, Published, decoded, listed
+from simfl.learning.data.published import Published, decoded, listed
 
 _CLASSES = 203
 _ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder
@@ -37,19 +37,38 @@ class Landmarks(Published):
     size: Pixels = 224
     """Pixels of a side that images are resized to."""
 
-    def read(self, places: Places) -> Split:
+    def read(self, folders: list[Path]) -> Split:
         """Return pixels uint8 of the largest centred squares, resized; images stay on disk.
 
         Published with 23,080 samples to train and 1,959 to test. Users are numbered in the order of the file.
         """
         if find_spec("PIL") is None:
             raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
-        (train,), (test,) = places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",))
-        x_train, y_train, names = _samples(places, train, self.size, "user_id")
-        x_test, y_test, _ = _samples(places, test, self.size)
+        (train,), (test,) = self.files(folders, ("mini_gld_train_split.csv",), ("mini_gld_test.csv",))
+        x_train, y_train, names = self._samples(train, "user_id")
+        x_test, y_test, _ = self._samples(test)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         owner = np.array([numbers[name] for name in names], np.int64)
         return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+
+    def _samples(self, table: Path, *more: str) -> tuple[JpegImages, I64, list[str]]:
+        """Return the images and labels of a table, and its column `more`, if one is asked for."""
+        names, labels, paths, folder = [], [], [], table.parent / "images"
+        for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
+            if not _CLASS.fullmatch(label) or int(label) >= _CLASSES:
+                raise DataError(f"{table}: line {line}: class {label!r:.60} is not in 0 .. {_CLASSES - 1}")
+            if not _ID.fullmatch(image):
+                raise DataError(f"{table}: line {line}: image_id {image!r:.60}, expected letters and digits")
+            flat, nested = folder / f"{image}.jpg", folder.joinpath(*image[:3], f"{image}.jpg")
+            paths.append(nested if not flat.is_file() and nested.is_file() else flat)
+            labels.append(int(label))
+            names += name
+        absent = [path.name for path in paths if not path.is_file()]
+        if absent:
+            raise self.missing(
+                [listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})"
+            )
+        return JpegImages(tuple(paths), self.size), np.array(labels, np.int64), names
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
         """Return what a pass of evaluation takes: images stay on disk."""
@@ -91,24 +110,6 @@ def _opened(path: Path, size: int) -> U8:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be read as an image: {error}") from None
     return np.asarray(square, np.uint8).transpose(2, 0, 1)
-
-
-def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegImages, I64, list[str]]:
-    """Return the images and labels of a table, and its column `more`, if one is asked for."""
-    names, labels, paths, folder = [], [], [], table.parent / "images"
-    for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
-        if not _CLASS.fullmatch(label) or int(label) >= _CLASSES:
-            raise DataError(f"{table}: line {line}: class {label!r:.60} is not in 0 .. {_CLASSES - 1}")
-        if not _ID.fullmatch(image):
-            raise DataError(f"{table}: line {line}: image_id {image!r:.60}, expected letters and digits")
-        flat, nested = folder / f"{image}.jpg", folder.joinpath(*image[:3], f"{image}.jpg")
-        paths.append(nested if not flat.is_file() and nested.is_file() else flat)
-        labels.append(int(label))
-        names += name
-    absent = [path.name for path in paths if not path.is_file()]
-    if absent:
-        raise places.missing([listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})")
-    return JpegImages(tuple(paths), size), np.array(labels, np.int64), names
 
 
 def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.learning.data.dataset import F32, I64, DataError, Split, check_labels
-from simfl.learning.data.published import Places, Published, decoded
+from simfl.learning.data.published import Published, decoded
 
 _PIXELS = 28 * 28
 _CLASSES = 62
@@ -27,14 +27,15 @@ class Femnist(Published):
     kind: Literal["femnist"] = "femnist"
     published = "FEMNIST of the LEAF benchmark, Caldas et al., whose preprocess.sh writes train/ and test/"
     labels = _CLASSES
+    inner = ("data",)
 
-    def read(self, places: Places) -> Split:
+    def read(self, folders: list[Path]) -> Split:
         """Return float32 as published, ink 0 on a background of 1: digits, capitals, small letters.
 
         Writers with training samples own them, numbered in the order of the files' names and, in a file, of
         its users. All is in memory at once: about 3 KB a sample.
         """
-        train, test = places.within("data").files(("train/*.json",), ("test/*.json",))
+        train, test = self.files(folders, ("train/*.json",), ("test/*.json",))
         x_train, y_train, sizes = _side(train)
         x_test, y_test, _ = _side(test)
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -79,7 +80,9 @@ def _users(path: Path) -> Iterator[tuple[str, F32, I64]]:
         if not len(x) == len(y) == size:
             raise DataError(f"{where}: {len(x)} vectors and {len(y)} labels, but num_samples is {size}")
         if x:
-            yield user, _vectors(where, x), _labels(where, y)
+            labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
+            check_labels(where, labels, _CLASSES)
+            yield user, _vectors(where, x), labels
     if by_user:
         raise DataError(f"{path}: user_data has {next(iter(by_user))!r}, who is not one of its users")
 
@@ -103,12 +106,6 @@ def _vectors(where: str, x: list[Any]) -> F32:
         at = infinite[0]
         raise DataError(f"{where}: x{at.tolist()} is {numbers[tuple(at)]}, expected a finite number")
     return vectors
-
-
-def _labels(where: str, y: list[Any]) -> I64:
-    labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
-    check_labels(where, labels, _CLASSES)
-    return labels
 
 
 def _numbers(place: str, values: list[Any], dimensions: int, kinds: str) -> NDArray[Any]:

@@ -6,8 +6,8 @@ import gzip
 import os
 import zlib
 from abc import abstractmethod
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,51 +20,18 @@ _CHUNK_BYTES = 1 << 20
 _LISTED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The folders in which data set `name` is looked for, in this order; published: where it comes from."""
-
-    name: str
-    published: str
-    folders: tuple[Path, ...]
-
-    def within(self, *inner: str) -> Places:
-        """Return the same with folders that an archive unpacks to, each before the folder that it is in."""
-        return replace(self, folders=tuple(f / i for f in self.folders for i in (*inner, ".")))
-
-    def any(self, *names: str) -> Path | None:
-        """Return a file or folder of one of these names, if there is one."""
-        return next((f / name for f in self.folders for name in names if (f / name).exists()), None)
-
-    def files(self, *wanted: tuple[str, ...]) -> list[list[Path]]:
-        """Return for each of `wanted` its files, sorted: those of the first of its spellings, which may be
-        patterns such as `train/*.json`, that there is.
-
-        All are of one folder, the first that has any: sets that name their files alike are not mixed.
-
-        Raises:
-            DataError: there is no such folder, or it has not all.
-        """
-        for folder in self.folders:
-            held = [_held(folder, spellings) for spellings in wanted]
-            if all(held):
-                return held
-            if any(held):
-                lacking = [s[0] for s, paths in zip(wanted, held, strict=True) if not paths]
-                raise self.missing(lacking, f"{folder}, where the rest is")
-        raise self.missing([s[0] for s in wanted], " or ".join(str(f) for f in dict.fromkeys(self.folders)))
-
-    def missing(self, names: list[str], where: str) -> DataError:
-        """Return the error that these files are not there."""
-        return DataError(f"{self.name}: {listed(names)} not found in {where}; published as {self.published}")
-
-
 class Published(Dataset):
     """Files that somebody published, in a folder of the data set's name or in the root itself."""
 
+    published: ClassVar[str]
+    """Where it comes from, by name."""
+    inner: ClassVar[tuple[str, ...]] = ()
+    """Folders that its archive unpacks to."""
+
     @abstractmethod
-    def read(self, places: Places) -> Split:
-        """Return what the files hold. DataError if one is missing or malformed."""
+    def read(self, folders: list[Path]) -> Split:
+        """Return what the files hold, in the first of these folders that has any. DataError if one is missing
+        or malformed."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return what is read from `root`, or without one from the environment's SIMFL_DATA."""
@@ -78,7 +45,27 @@ class Published(Dataset):
         if not folder.is_dir():
             origin = "data.root" if root is not None else ROOT_VARIABLE
             raise DataError(f"{self.kind}: {origin} {folder} is not a folder; published as {self.published}")
-        return self.read(Places(self.kind, self.published, (folder / self.kind, folder)))
+        return self.read([outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")])
+
+    def files(self, folders: list[Path], *wanted: tuple[str, ...]) -> list[list[Path]]:
+        """Return for each of `wanted` its files, sorted: those of the first of its spellings, which may be
+        patterns such as `train/*.json`, that there is.
+
+        All are of one folder, the first that has any: sets that name their files alike are not mixed.
+        DataError if there is no such folder, or it has not all.
+        """
+        for folder in folders:
+            held = [_held(folder, spellings) for spellings in wanted]
+            if all(held):
+                return held
+            if any(held):
+                lacking = [s[0] for s, paths in zip(wanted, held, strict=True) if not paths]
+                raise self.missing(lacking, f"{folder}, where the rest is")
+        raise self.missing([s[0] for s in wanted], " or ".join(str(f) for f in dict.fromkeys(folders)))
+
+    def missing(self, names: list[str], where: str) -> DataError:
+        """Return the error that these files are not there."""
+        return DataError(f"{self.kind}: {listed(names)} not found in {where}; published as {self.published}")
 
 
 def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
@@ -93,11 +80,8 @@ def listed(names: list[str]) -> str:
 
 
 def read(path: Path) -> bytearray:
-    """Return a file's bytes, unzipped if it is gzipped. They may be written to, as arrays of them may be.
-
-    Raises:
-        DataError: the file is not there, is empty, is a corrupt gzip file or unpacks to too much.
-    """
+    """Return a file's bytes, which may be written to, unzipped if it is gzipped. DataError if it is missing,
+    empty, a corrupt gzip file or unpacks to too much."""
     content = bytearray()
     try:
         most = most_bytes()

@@ -42,7 +42,7 @@ def mobilenet_v3(channels: int, classes: int) -> nn.Module:
         nn.Hardswish(),
         *(_mobilenet_row(*row) for row in _MOBILENET),
         nn.Conv2d(96, 576, 1),
-        _mobilenet_excite(576),
+        _Excite(576, 576 // 4, nn.ReLU(), nn.Hardsigmoid()),
         nn.BatchNorm2d(576),
         nn.Hardswish(),
         nn.AdaptiveAvgPool2d(1),
@@ -60,15 +60,11 @@ def _mobilenet_row(
         *_normed(nn.Conv2d(into, wide, 1, bias=False)),
         act(),
         *_normed(nn.Conv2d(wide, wide, kernel, stride, padding=kernel // 2, groups=wide)),
-        _mobilenet_excite(wide) if excite else nn.Identity(),
+        _Excite(wide, wide // 4, nn.ReLU(), nn.Hardsigmoid()) if excite else nn.Identity(),
         *_normed(nn.Conv2d(wide, out, 1)),
         act(),
     ]
     return _Bottleneck(body, residual=stride == 1 and into == out)
-
-
-def _mobilenet_excite(channels: int) -> nn.Module:
-    return _Excite(channels, channels // 4, nn.ReLU(), nn.Hardsigmoid())
 
 
 def efficientnet_b0(channels: int, classes: int) -> nn.Module:

@@ -84,9 +84,7 @@ def dry_pass(
 def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[Dropout, Shape]]:
     """Return each `Dropout` with the shape of its input for one sample, in the order of their calls.
 
-    Raises:
-        ValueError: one is called twice, as it would keep the same both times, or its input is not [n, ...]
-            for n samples.
+    ValueError if one is called twice, as it would keep the same both times, or gets no [n, ...] of n samples.
     """
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Dropout)}
     found: dict[str, tuple[Dropout, Shape]] = {}
@@ -108,10 +106,8 @@ def macs(module: nn.Module, input_shape: Shape) -> int:
     """Return the multiply-adds of one sample's forward pass, those of padding included, biases not.
 
     A normalisation layer counts 2 an output: one for the statistics, one for the scaling. Activations,
-    pooling and products of activations count nothing.
-
-    Raises:
-        ValueError: the work of a layer with parameters is unknown, or it is used without being called.
+    pooling and products of activations count nothing. ValueError if the work of a layer with parameters is
+    unknown, or it is used without being called.
     """
     layers = dict(module.named_modules())
     silent = {name for name in layers if next(layers[name].parameters(recurse=False), None) is not None}

@@ -19,23 +19,19 @@ class Logistic(Model):
     kind: Literal["logistic"] = "logistic"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        return _softmax(shape, classes)
+        from torch import nn
+
+        return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
 
 
-class Softmax(Model):
+class Softmax(Logistic):
     """The same, on the AT&T faces; 1x112x92 in 40 classes: 412,200 parameters."""
 
-    kind: Literal["softmax"] = "softmax"
-
-    def build(self, shape: Shape, classes: int) -> nn.Module:
-        return _softmax(shape, classes)
+    kind: Literal["softmax"] = "softmax"  # type: ignore[assignment]
 
 
 class Cnn(Model):
-    """Two small convolutions, for tests and laptops; 1x8x8 in 10 classes: 6,090 parameters.
-
-    Convolutions of 3x3 with 16 and 32 channels, each pooled by 2, and a linear layer.
-    """
+    """Two small convolutions, for tests and laptops; 1x8x8 in 10 classes: 6,090 parameters."""
 
     kind: Literal["cnn"] = "cnn"
 
@@ -129,12 +125,6 @@ class EfficientNetB0(Model):
         from simfl.learning.models.bottlenecks import efficientnet_b0
 
         return efficientnet_b0(self.image(shape, least=17)[0], classes)
-
-
-def _softmax(shape: Shape, classes: int) -> nn.Module:
-    from torch import nn
-
-    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
 
 
 def _cnn(

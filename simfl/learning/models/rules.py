@@ -29,11 +29,8 @@ _SAMPLES = 2
 def blank(model: Model, shape: Shape, classes: int, tried: bool = False) -> nn.Module:
     """Return a model's module on the meta device, with this package's `BatchNorm` and `Dropout` for torch's.
 
-    tried: its dry run went well before.
-
-    Raises:
-        ValueError: it keeps state or draws elsewhere, does not map [n, *shape] to [n, classes], or has
-            parameters that no gradient reaches; names the model. Or the model takes no such samples.
+    tried: its dry run went well before. ValueError, naming the model, if it keeps state or draws elsewhere,
+    does not map [n, *shape] to [n, classes], or has parameters that no gradient reaches.
     """
     with torch.device("meta"):
         module = model.build(shape, classes)
