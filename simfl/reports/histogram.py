@@ -1,4 +1,4 @@
-"""Who holds what, as lines of text: the labels of a partition's users, for `simfl check`."""
+"""The labels that each user of a partition holds, as lines of text for `simfl check`."""
 
 from textwrap import wrap
 
@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 
-ROWS, CELLS = 12, 40
+MAX_USERS, MAX_CELLS = 12, 40
 """The most users that are shown, and the most cells of a bar."""
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-NOTHING = "·"
+NO_SAMPLES = "·"
 
 
 def label_histogram(counts: I64, width: int = 80) -> list[str]:
-    """A row for each user, or for twelve of them; what the rows mean; and the spread over all users.
+    """A row for each user, or for twelve from the smallest to the largest; a legend; the spread over all.
 
-    counts: samples of each label that each user holds [users, classes]. A row has the user's number, how
-    many samples and how many labels it holds, and a bar with a cell a label, full for the user's most
-    frequent one; a cell stands for the mean of neighbouring labels where there are more than fit. Of more
-    than twelve users those are shown who stand evenly in the order of size, from the smallest to the
-    largest. No line is longer than `width` columns. ValueError unless counts has users and classes and
-    none is negative, and width >= 1.
+    counts: samples of each label that each user holds [users, classes]. A row has the user's number, its
+    samples and its labels, and a bar with a cell a label, full for the user's most frequent one; where
+    labels are more than fit, a cell is the mean of neighbouring ones. No line is longer than `width` columns.
+
+    Raises:
+        ValueError: no users, no classes, a negative count, or width < 1.
     """
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts {counts.shape} must be [users, classes], neither of them 0")
@@ -32,33 +32,25 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
         raise ValueError(f"width={width} must be at least 1")
     users, classes = counts.shape
     held, labels = counts.sum(axis=1), (counts > 0).sum(axis=1)
-    shown = _shown(held)
-    names = ("user", "samples", "labels")
-    columns = [
-        _column(name, values) for name, values in zip(names, (shown, held[shown], labels[shown]), strict=True)
-    ]
+    chosen = np.arange(users)
+    if users > MAX_USERS:  # evenly in the order of size
+        places = np.rint(np.linspace(0, users - 1, MAX_USERS)).astype(np.int64)
+        chosen = np.argsort(held, kind="stable")[places]
+    named = {"user": chosen, "samples": held[chosen], "labels": labels[chosen]}
+    columns = [_column(name, values) for name, values in named.items()]
     beside = ["  ".join(row) + "  " for row in zip(*columns, strict=True)]
-    each = -(-classes // max(1, min(CELLS, width - len(beside[0]))))
-    bars = ["", *(_bar(row, each) for row in counts[shown])]
+    each = -(-classes // max(1, min(MAX_CELLS, width - len(beside[0]))))
+    bars = ["", *(_bar(row, each) for row in counts[chosen])]
     lines = [(text + bar).rstrip()[:width] for text, bar in zip(beside, bars, strict=True)]
     cell = "one label" if each == 1 else f"{each} labels"
     notes = [
-        f"Bars: {cell} a cell, full for the user's most frequent, {NOTHING} for none.",
+        f"Bars: {cell} a cell, full for the user's most frequent, {NO_SAMPLES} for none.",
         f"Samples a user: {_spread(held)}.",
         f"Labels a user: {_spread(labels)}, of {classes}.",
     ]
-    if len(shown) < users:
-        notes.insert(0, f"{len(shown)} of {users} users, evenly from the fewest samples to the most.")
+    if len(chosen) < users:
+        notes.insert(0, f"{len(chosen)} of {users} users, evenly from the fewest samples to the most.")
     return lines + [line for note in notes for line in wrap(note, width)]
-
-
-def _shown(held: I64) -> I64:
-    """Users by number if they are few, otherwise some, evenly in the order of size."""
-    users = len(held)
-    if users <= ROWS:
-        return np.arange(users)
-    places = np.rint(np.linspace(0, users - 1, ROWS)).astype(np.int64)
-    return np.argsort(held, kind="stable")[places]
 
 
 def _column(name: str, values: I64) -> list[str]:
@@ -72,7 +64,7 @@ def _bar(row: I64, each: int) -> str:
     starts = np.arange(0, len(row), each)
     means = np.add.reduceat(row, starts) / np.diff(starts, append=len(row))
     heights = np.ceil(means / (means.max() or 1) * len(BLOCKS)).astype(np.int64)
-    return "".join((NOTHING + BLOCKS)[height] for height in heights)
+    return "".join((NO_SAMPLES + BLOCKS)[height] for height in heights)
 
 
 def _spread(values: I64) -> str:

@@ -22,11 +22,12 @@ from matplotlib.figure import Figure
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.reports import palette
+from simfl.reports import chart
 from simfl.reports.figures import catalogue, run_figures, sweep_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.figures.sweep_figures import Total
 from simfl.reports.folder import Run
+from simfl.reports.trace_series import Span
 from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
@@ -82,7 +83,7 @@ def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> 
         assert [patch.get_width() for patch in drawn] == pytest.approx(parts)
         assert [patch.get_x() for patch in drawn] == pytest.approx([sum(parts[:k]) for k in range(4)])
         assert drawn[-1].get_x() + drawn[-1].get_width() == pytest.approx(total)
-        assert [to_hex(patch.get_facecolor()).upper() for patch in drawn] == list(palette.PHASE.values())
+        assert [to_hex(patch.get_facecolor()).upper() for patch in drawn] == list(chart.PHASE_COLOUR.values())
         assert float(axes.texts[number].get_text()) == pytest.approx(total, rel=5e-3)
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "fedavg  0% lost", "20% lost", "secagg  0% lost", "20% lost", "lightsecagg  0% lost", "20% lost",
@@ -122,7 +123,7 @@ def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 301 moments: each party is seen in a phase if and only if a row of the trace has it there."""
-    monkeypatch.setattr(timing, "FINE", 10**15)
+    monkeypatch.setattr(timing, "MIN_PAUSE_PART", 10**15)
     some: Run = request.getfixturevalue(which)
     (figure,) = timing.timing(some)
     for axes, diagram in zip(figure.axes, timing.diagrams(some), strict=True):
@@ -131,7 +132,7 @@ def test_the_timing_is_that_of_the_trace(
             for phase in PHASES:
                 for link in (False, True):
                     rows = list(spans_of(some, diagram, party, phase, link))
-                    colour = to_hex(pale(palette.PHASE[phase]) if link else palette.PHASE[phase])
+                    colour = to_hex(pale(chart.PHASE_COLOUR[phase]) if link else chart.PHASE_COLOUR[phase])
                     seen = [(a, b) for y, c, a, b in bars if abs(y - place) < 0.5 and c == colour]
                     for k in range(301):
                         at = (diagram.end - diagram.start) / NS * (k + 0.5) / 301
@@ -194,8 +195,8 @@ def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
 
 
 def test_bars_that_nearly_touch_are_one() -> None:
-    def bar(start: int, end: int, phase: str = "upload") -> timing.Bar:
-        return timing.Bar(1, phase, False, start, end)
+    def bar(start: int, end: int, phase: str = "upload") -> Span:
+        return Span(1, "protocol", phase, start, end)
 
     merged = timing._merged([bar(20, 25), bar(0, 10), bar(12, 14), bar(3, 5), bar(14, 15, "offline")], 2)
     assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
@@ -283,6 +284,9 @@ def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.Capt
                 low, high = bars.get_segments()[k][:, 1]
                 assert line.get_ydata()[k] == pytest.approx((a + b) / 2)
                 assert high - low == pytest.approx(12.706 * abs(a - b), rel=1e-4)
+    low, high = panels[0].get_ylim()
+    assert low == 0
+    assert high >= max(axes.dataLim.ymax for axes in panels)  # nothing of any panel is cut off
     with pytest.raises(SystemExit) as left:
         main(["report", str(out), "--figures"])
     assert left.value.code == 0

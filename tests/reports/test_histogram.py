@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from simfl.reports.histogram import CELLS, ROWS, label_histogram
+from simfl.reports.histogram import MAX_CELLS, MAX_USERS, label_histogram
 
 I64 = NDArray[np.int64]
 
@@ -33,10 +33,10 @@ def test_a_few_users_by_number() -> None:
 def test_many_users_evenly_by_size() -> None:
     sizes = np.random.default_rng(0).permutation(45)
     lines = label_histogram(sizes[:, None])
-    shown = [line.split() for line in lines[1 : ROWS + 1]]
+    shown = [line.split() for line in lines[1 : MAX_USERS + 1]]
     assert [int(row[1]) for row in shown] == [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44]
     assert all(sizes[int(row[0])] == int(row[1]) for row in shown)
-    assert lines[ROWS + 1] == "12 of 45 users, evenly from the fewest samples to the most."
+    assert lines[MAX_USERS + 1] == "12 of 45 users, evenly from the fewest samples to the most."
     assert "Samples a user: min 0, median 22, max 44." in lines
 
 
@@ -71,18 +71,18 @@ def test_a_median_may_lie_between() -> None:
 def test_no_line_is_too_long(counts: I64, width: int) -> None:
     lines = label_histogram(counts, width)
     assert all(1 <= len(line) <= width and "\n" not in line for line in lines)
-    assert len(lines) >= 1 + min(len(counts), ROWS) + 3
+    assert len(lines) >= 1 + min(len(counts), MAX_USERS) + 3
 
 
 @given(some)
 def test_rows_tell_the_truth(counts: I64) -> None:
     lines = label_histogram(counts)
-    for line in lines[1 : 1 + min(len(counts), ROWS)]:
+    for line in lines[1 : 1 + min(len(counts), MAX_USERS)]:
         user, samples, labels, bar = line.split()
         mine = counts[int(user)]
         assert int(samples) == mine.sum()
         assert int(labels) == np.count_nonzero(mine)
-        each = next(k for k in range(1, 121) if -(-len(mine) // k) <= CELLS)
+        each = next(k for k in range(1, 121) if -(-len(mine) // k) <= MAX_CELLS)
         groups = [mine[start : start + each] for start in range(0, len(mine), each)]
         assert [cell != "·" for cell in bar] == [group.any() for group in groups]
         assert ("█" in bar) == mine.any()

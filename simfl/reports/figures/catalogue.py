@@ -1,7 +1,7 @@
 """A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
 
-Law: a figure is made by a function that returns it and touches nothing; here they are gathered and saved.
-The same run gives the same bytes: no date, no random id. matplotlib is imported only when it is used.
+A figure is made by a function that returns it and touches nothing; here they are gathered and saved. The
+same run gives the same bytes: no date, no random id. matplotlib is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ DOTS_PER_INCH = 200
 """Of the PNG files."""
 
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""The kinds of file, and what is left out of each so that it is the same each time."""
+"""The kinds of file, and the metadata left out of each so that it is the same each time."""
 
 
 def need() -> None:
-    """See to it that figures can be drawn.
-
-    Raises:
-        BadInput: matplotlib is not installed; names the extra.
-    """
+    """Raise BadInput, which names the extra, unless matplotlib is installed."""
     try:
         import_module("matplotlib.figure")
     except ImportError:
@@ -39,7 +35,7 @@ def need() -> None:
 
 
 def of_run(run: Run) -> dict[str, Figure]:
-    """The figures that a run has what it takes for, by the name of their files."""
+    """File name -> figure, of those that the run has data for."""
     from simfl.reports.figures import run_figures, timing
 
     drawn = {
@@ -53,7 +49,7 @@ def of_run(run: Run) -> dict[str, Figure]:
 
 
 def of_sweep(folder: Path) -> dict[str, Figure]:
-    """The figures of a sweep's folder.
+    """File name -> figure of a sweep's folder.
 
     Raises:
         BadInput: its `means.csv` is not what a sweep writes, or no number varies.
@@ -64,7 +60,7 @@ def of_sweep(folder: Path) -> dict[str, Figure]:
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
-    """Each figure in these kinds of file into `folder`, which is made; the names of the files."""
+    """Write each figure in these kinds of file into `folder`, which is made; return the files' names."""
     from simfl.reports.figures.style import style
 
     folder.mkdir(exist_ok=True)
