@@ -13,9 +13,7 @@ from simfl.results import metrics
 from simfl.results.metrics import Path, Round
 from simfl.results.trace import SERVER, Trace, unit
 
-NAMED_PART = 0.5
-"""A user is named who holds at least this part of the users' largest share."""
-
+NAMED_PART = 0.5  # of the users' largest share: a user who holds as much is named
 KINDS = ("compute", "network", "wait")
 
 

@@ -15,11 +15,10 @@ from simfl.results.trace import PHASES
 PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
 """Blue, bluish green, orange, vermillion."""
 
+# Lines that stand for protocols; `ink` is the colour of the text around them. Dashes are in units of a line's
+# width; the first is solid.
 LINE_COLOURS = ("ink", "#CC79A7", "#56B4E9")
-"""Colours of lines that stand for protocols; `ink` is the colour of the text around them."""
-
 LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")
-"""Dashes of those lines, in units of a line's width in a drawing; the first is solid."""
 
 
 def line(index: int) -> tuple[str, str]:

@@ -15,8 +15,7 @@ from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.results.trace import SERVER, End, Lost, Row
 
-BEGINNING_PART = 0.4
-"""The part of the budget that the beginning of an asynchronous run may take."""
+BEGINNING_PART = 0.4  # of the budget, for the beginning of an asynchronous run
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,11 @@ class View:
     users: tuple[int, ...] | None = None
 
 
-def views(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None) -> tuple[list[View], str]:
-    """The views of a protocol, within about `budget` rows, and what is left out, in words ("" if nothing).
+def views(
+    run: Run, name: str, budget: int, asked: tuple[int, int] | None = None
+) -> tuple[list[View], int, str]:
+    """The views of a protocol, within about `budget` rows; the place of the one to show first, which is a
+    round of typical length or an asynchronous run's last; and what is left out, in words ("" if nothing).
 
     asked: only these rounds, from and to, the first of them that fit. Raises BadInput if there are none.
     """
@@ -42,24 +44,21 @@ def views(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None
         if not rounds:
             raise BadInput(f"--rounds {asked[0]}:{asked[1]}: {name} has finished none of them")
     if not rounds:
-        return [], "no finished round"
+        return [], 0, "no finished round"
     groups = trace_series.by_round(run.traces[name])
     ends = {row.round: row for row in run.traces[name] if isinstance(row, End)}
     if run.buffered:
         chosen = [_stretch(run, name, ends, part) for part in _stretches(rounds, groups, budget)]
-    else:
-        chosen = [
-            _round(run, name, ends[k], groups[k], budget) for k in _fitting(run, name, rounds, groups, budget)
-        ]
-    return chosen, _left_out(run.unit, rounds, chosen)
-
-
-def typical(run: Run, name: str, chosen: list[View]) -> int:
-    """The place of the view to show first: a round of typical length; of an asynchronous run the last."""
-    if run.buffered or not chosen:
-        return max(0, len(chosen) - 1)
-    places = {view.ends[0].round: place for place, view in enumerate(chosen)}
-    return places[_by_interest(run, name, sorted(places))[0]]
+        return chosen, len(chosen) - 1, _left_out(run.unit, rounds, chosen)
+    order = _by_interest(run, name, rounds)
+    taken: list[int] = []
+    left = budget
+    for index in order:
+        if not taken or len(groups[index]) <= left:
+            taken.append(index)
+            left -= len(groups[index])
+    chosen = [_round(run, name, ends[index], groups[index], budget) for index in sorted(taken)]
+    return chosen, sorted(taken).index(order[0]), _left_out(run.unit, rounds, chosen)
 
 
 def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
@@ -72,17 +71,6 @@ def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
     longest = max(rounds, key=lambda k: entries[k].total_s)
     aborted = [index for index, e in entries.items() if not e.completed][:1]
     return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
-
-
-def _fitting(run: Run, name: str, rounds: list[int], groups: dict[int, list[int]], budget: int) -> list[int]:
-    """The most interesting rounds within the budget, in their order; at least one."""
-    taken: list[int] = []
-    rows = 0
-    for index in _by_interest(run, name, rounds):
-        if not taken or rows + len(groups[index]) <= budget:
-            taken.append(index)
-            rows += len(groups[index])
-    return sorted(taken)
 
 
 def _round(run: Run, name: str, end: End, numbers: list[int], budget: int) -> View:

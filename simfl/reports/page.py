@@ -20,11 +20,9 @@ from simfl.reports.folder import Run
 from simfl.results import columns
 from simfl.results.trace import PHASES
 
-MAX_SPANS = 80_000
-"""The timelines of a page hold about so many spans, all protocols together: 2 MB."""
-
-MIN_SPANS = 1_000
-"""Each of them may hold at least so many."""
+MAX_SPANS = 80_000  # about, in the timelines of all protocols together: 2 MB
+MIN_SPANS = 1_000  # that each of them may hold
+MAX_SHARES = 8  # of a critical path, that are listed
 
 CLOCKS = {
     "measured": "measured: CPU time of the real work on the machine that ran it x each device's slowdown",
@@ -33,10 +31,6 @@ CLOCKS = {
 }
 
 PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses")
-"""Tables of a page."""
-
-MAX_SHARES = 8
-"""Shares of a critical path that are listed."""
 
 
 def page(run: Run, asked: tuple[int, int] | None = None) -> str:

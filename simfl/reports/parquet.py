@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from simfl.errors import BadInput
 from simfl.folder.result import atomic
-
-
-def need() -> None:
-    """Raise BadInput, which names the extra, unless pyarrow is installed."""
-    try:
-        import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadInput("--parquet needs pyarrow: pip install 'simfl[parquet]'") from None
 
 
 def write_parquet(path: Path, table: Mapping[str, Sequence[Any]]) -> None:

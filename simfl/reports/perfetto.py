@@ -19,16 +19,13 @@ from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.results.trace import PHASES, SERVER, Row, Sent, Step
 
-MAX_ROWS = 200_000
-"""The most rows that are written, of all protocols together; a viewer still opens that many."""
+MAX_ROWS = 200_000  # of all protocols together; a viewer still opens that many
 
+# Processes, within a range for each protocol; threads by lane and phase.
 SERVER_PID, TO_USERS, FROM_USERS, FIRST_USER = 1, 2, 3, 10
-"""Places of a protocol's processes, within a range of its own for each protocol."""
-
 THREADS = {("protocol", phase): 1 + k for k, phase in enumerate(PHASES)} | {
     ("training", phase): 11 + k for k, phase in enumerate(PHASES)
 }
-"""(lane, phase) -> thread."""
 
 Event = dict[str, Any]
 
@@ -43,9 +40,10 @@ class Choice:
     numbers: list[int]
 
     @property
-    def whole(self) -> bool:
-        """True if nothing is left out."""
-        return self.first == 0 and self.last == self.rounds - 1
+    def left_out(self) -> str:
+        """The rounds that are written of all, or "" if nothing is left out."""
+        whole = self.first == 0 and self.last == self.rounds - 1
+        return "" if whole else f"{self.first} to {self.last} of 0 to {self.rounds - 1}"
 
 
 def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS) -> dict[str, Choice]:
@@ -77,11 +75,7 @@ def _from_to(groups: dict[int, list[int]], first: int, last: int) -> Choice:
 
 def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
     """A line for each protocol that is not whole in the file."""
-    return [
-        f"{name}: {run.unit}s {c.first} to {c.last} of 0 to {c.rounds - 1}"
-        for name, c in chosen.items()
-        if not c.whole
-    ]
+    return [f"{name}: {run.unit}s {c.left_out}" for name, c in chosen.items() if c.left_out]
 
 
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:

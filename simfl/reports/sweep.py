@@ -12,11 +12,8 @@ from simfl.results.columns import Column, Measure, at
 from simfl.studies.sweep.plan import told
 from simfl.studies.sweep.tables import Estimate, Group
 
-WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9
-"""Columns of text: of all, of a protocol's name, and of a number."""
-
-MAX_POINTS = 12
-"""Points that are shown; the tables on disk have them all."""
+WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9  # columns of text: of all, of a protocol's name, of a number
+MAX_POINTS = 12  # that are shown; the tables on disk have them all
 
 Measures = Mapping[Measure, Estimate | None]
 

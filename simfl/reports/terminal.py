@@ -31,11 +31,8 @@ from simfl.results.text import printable
 from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
-MAX_ABORTED = 3
-"""Aborted rounds of an entry that are told one by one."""
-
-WIDTH, LABEL_WIDTH, MIN_WIDTH = 80, 18, 9
-"""Columns of text that a table may take, those of its labels, and the fewest of a protocol's."""
+MAX_ABORTED = 3  # rounds of an entry, that are told one by one
+WIDTH, LABEL_WIDTH, MIN_WIDTH = 80, 18, 9  # of a table, of its labels, and the least of a protocol's column
 
 CLOCKS = {
     "measured": "measured: CPU time of the real work on this machine x each device's slowdown "

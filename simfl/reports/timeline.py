@@ -13,7 +13,7 @@ from typing import Any
 
 from simfl.reports import trace_series
 from simfl.reports.advice import KINDS
-from simfl.reports.choice import View, typical, views
+from simfl.reports.choice import View, views
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import FROM_SERVER, TO_SERVER, Span
 from simfl.results import metrics
@@ -27,15 +27,15 @@ LANES = (*DEVICE_LANES, FROM_SERVER, TO_SERVER)
 
 @dataclass
 class Packed:
-    """The views of a protocol as JSON, the one to look at first, and what is left out.
+    """The views of a protocol as JSON, and the place of the one to look at first.
 
     `types` numbers the types of spans, which are (lane, phase, text, bytes, note).
     """
 
+    first: int
+    left_out: str
     types: dict[tuple[Any, ...], int] = field(default_factory=dict)
     views: list[dict[str, Any]] = field(default_factory=list)
-    left_out: str = ""
-    first: int = 0
 
 
 @dataclass(slots=True)
@@ -51,9 +51,8 @@ class Packable:
 
 def pack(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None) -> Packed:
     """A protocol's timeline, of about `budget` spans, or of the rounds that are asked for."""
-    trace, packed = run.traces[name], Packed()
-    chosen, packed.left_out = views(run, name, budget, asked)
-    packed.first = typical(run, name, chosen)
+    chosen, first, left_out = views(run, name, budget, asked)
+    trace, packed = run.traces[name], Packed(first, left_out)
     ends = [row for row in trace if isinstance(row, End)]
     # Of an asynchronous run one path for all views, from the last aggregation back to the beginning.
     whole = metrics.pieces(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None

@@ -27,14 +27,9 @@ from simfl.results.trace import (
     Trace,
 )
 
-TO_SERVER, FROM_SERVER = "to server", "from server"
-"""Lanes of a user's link; those of its device are `trace.LANES`."""
-
-MAX_USERS = 12
-"""Users who are named where the server went on without them."""
-
-Changes = list[tuple[int, int]]
-"""(nanoseconds, new value), in order of time."""
+TO_SERVER, FROM_SERVER = "to server", "from server"  # lanes of a user's link, beside `trace.LANES`
+MAX_USERS = 12  # named where the server went on without them
+Changes = list[tuple[int, int]]  # (nanoseconds, new value), in order of time
 
 
 def by_round(trace: Trace) -> dict[int, list[int]]:
@@ -197,15 +192,8 @@ def parties(rows: Iterable[Row]) -> list[int]:
     """The server and the users whom rows name, in order."""
     found = {SERVER}
     for row in rows:
-        match row:
-            case Begin():
-                found.update(row.users)
-            case Step():
-                found.add(row.party)
-            case Sent():
-                found.update((row.sender, row.to))
-            case _:
-                found.add(getattr(row, "user", SERVER))
+        found.update(span.party for span in spans(row))
+        found.update(row.users if isinstance(row, Begin) else (getattr(row, "user", SERVER),))
     return sorted(found)
 
 

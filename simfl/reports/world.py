@@ -7,11 +7,8 @@ from typing import Any
 from simfl.reports.units import listed, seconds
 from simfl.scenario.schema import Block, Scenario
 
-UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}
-"""Ends of names and the units that they mean."""
-
-MAX_VALUES = 4
-"""Entries of a list that are shown one by one."""
+UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}  # ends of names and the units that they mean
+MAX_VALUES = 4  # of a list, that are shown one by one
 
 
 def facts(s: Scenario) -> list[tuple[str, str]]:

@@ -112,7 +112,7 @@ def test_typical_rounds_come_first(losing: Run) -> None:
     """Of three rounds, two completed: the longer of them is their upper median; then the aborted one, if it
     is the longest, or the first."""
     trace = losing.traces["lightsecagg"]
-    chosen, left = views(losing, "lightsecagg", 1)
+    chosen, _, left = views(losing, "lightsecagg", 1)
     assert left.startswith("1 of 3 rounds")
     entries = losing.summary.protocols["lightsecagg"].rounds
     done = [e for e in entries if e.status == "completed"]
@@ -124,7 +124,7 @@ def test_typical_rounds_come_first(losing: Run) -> None:
 
 
 def test_of_a_round_that_is_too_large_some_users_are_shown(losing: Run) -> None:
-    (view,), left = views(losing, "lightsecagg", 100)
+    (view,), _, left = views(losing, "lightsecagg", 100)
     assert view.users is not None
     assert 0 < len(view.users) < 6
     index = view.ends[0].round
@@ -139,7 +139,7 @@ def test_of_a_round_that_is_too_large_some_users_are_shown(losing: Run) -> None:
 def test_an_asynchronous_run_shows_its_beginning_and_its_middle(buffered: Run) -> None:
     name = "lightsecagg_async"
     rows = len(buffered.traces[name])
-    chosen, left = views(buffered, name, rows // 2)
+    chosen, _, left = views(buffered, name, rows // 2)
     assert all(view.label.startswith("aggregation") for view in chosen)
     first, middle = chosen
     assert (first.ends[0].round, first.start) == (0, 0)

@@ -1,43 +1,28 @@
 """A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
 
 A figure is made by a function that returns it and touches nothing; here they are gathered and saved. The
-same run gives the same bytes: no date, no random id. matplotlib is imported only when it is used.
+same run gives the same bytes: no date, no random id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from simfl.errors import BadInput
+from matplotlib.figure import Figure
+
 from simfl.folder.result import atomic
+from simfl.reports.figures import run_figures, sweep_figures, timing
+from simfl.reports.figures.style import style
+from simfl.reports.folder import Run
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from simfl.reports.folder import Run
-
-DOTS_PER_INCH = 200
-"""Of the PNG files."""
-
+DOTS_PER_INCH = 200  # of the PNG files
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
 """The kinds of file, and the metadata left out of each so that it is the same each time."""
 
 
-def need() -> None:
-    """Raise BadInput, which names the extra, unless matplotlib is installed."""
-    try:
-        import_module("matplotlib.figure")
-    except ImportError:
-        raise BadInput("--figures needs matplotlib: pip install 'simfl[figures]'") from None
-
-
 def of_run(run: Run) -> dict[str, Figure]:
     """File name -> figure, of those that the run has data for."""
-    from simfl.reports.figures import run_figures, timing
-
     drawn = {
         "breakdown": run_figures.breakdown(run),
         **{f"timing_{k}" if k > 1 else "timing": f for k, f in enumerate(timing.timing(run), 1)},
@@ -54,15 +39,11 @@ def of_sweep(folder: Path) -> dict[str, Figure]:
     Raises:
         BadInput: its `means.csv` is not what a sweep writes, or no number varies.
     """
-    from simfl.reports.figures import sweep_figures
-
     return {"total": sweep_figures.total(sweep_figures.read(folder / "means.csv"))}
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
     """Write each figure in these kinds of file into `folder`, which is made; return the files' names."""
-    from simfl.reports.figures.style import style
-
     folder.mkdir(exist_ok=True)
     names = []
     for name, figure in figures.items():

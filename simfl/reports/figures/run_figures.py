@@ -27,14 +27,9 @@ from simfl.reports.folder import Run
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
-PROTOCOL_GAP = 0.45
-"""Between the bars of two protocols, in bars."""
-
-MAX_ACROSS = 4
-"""Histograms beside each other."""
-
-FEW = 10
-"""Up to so many values on a line each of them has a mark."""
+PROTOCOL_GAP = 0.45  # between the bars of two protocols, in bars
+MAX_ACROSS = 4  # histograms beside each other
+MAX_MARKS = 10  # values on a line that have a mark each
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ def accuracy(run: Run) -> Figure | None:
         return None
     lines = [(place, name) for place, name, _ in series]
     figure, (by_time, by_round) = panels(2, WIDE, 2.0, across=2, lines=lines, sharey=True)
-    marker = "o" if max(len(values) for *_, values in series) <= FEW else ""
+    marker = "o" if max(len(values) for *_, values in series) <= MAX_MARKS else ""
     for place, _, values in series:
         how = {**protocol_line(place), "marker": marker, "markersize": 2.5}
         shares = [share for _, share in values]

@@ -20,19 +20,11 @@ from simfl.results.trace import PHASES
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-COLUMN, WIDE = 3.4, 7.0
-"""Inches: the width of a paper's column, and of both."""
-
-TEXT_LINE = 0.17
-"""Inches of a line of text."""
-
+COLUMN, WIDE = 3.4, 7.0  # inches: the width of a paper's column, and of both
+TEXT_LINE = 0.17  # inches of a line of text
 INK = "#222222"
-
-MAX_NAMES = 4
-"""Names beside each other in a legend."""
-
-LETTERS, SAMPLE = 120, 8
-"""Letters that fit beside each other in a wide figure, and those that a line's sample takes with the gaps."""
+MAX_NAMES = 4  # beside each other in a legend
+LETTERS, SAMPLE = 120, 8  # beside each other in a wide figure; those that a line's sample takes with gaps
 
 SETTINGS: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
@@ -41,11 +33,8 @@ SETTINGS: dict[RcKeyType, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
     "font.size": 7,
-    "axes.titlesize": 7,
-    "axes.labelsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
+    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
     "legend.frameon": False,
     "legend.handlelength": 2.4,
     "axes.linewidth": 0.6,

@@ -15,13 +15,10 @@ from simfl.errors import BadInput
 from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
 from simfl.results import strict_json
 
+# The columns of `means.csv` beside those of what varies.
 FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
-"""The columns of `means.csv` beside those of what varies."""
-
 USERS = "population.users"
-
-MAX_ACROSS = 3
-"""Panels beside each other."""
+MAX_ACROSS = 3  # panels beside each other
 
 
 @dataclass(frozen=True)
@@ -43,14 +40,10 @@ def read(path: Path) -> list[Total]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["measure"] == "total_s" and row["mean"]]
+        points = [{key: _value(text) for key, text in row.items() if key not in FIXED} for row in rows]
         return [
-            Total(
-                {key: _value(text) for key, text in row.items() if key not in FIXED},
-                row["protocol"],
-                _finite(row["mean"]),
-                _finite(row["half_95"] or "0"),
-            )
-            for row in rows
+            Total(point, row["protocol"], _finite(row["mean"]), _finite(row["half_95"] or "0"))
+            for point, row in zip(points, rows, strict=True)
         ]
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise BadInput(f"{path}: not the means of a sweep ({type(error).__name__}: {error})") from None

@@ -23,14 +23,9 @@ from simfl.results.metrics import Round
 from simfl.results.trace import LANES, SERVER, Row, Sent, Trace
 from simfl.virtual_time import NS
 
-MAX_PANELS = 6
-"""Panels of a figure."""
-
-END_LINE = 0.8
-"""Points: the width of the line at the end of a round."""
-
-MIN_PAUSE_PART = 2000
-"""Pauses shorter than this part of a diagram are not drawn: a server's thousand steps are one bar."""
+MAX_PANELS = 6  # of a figure
+END_LINE = 0.8  # points: the width of the line at the end of a round
+MIN_PAUSE_PART = 2000  # shorter parts of a diagram are not drawn: a server's thousand steps are one bar
 
 
 @dataclass(frozen=True)
