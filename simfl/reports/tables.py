@@ -70,17 +70,15 @@ def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
     return {
         name: {
             "aborted": [r for r in p.rounds if not r.completed],
-            "refused": _counted(r.refused for r in p.rounds),
-            "ignored": _counted(r.ignored for r in p.rounds),
+            "refused": _summed(r.refused for r in p.rounds),
+            "ignored": _summed(r.ignored for r in p.rounds),
         }
         for name, p in run.summary.protocols.items()
     }
 
 
-def _counted(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
+def _summed(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
+    total = sum(map(Counter, counts), Counter[str]())
     return sorted(total.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def three_figures(value: float) -> str:
+    """A number with three figures, or more before its point.
+
+    >>> three_figures(0.63), three_figures(12.34), three_figures(1234.5)
+    ('0.630', '12.3', '1234')
+    """
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
 def seconds(ns: float) -> str:
     """Nanoseconds in the unit that fits, in three figures.
 
@@ -13,8 +22,7 @@ def seconds(ns: float) -> str:
     """
     for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if ns >= size:
-            value = ns / size
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+            return f"{three_figures(ns / size)} {unit}"
     return f"{ns:.0f} ns" if ns else "0 s"
 
 

@@ -10,19 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from simfl.reports import chart, tables
+from simfl.reports import chart, tables, units
 from simfl.reports.advice import advise
-from simfl.reports.figures.style import (
-    COLUMN,
-    INK,
-    TEXT_LINE,
-    WIDE,
-    legend,
-    panels,
-    phase_patches,
-    protocol_line,
-    style,
-)
+from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, WIDE, legend, panels, protocol_line, style
 from simfl.reports.folder import Run
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
@@ -84,8 +74,8 @@ def breakdown(run: Run) -> Figure | None:
         axes.barh(places, widths, 0.8, left, color=chart.PHASE_COLOUR[phase], label=phase)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for place, bar in zip(places, drawn, strict=True):
-        end = bar.total_s, place
-        axes.annotate(_short(bar.total_s), end, (2, 0), textcoords="offset points", va="center")
+        text, end = units.three_figures(bar.total_s), (bar.total_s, place)
+        axes.annotate(text, end, (2, 0), textcoords="offset points", va="center")
     rates = [f"{bar.rate} lost" if bar.rate else "" for bar in drawn]
     labels = [
         f"{bar.name if new else ''}  {rate}".strip()
@@ -96,13 +86,8 @@ def breakdown(run: Run) -> Figure | None:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
     axes.set_xlabel(f"critical path (seconds of virtual time per {run.unit})", loc="right")
-    legend(figure, phase_patches())
+    legend(figure)
     return figure
-
-
-def _short(value: float) -> str:
-    """Three figures."""
-    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 @style()

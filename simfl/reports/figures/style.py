@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simfl.reports import chart
-from simfl.results.trace import PHASES
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -90,19 +89,19 @@ def panels(
         axes.remove()
     if names:
         samples = [Line2D([], [], label=name, **protocol_line(place)) for place, name in lines]
-        legend(figure, samples, -(-len(names) // legend_rows))
+        _legend(figure, samples, -(-len(names) // legend_rows))
     return figure, cells[:count]
 
 
-def legend(figure: Figure, handles: Sequence[Artist], columns: int | None = None) -> None:
-    """Put a legend below everything, in one line unless `columns` are given."""
+def legend(figure: Figure, *more: Artist) -> None:
+    """Put a legend of the phases, and of more, below everything."""
+    phases = [Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()]
+    _legend(figure, [*phases, *more], len(phases) + len(more))
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:
     labels = [str(handle.get_label()) for handle in handles]
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels))
-
-
-def phase_patches() -> list[Patch]:
-    """The legend of the phases."""
-    return [Patch(color=chart.PHASE_COLOUR[phase], label=phase) for phase in PHASES]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 def protocol_line(place: int) -> dict[str, Any]:

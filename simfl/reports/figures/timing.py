@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simfl.reports import chart, trace_series
-from simfl.reports.figures.style import INK, TEXT_LINE, WIDE, legend, pale, panels, phase_patches, style
+from simfl.reports.figures.style import INK, TEXT_LINE, WIDE, legend, pale, panels, style
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import TO_SERVER, Span
 from simfl.results.metrics import Round
@@ -131,7 +131,7 @@ def _figure(drawn: list[Diagram], longest: int, unit: str) -> Figure:
     cells[-1].set_xlim(0, 1.01 * longest / NS)
     kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
     end = Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {unit}")
-    legend(figure, [*phase_patches(), *kinds, end])
+    legend(figure, *kinds, end)
     return figure
 
 
