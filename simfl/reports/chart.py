@@ -45,13 +45,13 @@ class Axis:
         return f"{tick:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
-def axis(low: float, high: float, count: int = 5) -> Axis:
-    """Return an axis that holds low .. high (low <= high), with about `count` ticks, at both ends too.
+def axis(low: float, high: float) -> Axis:
+    """Return an axis that holds low .. high (low <= high), with about five ticks, at both ends too.
 
     >>> axis(0.0, 5.9).ticks
     (0.0, 2.0, 4.0, 6.0)
     """
-    rough = ((high - low) or abs(high) or 1.0) / count
+    rough = ((high - low) or abs(high) or 1.0) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -6,13 +6,11 @@ Invariant: text from a scenario reaches the page only through the template's esc
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from simfl.reports import chart, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
@@ -53,21 +51,12 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
         .get_template("report.html")
         .render(
             run=run,
-            summary=run.summary,
-            scenario=run.scenario,
-            unit=run.unit,
             a_unit="an aggregation" if run.buffered else "a round",
-            phases=PHASES,
-            kinds=KINDS,
-            colours=chart.PHASE_COLOUR,
             clock=CLOCKS[run.summary.clock].format(profile=run.scenario.profile),
             columns={place: columns.at(place, protocols.values()) for place in PLACES},
-            headings=tables.headings,
             totals={name: tables.mean(r.total_s for r in p.completed) for name, p in protocols.items()},
-            nothing=tables.NO_VALUE,
             advices=advices,
             widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
-            most_shares=MAX_SHARES,
             breakdown=rows,
             stacks=stacks(rows),
             reasons=tables.reasons(run),
@@ -87,17 +76,12 @@ def _environment() -> Environment:
         loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
+    made.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
+    made.globals |= {"headings": tables.headings, "nothing": tables.NO_VALUE, "most_shares": MAX_SHARES}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # of `tojson`
     made.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
-    made.filters |= {"embed": embed, "seconds": units.seconds, "percent": units.percent}
+    made.filters |= {"seconds": units.seconds, "percent": units.percent}
     return made
-
-
-def embed(value: Any) -> Markup:
-    """JSON that can stand inside a script element, whatever text is in it."""
-    text = json.dumps(value, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(text)
 
 
 def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:

@@ -63,7 +63,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_phases_have_colours_of_okabe_and_ito_that_differ_in_lightness_side_by_side() -> None:
+def test_phases_have_okabe_ito_colours_that_differ_in_lightness() -> None:
     okabe_ito = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000"}
     assert list(chart.PHASE_COLOUR) == list(PHASES)
     assert len(set(chart.PHASE_COLOUR.values())) == 4

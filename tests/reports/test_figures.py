@@ -155,7 +155,7 @@ def spans_of(
                 at += ns
 
 
-def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
+def test_a_round_of_all_with_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
     assert {diagram.round for diagram in timing.diagrams(losing)} <= {0, 1}
     chosen = timing.diagrams(rates)
     assert len({diagram.round for diagram in chosen}) == 1
@@ -172,7 +172,7 @@ def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run
         }  # fmt: skip
 
 
-def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffered: Run) -> None:
+def test_an_aggregation_starts_with_its_users_cycles(buffered: Run) -> None:
     for diagram in timing.diagrams(buffered):
         trace = buffered.traces[diagram.protocol]
         (row,) = (r for r in trace if isinstance(r, Aggregated) and r.round == diagram.round)
@@ -184,7 +184,7 @@ def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffer
         assert diagram.start == min(begin, *(starts[u] for u in diagram.cast.values() if u != SERVER))
 
 
-def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
+def test_a_step_of_two_phases_is_two_bars() -> None:
     segments = (("training", 10), ("upload", 25))
     step = Step(0, 1, "protocol", "submit", "", "", -1, -1, 100, 100, 135, segments)
     found = list(timing._bars([step], {1}, 103, 130))
@@ -239,7 +239,7 @@ def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> N
     assert {len(axes.lines) for axes in panels} == {2}
 
 
-def test_where_the_search_for_T_ended_early_its_interval_is_shaded() -> None:
+def test_where_T_is_an_interval_it_is_shaded() -> None:
     figure = Figure()
     axes = figure.subplots()
     run_figures._privacy(axes, range(1, 4), [None, [2, 5], [2, 2]], {"color": "black"})
@@ -336,7 +336,7 @@ def texts(svg: bytes) -> str:
     return "\n".join("".join(element.itertext()) for element in found)
 
 
-def test_the_same_run_gives_the_same_bytes_whatever_the_users_settings(losing: Run, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tmp_path: Path) -> None:
     def save(name: str) -> None:
         figures = catalogue.of_run(losing)
         catalogue.save(tmp_path / name, figures, ["svg"])

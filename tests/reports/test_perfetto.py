@@ -115,9 +115,7 @@ def test_slices_and_messages_are_the_traces_to_the_nanosecond(run: Run, whole: d
     assert Counter((begins[k], ends[k]) for k in begins) == arrived
 
 
-def test_arrows_lead_from_the_step_that_sent_to_the_step_that_received(
-    run: Run, whole: dict[str, Any]
-) -> None:
+def test_arrows_lead_from_the_sending_step_to_the_receiving(run: Run, whole: dict[str, Any]) -> None:
     events = whole["traceEvents"]
     slices = defaultdict(list)
     for e in of(events, "X"):

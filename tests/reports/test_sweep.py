@@ -33,7 +33,7 @@ def text(points: list[dict[str, Any]], means: Any, seeds: int = 5, **more: Any) 
     return console.file.getvalue().splitlines()
 
 
-def test_a_mean_and_its_interval_stand_below_each_other_under_their_phase() -> None:
+def test_a_mean_and_its_interval_stand_under_their_phase() -> None:
     lines = text([{"population.users": 25}], {(0, "secagg"): measures(1.5, 0.25, 1.0)})
     heading, point, mean, half = lines[2:]
     assert heading.split() == ["total", "offline", "training", "upload", "recovery", "accuracy", "exact"]

@@ -53,7 +53,7 @@ def upload(user: int, cause: int, at: int) -> Row:
     )
 
 
-def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_away() -> None:
+def test_the_buffer_holds_what_is_neither_aggregated_nor_discarded() -> None:
     trace = Trace(
         [
             Begin(0, 0, (0, 1, 2), buffered=True),
@@ -74,7 +74,7 @@ def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_aw
     assert trace_series.version(trace) == [(0, 0), (10, 1)]
 
 
-def test_the_buffer_of_a_run_is_never_negative_and_full_before_each_aggregate(buffered: Run) -> None:
+def test_the_buffer_is_full_before_each_aggregate(buffered: Run) -> None:
     K = buffered.scenario.buffer.K if buffered.scenario.buffer else 0
     for trace in buffered.traces.values():
         changes = trace_series.buffer_fill(trace)

@@ -111,7 +111,7 @@ def protocol_line(place: int) -> dict[str, Any]:
     return {"color": INK if colour == "ink" else colour, "linestyle": pattern}
 
 
-def pale(colour: str, part: float = 0.4) -> tuple[float, float, float]:
-    """Mix a part of a colour with white."""
-    red, green, blue = (1 - part * (1 - value) for value in to_rgb(colour))
+def pale(colour: str) -> tuple[float, float, float]:
+    """Mix a colour with white."""
+    red, green, blue = (1 - 0.4 * (1 - value) for value in to_rgb(colour))
     return red, green, blue
