@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from simfl.blocks import Block
 from simfl.kinds import UnionName
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import Shape, hints
@@ -74,16 +75,18 @@ class _Section:
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         yield from (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
+        assert issubclass(model, Block)
+        says = model.descriptions()
         rows = [
-            f"| {' | '.join(self._row(key, hints(model)[key], info))} |"
+            f"| {' | '.join(self._row(key, hints(model)[key], info, says.get(key, '')))} |"
             for key, info in model.model_fields.items()
             if key != tag
         ]
         if rows:
             yield "\n".join(["| key | type | default | bound | |", "|---|---|---|---|---|", *rows])
 
-    def _row(self, key: str, annotation: Any, info: FieldInfo) -> tuple[str, ...]:
-        return f"`{key}`", self._type(annotation), _default(info), _bound(annotation), info.description or ""
+    def _row(self, key: str, annotation: Any, info: FieldInfo, says: str) -> tuple[str, ...]:
+        return f"`{key}`", self._type(annotation), _default(info), _bound(annotation), says
 
     def _type(self, annotation: Any) -> str:
         """What is to be written there, with links to sections."""
