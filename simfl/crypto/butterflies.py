@@ -1,6 +1,6 @@
 """The loops of ntt.py, compiled: radix-4 passes over a block of columns that stays in the L2 cache.
 
-The law: everything is a uint32 that stands for a residue modulo q < 2^31, so 2q < 2^32, and no sum wraps:
+Invariant: everything is a uint32 that stands for a residue modulo q < 2^31, so 2q < 2^32, and no sum wraps:
 
     reduced(x)       in [0, q)   for x < 2q: of x and x - q + 2^32, the lesser;
     times(x, w)      in [0, 2q)  for any x < 2^32 and w < q. With v = floor(2^32 w / q) and Shoup's quotient
@@ -10,39 +10,29 @@ The law: everything is a uint32 that stands for a residue modulo q < 2^31, so 2q
 Like loops.py this imports numba, so callers import it when there is something to transform.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import types
 
-from simfl.crypto.compiling import A32, I64, compiled
+from simfl.crypto.compiling import A32, BOOL, I64, INT, WORD, compiled, read, written
 
-_WORDS = 2**17  # of a block: 512 kB; a pass reads and writes all of it
-_NARROWEST = 128  # columns of a block, so that a loop is long enough
+_BLOCK_WORDS = 2**17  # 512 kB; a pass reads and writes all of it
+_LEAST_COLUMNS = 128  # of a block, so that a loop is long enough
 
-_WORD, _FLAG = types.uint32, types.boolean
-
-
-def _array(kind: Any, dimensions: int, readonly: bool = True) -> Any:
-    return types.Array(kind, dimensions, "C", readonly=readonly)
+_ROW = written(WORD)
 
 
-_ROW, _FACTORS = _array(_WORD, 1, readonly=False), _array(_WORD, 1)
-_COEFFICIENTS, _PLACES = _array(_WORD, 2), _array(types.int64, 1)
-
-
-@compiled(_WORD(_WORD, _WORD))
+@compiled(WORD(WORD, WORD))
 def _reduced(x: np.uint32, q: np.uint32) -> np.uint32:
     return min(x, np.uint32(x - q))
 
 
-@compiled(_WORD(_WORD, _WORD, _WORD, _WORD))
+@compiled(WORD(WORD, WORD, WORD, WORD))
 def _times(x: np.uint32, w: np.uint32, v: np.uint32, q: np.uint32) -> np.uint32:
     quotient = np.uint32((np.uint64(x) * np.uint64(v)) >> np.uint64(32))
     return np.uint32(np.uint32(x * w) - np.uint32(quotient * q))
 
 
-@compiled(types.void(_ROW, _ROW, _WORD))
+@compiled(types.void(_ROW, _ROW, WORD))
 def _halve(a: A32, b: A32, q: np.uint32) -> None:
     """(a, b) = (a + b, a - b), for a, b < q: modulo x^h - 1 and x^h + 1."""
     for j in range(a.size):
@@ -51,7 +41,7 @@ def _halve(a: A32, b: A32, q: np.uint32) -> None:
         b[j] = np.uint32(x + np.uint32(q - y))
 
 
-@compiled(types.void(_ROW, _ROW, _ROW, _ROW, _FACTORS, _WORD))
+@compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD))
 def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None:
     """`_split` with r = 1, for a, b, c, d < q."""
     i, iv = factors[6], factors[7]
@@ -67,7 +57,7 @@ def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None
         d[j] = np.uint32(t + np.uint32(q - v))
 
 
-@compiled(types.void(_ROW, _ROW, _ROW, _ROW, _FACTORS, _WORD, _FLAG))
+@compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD, BOOL))
 def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
     """a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r: x^h is replaced.
 
@@ -93,23 +83,17 @@ def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: boo
         d[j] = _reduced(back, q) if last else back
 
 
-@compiled(_FLAG(types.int64))
-def _is_odd(n: int) -> bool:
-    """Whether log2 n is."""
-    while n > 2:
-        n //= 4
-    return n == 2
-
-
-@compiled(types.void(_COEFFICIENTS, _COEFFICIENTS, _PLACES, _PLACES, _array(_WORD, 2, False), _WORD))
+@compiled(types.void(read(WORD, 2), read(WORD, 2), read(INT), read(INT), written(WORD, 2), WORD))
 def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint32) -> None:
     """out[j] = sum_k Z[k] alpha^k with alpha the point of user rows[j], in ntt.py's order of points.
 
     factors [n / 4, 8]: row m for `_split` with r = alpha_4m; wanted [n + 1]: how many of the rows are
     below each user. A part of the tree without a wanted row is left out.
     """
-    n, (size, columns) = wanted.size - 1, Z.shape
-    width = max(_NARROWEST, _WORDS // n)
+    n, (size, columns), odd = wanted.size - 1, Z.shape, wanted.size - 1
+    while odd > 2:
+        odd //= 4  # ends with 2 where log2 n is odd
+    width = max(_LEAST_COLUMNS, _BLOCK_WORDS // n)
     block = np.empty((n, width), np.uint32)
     for start in range(0, columns, width):
         w = min(width, columns - start)
@@ -119,7 +103,7 @@ def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint
             else:
                 block[k, :w] = 0
         length = n
-        if _is_odd(n):
+        if odd == 2:
             length //= 2
             for k in range(length):
                 _halve(block[k, :w], block[k + length, :w], q)

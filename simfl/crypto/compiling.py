@@ -1,7 +1,4 @@
-"""The compilation of loops: numba's types by short names, and one decorator.
-
-Importing this module imports numba.
-"""
+"""The compilation of loops: numba's types by short names, and one decorator. Importing it imports numba."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,30 +17,30 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 INT, WORD, WIDE, REAL, BOOL = types.int64, types.uint32, types.uint64, types.float64, types.boolean
 
 
-def out_row(kind: Any) -> Any:
-    """A row of a kind that a loop writes."""
-    return types.Array(kind, 1, "C")
+def written(kind: Any, dimensions: int = 1) -> Any:
+    """Return the type of a contiguous array of a kind that a loop writes."""
+    return types.Array(kind, dimensions, "C")
 
 
-def in_row(kind: Any) -> Any:
-    """A row of a kind that a loop reads."""
-    return types.Array(kind, 1, "C", readonly=True)
+def read(kind: Any, dimensions: int = 1) -> Any:
+    """Return the type of a contiguous array of a kind that a loop reads."""
+    return types.Array(kind, dimensions, "C", readonly=True)
 
 
-REALS = (in_row(types.float32), in_row(types.float64))
+REALS = (read(types.float32), read(types.float64))
 
 
 def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
-    """Compile for these signatures now. Where numba finds no folder to cache in, every process compiles."""
+    """Compile for these signatures now, so that no call compiles later."""
 
     def decorate(loop: Loop) -> Loop:
-        def compile_it(cache: bool) -> Any:
-            return njit(list(signatures), cache=cache, nogil=True, error_model="numpy")(loop)
+        def compile_it(cache: bool) -> Loop:
+            fast: Loop = njit(list(signatures), cache=cache, nogil=True, error_model="numpy")(loop)
+            return fast
 
         try:
-            fast: Loop = compile_it(cache=True)
-        except (RuntimeError, OSError):
-            fast = compile_it(cache=False)
-        return fast
+            return compile_it(cache=True)
+        except (RuntimeError, OSError):  # numba finds no folder to cache in: every process compiles
+            return compile_it(cache=False)
 
     return decorate

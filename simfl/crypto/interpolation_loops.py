@@ -1,22 +1,17 @@
-"""The loops of mds.py and shamir.py, compiled: inverses, Lagrange's polynomials and their values at zero.
-
-As loops.py: a loop believes its arguments, and importing this module imports numba and compiles.
-"""
+"""The loops of mds.py and shamir.py, compiled as those of loops.py: inverses, and Lagrange interpolation."""
 
 import numpy as np
 from numba import types
 
-from simfl.crypto.compiling import A32, A64, BOOL, I64, INT, WIDE, WORD, compiled, in_row, out_row
+from simfl.crypto.compiling import A32, A64, BOOL, I64, INT, WIDE, WORD, compiled, read, written
 
 _MERSENNE = np.uint64(2**31 - 1)
 
 
-@compiled(types.void(out_row(WIDE), WIDE))
+@compiled(types.void(written(WIDE), WIDE))
 def invert(x: A64, q: np.uint64) -> None:
-    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero.
-
-    One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
-    """
+    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero."""
+    # One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
     before = np.empty_like(x)
     product = np.uint64(1)
     for i in range(x.size):
@@ -34,7 +29,7 @@ def invert(x: A64, q: np.uint64) -> None:
         inverse = after
 
 
-@compiled(types.void(in_row(WIDE), WIDE, types.Array(WORD, 2, "C")))
+@compiled(types.void(read(WIDE), WIDE, written(WORD, 2)))
 def lagrange(x: A64, q: np.uint64, out: A32) -> None:
     """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
 
@@ -64,14 +59,14 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
 
 @compiled(WIDE(WIDE))
 def _folded(x: np.uint64) -> np.uint64:
-    """A number below 2^31 + 4 that is x modulo p = 2^31 - 1, since 2^31 = 1 there."""
+    """Return a number below 2^31 + 4 that is x modulo p = 2^31 - 1, since 2^31 = 1 there."""
     x = (x & _MERSENNE) + (x >> np.uint64(31))
     return (x & _MERSENNE) + (x >> np.uint64(31))
 
 
-@compiled(BOOL(in_row(WIDE), out_row(WIDE)))
+@compiled(BOOL(read(WIDE), written(WIDE)))
 def at_zero(x: A64, out: A64) -> bool:
-    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; whether all x differ."""
+    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p. True if all x differ."""
     for i in range(x.size):
         out[i] = x[i]
     product = np.uint64(1)
@@ -92,11 +87,11 @@ def at_zero(x: A64, out: A64) -> bool:
     return True
 
 
-@compiled(INT(types.Array(WORD, 2, "C", readonly=True), in_row(WIDE), in_row(INT), types.Array(WORD, 2, "C")))
+@compiled(INT(read(WORD, 2), read(WIDE), read(INT), written(WORD, 2)))
 def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
     """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
 
-    Returns the first k of whose x two are the same, or how many k there are.
+    Returns the first k of whose x two are the same, or the number of k.
     """
     weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
     for k in range(start.size - 1):

@@ -1,12 +1,12 @@
 """Key agreement and authenticated encryption between users: X25519 (RFC 7748), HKDF-SHA256 (RFC 5869),
 AES-256-GCM (NIST SP 800-38D), through pyca/cryptography.
 
-The law: nothing that does not authenticate yields a value. What a peer can cause is `Forged` and names
-the row; what only the caller can cause is ValueError. A nonce must never be used twice with one key:
-`nonce` makes them from a sender and its counter.
+Invariant: nothing that does not authenticate yields a value. What a peer can cause is `Forged` and names the
+row; what only the caller can cause is ValueError. A nonce must never be used twice with one key: `nonce`
+makes them from a sender and its counter.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -40,22 +40,22 @@ class Forged(Exception):
 
 
 def public(secret: A8) -> A8:
-    """The X25519 public key, [1, 32], of a secret key [1, 32] (any 32 bytes)."""
+    """Return the X25519 public key, [1, 32], of a secret key [1, 32] (any 32 bytes)."""
     return _row(_private(secret).public_key().public_bytes_raw())
 
 
 def agree(secret: A8, publics: A8, info: bytes) -> A8:
-    """Row i, of 32 bytes, is hkdf(X25519(secret, publics_i), info); secret [1, 32], publics [n, 32].
+    """Return hkdf(X25519(secret, publics_i), info) of each i, [n, 32]; secret [1, 32], publics [n, 32].
 
     Forged(i, "low-order public key") if the shared secret is all zero (RFC 7748, section 6.1).
     """
     _check("publics", publics, len(publics), KEY_BYTES)
-    mine = _private(secret)
+    private = _private(secret)
     out = np.empty((len(publics), KEY_BYTES), np.uint8)
     for i, theirs in enumerate(publics):
         peer = X25519PublicKey.from_public_bytes(theirs.tobytes())
         try:
-            shared = mine.exchange(peer)
+            shared = private.exchange(peer)
         except ValueError:  # raised for the all-zero shared secret, and for that alone
             raise Forged(i, "low-order public key") from None
         out[i] = _row(hkdf(shared, info))
@@ -63,12 +63,12 @@ def agree(secret: A8, publics: A8, info: bytes) -> A8:
 
 
 def hkdf(secret: bytes, info: bytes) -> bytes:
-    """32 bytes from input keying material by HKDF-SHA256 (RFC 5869) without salt."""
+    """Return 32 bytes of input keying material by HKDF-SHA256 (RFC 5869) without salt."""
     return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def seal(keys: A8, items: Rows, nonces: Collection[bytes], aads: Collection[bytes]) -> Rows:
-    """AES-256-GCM of each row of items [n, L] under its own key, as [n, L * itemsize + 16], tag last.
+    """Return AES-256-GCM of each row of items [n, L] under its own key, [n, L * itemsize + 16], tag last.
 
     keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
     Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row.
@@ -77,18 +77,12 @@ def seal(keys: A8, items: Rows, nonces: Collection[bytes], aads: Collection[byte
     if n == 0:
         none = np.asarray(items)
         return np.empty((0, none.shape[1] * none.itemsize + TAG_BYTES), np.uint8)
-    under = _ciphers(keys, nonces, aads, n)
-    return _together(
-        [
-            aead.encrypt(once, item, aad)
-            for (aead, once, aad), item in zip(under, _strings(items), strict=True)
-        ],
-        np.dtype(np.uint8),
-    )
+    under = zip(*_ciphers(keys, nonces, aads, n), _strings(items), strict=True)
+    return _together([aead.encrypt(once, item, aad) for aead, once, aad, item in under], np.dtype(np.uint8))
 
 
 def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[bytes], dtype: str) -> Rows:
-    """The rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
+    """Return the rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
 
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
     not the sealed one; then no row's content is returned. ValueError if there is not one key, nonce and
@@ -105,9 +99,8 @@ def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[by
             f"rows of {sealed[0].nbytes} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements"
         )
     opened: list[bytes] = []
-    under = _ciphers(keys, nonces, aads, n)
     try:
-        for (aead, once, aad), row in zip(under, _strings(sealed), strict=True):
+        for aead, once, aad, row in zip(*_ciphers(keys, nonces, aads, n), _strings(sealed), strict=True):
             opened.append(aead.decrypt(once, row, aad))
     except InvalidTag:
         raise Forged(len(opened), "does not authenticate") from None
@@ -116,20 +109,20 @@ def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[by
 
 def _ciphers(
     keys: A8, nonces: Collection[bytes], aads: Collection[bytes], n: int
-) -> Iterator[tuple[AESGCM, bytes, bytes]]:
-    """Yield key, nonce and aad of each of n rows. ValueError if there is not one key, nonce and aad a row."""
+) -> tuple[Iterable[AESGCM], Collection[bytes], Collection[bytes]]:
+    """Return cipher, nonce and aad of n rows. ValueError if there is not one key, nonce and aad a row."""
     _check("keys", keys, n, KEY_BYTES)
     if len(nonces) != n or len(aads) != n:
         raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
     once = list(nonces)
     if set(map(len, once)) != {NONCE_BYTES}:
         raise ValueError(f"nonces must have {NONCE_BYTES} bytes")
-    return zip(map(AESGCM, _strings(keys)), once, aads, strict=True)
+    return map(AESGCM, _strings(keys)), once, aads
 
 
-# Short rows are many: one copy of them all, and slices of it, cost a fraction of an array for each row.
-def _strings(rows: Rows) -> Iterable[memoryview]:
-    """The bytes of each row, little-endian."""
+def _strings(rows: Rows) -> list[memoryview]:
+    """Return the bytes of each row, little-endian."""
+    # Short rows are many: one copy of them all, and slices of it, cost a fraction of an array for each row.
     if isinstance(rows, list):
         return [np.ascontiguousarray(row, row.dtype.newbyteorder("<")).view(np.uint8).data for row in rows]
     width = rows.shape[1] * rows.itemsize
@@ -138,7 +131,7 @@ def _strings(rows: Rows) -> Iterable[memoryview]:
 
 
 def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
-    """Rows of little-endian elements as they are kept."""
+    """Return rows of little-endian elements as they are kept."""
     stored = kind.newbyteorder("<")
     if len(strings[0]) >= LONG_BYTES:
         return [np.frombuffer(one, stored).astype(kind, copy=False) for one in strings]
@@ -155,17 +148,17 @@ class SealedPipe:
         self._opening: AEADDecryptionContext | None = None
 
     def opened_under(self, key: bytes, nonce_: bytes, aad: bytes) -> None:
-        """The item is opened on arrival, under what its receiver takes for the sender's."""
+        """Open the item on arrival, under what its receiver takes for the sender's."""
         self._opening = Cipher(algorithms.AES(key), modes.GCM(nonce_)).decryptor()
         self._opening.authenticate_additional_data(aad)
 
     def carry(self, block: A8) -> A8:
-        """What the receiver reads of a block; not to be trusted before `close`."""
+        """Return what the receiver reads of a block; not to be trusted before `close`."""
         sealed = self._sealing.update(block.data)
         return block if self._opening is None else np.frombuffer(self._opening.update(sealed), np.uint8)
 
     def close(self) -> None:
-        """The item is through. Forged(0, "does not authenticate") if the receiver opened another one."""
+        """End the item. Forged(0, "does not authenticate") if the receiver opened another one."""
         self._sealing.finalize()
         if self._opening is not None:
             try:
@@ -175,7 +168,11 @@ class SealedPipe:
 
 
 def nonce(sender: int, counter: int) -> bytes:
-    """12 bytes: sender (4, big-endian), then counter (8, big-endian). ValueError out of range."""
+    """Return 12 bytes: sender (4, big-endian), then counter (8, big-endian). ValueError out of range.
+
+    >>> nonce(1, 2).hex()
+    '000000010000000000000002'
+    """
     if not 0 <= sender < 2**32:
         raise ValueError(f"sender={sender} must be in [0, 2^32)")
     if not 0 <= counter < 2**64:

@@ -1,11 +1,10 @@
 """The product over F_q on float64 BLAS: a matrix product with two signed limbs on the left.
 
-The law: every float64 that is meant as an integer stays below 2^53 in magnitude, so nothing rounds. That
-is checked on W when it is prepared, since W is public and used again; Z may be anything.
+Invariant: every float64 that is meant as an integer stays below 2^53 in magnitude, so nothing rounds. That
+is seen to when W is prepared; Z may be anything.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +12,10 @@ from numpy.typing import NDArray
 A32 = NDArray[np.uint32]
 F64 = NDArray[np.float64]
 
-_TILE = 512  # columns of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
-_NARROW = 1 << 18  # of a small W, as many columns as give a temporary so many elements
+_TILE_COLUMNS = 512  # of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
+_TILE_ELEMENTS = 1 << 18  # of a temporary, where W is small
 # Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48).
-_EXACT = 2**53 - 2**49
-
-
-class Prepared(NamedTuple):
-    """What a product needs of W [a, k]: its limbs [2a, k], exact column blocks, what centring adds [a, 1]."""
-
-    limbs: F64
-    blocks: list[tuple[int, int]]
-    offset: F64
+_EXACT_SUM = 2**53 - 2**49
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:
@@ -38,15 +29,15 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 
         (sum of |lo|) c <= 2^53 - 2^49   and   (sum of |hi|) c <= 2^53 - 2^49,
 
-    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. The bound is computed
-    from W itself: a block has at least 120 columns, a random W about 250.
+    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. A block has at least 120
+    columns, of a random W about 250.
     """
     from simfl.crypto import loops
 
     a, m = W.shape[0], Z.shape[1]
     out = np.empty((a, m), np.uint32)
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
-    tile = max(_TILE, _NARROW // max(1, *limbs.shape))
+    tile = max(_TILE_COLUMNS, _TILE_ELEMENTS // max(1, *limbs.shape))
     centre, width = float(q // 2), 0
     for j in range(0, m, tile):
         if width != min(tile, m - j):
@@ -62,28 +53,24 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 
 
 @lru_cache(maxsize=4)
-def prepare(content: bytes, shape: tuple[int, int], q: int) -> Prepared:
-    """W from its content, which is the key: a matrix that was changed is another matrix."""
+def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[tuple[int, int]], F64]:
+    """Return W's limbs [2a, k], exact column blocks, and what centring adds [a, 1]: c W 1 mod q."""
+    # The content is the cache's key: a matrix that was changed is another matrix.
     W = np.frombuffer(content, np.uint32).reshape(shape)
     w = W.astype(np.int64)
     w -= (w > q // 2) * np.int64(q)
     hi = (w + 2**15) >> 16
     limbs = np.vstack([w - (hi << 16), hi])
-    return Prepared(limbs.astype(np.float64), exact_blocks(limbs, q), row_sums(w, q // 2, q))
-
-
-def row_sums(w: NDArray[np.int64], factor: int, q: int) -> F64:
-    """factor w 1 mod q as [a, 1], for |w| < 2^32 and 0 <= factor < 2^32: exact in int64 for rows shorter
-    than 2^31, and then in uint64."""
-    total = (w.sum(axis=1, keepdims=True) % np.int64(q)).astype(np.uint64)
-    residues: F64 = (total * np.uint64(factor) % np.uint64(q)).astype(np.float64)
-    return residues
+    # Exact in int64 for rows shorter than 2^31, and then in uint64.
+    sums = (w.sum(axis=1, keepdims=True) % np.int64(q)).astype(np.uint64)
+    offset = sums * np.uint64(q // 2) % np.uint64(q)
+    return limbs.astype(np.float64), exact_blocks(limbs, q), offset.astype(np.float64)
 
 
 def exact_blocks(limbs: NDArray[np.int64], q: int) -> list[tuple[int, int]]:
-    """Greedy column ranges whose row sums of |limb| times q/2 stay within 2^53 - 2^49; at least one."""
+    """Return column ranges, as long as |limb| summed over a row times q/2 stays within 2^53 - 2^49."""
     sums = np.abs(limbs).cumsum(axis=1)
-    limit = _EXACT // max(1, q // 2)
+    limit = _EXACT_SUM // max(1, q // 2)
     blocks, start, columns = [], 0, limbs.shape[1]
     while start < columns:
         before = sums[:, start - 1 : start] if start else 0

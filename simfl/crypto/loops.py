@@ -1,11 +1,10 @@
 """The vector loops of field.py, prg.py and quantize.py, compiled: one pass each, no temporaries.
 
-The law: a loop gives, bit for bit, what the numpy expressions in its docstring give. Integers wrap as
+Invariant: a loop gives, bit for bit, what the numpy expressions in its docstring give. Integers wrap as
 uint32 and uint64 do, floats are float64 in the order that is written (no fused multiply-add, no fast-math).
 Callers check everything: a loop believes its arguments.
 
-Importing this module imports numba and compiles, or loads from numba's cache: callers do it inside their
-functions, when there is a first vector. Every signature is explicit, so that no call compiles later.
+Importing this module compiles, or loads from numba's cache: callers import it inside their functions.
 """
 
 from typing import Any
@@ -27,17 +26,18 @@ from simfl.crypto.compiling import (
     WORD,
     Floats,
     compiled,
-    in_row,
-    out_row,
+    read,
+    written,
 )  # fmt: skip
 
 _COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
-_GROUP = 2048  # words that are tested together for one that is no element,
-_FEW = 128  # and these, where there was one
+# Words are tested in groups for one that is no element, and where there is one, in smaller groups.
+_GROUP, _SMALL_GROUP = 2048, 128
 
 
-def _inttoptr(typing: Any, address: Any) -> Any:
-    """An address as a pointer to uint32: a numba intrinsic, as numba.extending documents them."""
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(typing: Any, address: Any) -> Any:
+    """Return an address as a pointer to uint32."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -45,10 +45,7 @@ def _inttoptr(typing: Any, address: Any) -> Any:
     return types.CPointer(WORD)(WIDE), code
 
 
-_pointer = intrinsic(_inttoptr)
-
-
-@compiled(types.void(in_row(WORD), in_row(WORD), WORD, BOOL, out_row(WORD)))
+@compiled(types.void(read(WORD), read(WORD), WORD, BOOL, written(WORD)))
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
     """out = a - y + q (a < y), where y = b if minus, else q - b: a + b needs a 33rd bit, a - (q - b) not."""
     for j in range(out.size):
@@ -57,7 +54,7 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
         out[j] = np.uint32(difference + q) if a[j] < y else difference
 
 
-@compiled(types.void(in_row(WIDE), in_row(WORD), WIDE, out_row(WORD)))
+@compiled(types.void(read(WIDE), read(WORD), WIDE, written(WORD)))
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
     """out = sum_k weights[k] v_k mod q, v_k the out.size uint32 at addresses[k].
 
@@ -98,29 +95,16 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
             out[start + j] = np.uint32(total)
 
 
-@compiled(types.void(in_row(WORD), WORD, out_row(WORD)))
-def canonical(x: A32, q: np.uint32, out: A32) -> None:
-    """out = x mod q."""
-    largest = np.uint32(0)
-    for j in range(out.size):
-        out[j] = x[j]
-        largest = x[j] if x[j] > largest else largest
-    if largest >= q:
-        for j in range(out.size):
-            out[j] = np.uint32(x[j] % q)
-
-
 @compiled(REAL(REAL, REAL, REAL))
 def _reduced(x: float, q: float, inverse: float) -> float:
-    """x mod q for an integer |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51.
-
-    The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
-    subtracted without rounding."""
+    """Return x mod q for an integer |x| < 2^53 - q: exact, and of magnitude at most q/2 + |x| 2^-51."""
+    # The quotient may be rounded to the wrong neighbour, but only next to a tie; any integer times q is
+    # subtracted without rounding.
     y: float = x - np.rint(x * inverse) * q
     return y
 
 
-@compiled(types.void(types.Array(REAL, 2, "C"), REAL, types.Array(REAL, 2, "C")))
+@compiled(types.void(written(REAL, 2), REAL, written(REAL, 2)))
 def add_limbs(product: F64, q: float, total: F64) -> None:
     """total += low + 2^16 high mod q, for product [2a, m] = low above high, of integers below 2^53."""
     a, inverse = len(total), 1.0 / q
@@ -130,12 +114,11 @@ def add_limbs(product: F64, q: float, total: F64) -> None:
             total[i, j] += _reduced(high * 2.0**16 + product[i, j], q, inverse)
 
 
-@compiled(types.void(types.Array(REAL, 2, "C"), REAL, types.Array(WORD, 2, "A")))
+@compiled(types.void(written(REAL, 2), REAL, types.Array(WORD, 2, "A")))
 def residues(total: F64, q: float, out: A32) -> None:
-    """out = total mod q, for integers |total| < 2^53 - 2q.
-
-    The quotient is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q: where one
-    falls outside, q is added or taken away."""
+    """out = total mod q, for integers |total| < 2^53 - 2q."""
+    # The quotient is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q: if that
+    # falls outside, q is added or taken away.
     inverse = 1.0 / q
     for i in range(total.shape[0]):
         for j in range(total.shape[1]):
@@ -144,11 +127,11 @@ def residues(total: F64, q: float, out: A32) -> None:
             out[i, j] = np.uint32(x - q if x >= q else x)
 
 
-@compiled(INT(in_row(WORD), INT, WORD, WORD, out_row(INT), INT))
+@compiled(INT(read(WORD), INT, WORD, WORD, written(INT), INT))
 def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, found: int) -> int:
     """places[found:] = first + flatnonzero(words & kept >= q); how many places there are then."""
-    for start in range(0, words.size, _FEW):
-        few = words[start : start + _FEW]
+    for start in range(0, words.size, _SMALL_GROUP):
+        few = words[start : start + _SMALL_GROUP]
         largest = np.uint32(0)
         for j in range(few.size):
             word = few[j] & kept
@@ -161,7 +144,7 @@ def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64
     return found
 
 
-@compiled(INT(out_row(WORD), INT, WORD, WORD, out_row(INT)))
+@compiled(INT(written(WORD), INT, WORD, WORD, written(INT)))
 def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
     found = 0
@@ -181,7 +164,7 @@ def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> i
     return found
 
 
-@compiled(INT(out_row(WORD), in_row(WORD), INT, WORD, WORD, BOOL, out_row(INT)))
+@compiled(INT(written(WORD), read(WORD), INT, WORD, WORD, BOOL, written(INT)))
 def accumulate(
     total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
@@ -210,9 +193,9 @@ def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
     return floor + 1.0 if np.float64(threshold) < (y - floor) * 2.0**32 else floor
 
 
-@compiled(*(BOOL(real, in_row(WORD), REAL, REAL, out_row(INT)) for real in REALS))
+@compiled(*(BOOL(real, read(WORD), REAL, REAL, written(INT)) for real in REALS))
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
-    """out = the level of each coordinate; whether every coordinate is finite, otherwise out is garbage."""
+    """out = the level of each coordinate. True if every one is finite, otherwise out is garbage."""
     strange = 0
     for j in range(out.size):
         strange += not abs(delta[j]) < np.inf
@@ -220,17 +203,13 @@ def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I6
     return strange == 0
 
 
-@compiled(*(BOOL(real, in_row(WORD), REAL, REAL, INT, INT, BOOL, out_row(WORD)) for real in REALS))
+@compiled(*(BOOL(real, read(WORD), REAL, REAL, INT, INT, BOOL, written(WORD)) for real in REALS))
 def quantise(
     delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
 ) -> bool:
-    """out = weight * level mod q; finite or not, as for signed_levels.
-
-    `small` promises that every |weight * level| < q: such products are exact in float64, and one addition
-    of q takes them into the field.
-    """
+    """out = weight * level mod q; the result as for signed_levels. small: every |weight * level| < q."""
     strange = 0
-    if small:
+    if small:  # such products are exact in float64, and one addition of q takes them into the field
         for j in range(out.size):
             strange += not abs(delta[j]) < np.inf
             product = _level(delta[j], words[j], clip, levels) * np.float64(weight)
@@ -243,17 +222,7 @@ def quantise(
     return strange == 0
 
 
-@compiled(*(INT(real, REAL) for real in REALS))
-def count_beyond(delta: Floats, clip: float) -> int:
-    """count_nonzero(abs(delta) > clip)."""
-    count = 0
-    for j in range(delta.size):
-        if np.float64(abs(delta[j])) > clip:
-            count += 1
-    return count
-
-
-@compiled(types.void(in_row(WORD), WORD, REAL, out_row(REAL)))
+@compiled(types.void(read(WORD), WORD, REAL, written(REAL)))
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
     """out = phi^-1(total) / divisor, eq. 36: total - q from (q - 1)/2 on."""
     half = np.uint32((q - np.uint32(1)) >> np.uint32(1))

@@ -3,9 +3,8 @@
 LightSecAgg eqs. 5 and 28. W is Vandermonde over distinct non-zero points alpha_j, so row j is
 (alpha_j^0, ..., alpha_j^(U-1)) and any U rows are invertible. The sub-masks take the low U - T powers and
 the noise the top T. The noise part of any T rows is then diag(alpha_j^(U-T)) times a T x T Vandermonde
-matrix: invertible, so T coded rows are uniform whatever the mask. T-private by construction, for whichever
-distinct points: also for the roots of unity that are taken where F_q has them, since W Z is then a transform
-(ntt.py). Decoding starts from any U of the points and stays a product.
+matrix: invertible, so T coded rows are uniform whatever the mask. That holds for any distinct points, also
+for roots of unity, which are taken where F_q has them, since W Z is then a transform (ntt.py).
 """
 
 from collections.abc import Sequence
@@ -21,20 +20,21 @@ from simfl.crypto.row_routing import Rows
 
 @lru_cache(maxsize=4)
 def points_of(users: tuple[int, ...], q: int) -> tuple[int, ...]:
-    """The users' points, for users 0 .. q - 2 and a prime q: distinct, not zero, and the same in any company.
-
-    Powers of a root of unity where there can be a transform over F_q (ntt.point), otherwise u + 1."""
+    """Return the points of users 0 .. q - 2, for a prime q: distinct, not zero, the same in any set."""
     return tuple(point_of(user, q) for user in users)
 
 
 def point_of(user: int, q: int) -> int:
-    """One user's point."""
+    """Return a power of a root of unity where F_q has a transform (ntt.point), otherwise u + 1."""
     return ntt.point(user, q) if ntt.order(q) else user + 1
 
 
 def share_length(d: int, U: int, T: int) -> int:
-    """The length m = ceil(d / (U - T)) of a coded row for a mask of length d. ValueError unless
-    d >= 1 and 0 <= T < U."""
+    """Return m = ceil(d / (U - T)), the length of a coded row. ValueError unless d >= 1 and 0 <= T < U.
+
+    >>> share_length(1_206_590, 140, 100)
+    30165
+    """
     if d < 1:
         raise ValueError(f"d={d} must be at least 1")
     if not 0 <= T < U:
@@ -43,17 +43,21 @@ def share_length(d: int, U: int, T: int) -> int:
 
 
 def matrix(points: Sequence[int], U: int, q: int) -> A32:
-    """The transpose of W: [n, U] with entry (j, k) = points_j^k mod q. Cached, hence read-only.
+    """Return the transpose of W: [n, U] with entry (j, k) = points_j^k mod q. Cached, hence read-only.
 
     ValueError if U < 1, or if a point is zero modulo q or appears twice.
+
+    >>> matrix([1, 2, 3], 3, 7).tolist()
+    [[1, 1, 1], [1, 2, 4], [1, 3, 2]]
     """
     return _matrix(tuple(points), U, q)
 
 
 def coefficients(n: int, U: int, q: int) -> int:
-    """How many entries of W are found to code for n points: n U; none where F_q has a transform for them.
+    """Return the number of entries of W found to code for n points: none where F_q has a transform for them.
 
-    Decided by the prime alone, whichever way is taken."""
+    It is decided by the prime alone, whichever way is taken.
+    """
     return 0 if max(n, U) <= ntt.order(q) else n * U
 
 
@@ -77,7 +81,7 @@ def _matrix(points: tuple[int, ...], U: int, q: int) -> A32:
 
 
 def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A32:
-    """LightSecAgg eq. 5: the coded rows of the mask z [1, d] as [n, m], row j for points[j].
+    """Return the coded rows of the mask z [1, d] as [n, m], row j for points[j] (LightSecAgg eq. 5).
 
     z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
     noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
@@ -86,7 +90,7 @@ def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A
 
 
 def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
-    """W times rows [U, m], by a transform where that is possible and expected to be faster."""
+    """Return W times rows [U, m], by a transform where that is possible and expected to be faster."""
     how = ntt.plan(tuple(points), U, q)
     if how is not None and pays(how, U):
         return ntt.evaluate(rows, how, q)
@@ -94,17 +98,15 @@ def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
 
 
 def pays(how: ntt.Plan, U: int) -> bool:
-    """Whether a transform is expected to take less time than the product with W [n, U]; by the sizes alone,
-    so that every machine does the same work.
-
-    In a product a row of W takes about as long as 7 + U / 10 of the rows that a transform goes over
-    (docs/performance.md). The transform falls behind where few points lie among many roots.
-    """
+    """Return True if a transform is expected to take less time than the product with W [n, U]."""
+    # By the sizes alone, so that every machine does the same work: in a product a row of W takes about as
+    # long as 7 + U / 10 of the rows that a transform goes over (docs/performance.md). The transform falls
+    # behind where few points lie among many roots.
     return how.work < len(how.rows) * (7 + U / 10)
 
 
 def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
-    """The sub-masks of z and the noise, [U, m]."""
+    """Return the sub-masks of z and the noise, [U, m]."""
     d = z.shape[1]
     m = share_length(d, U, T)
     rows = np.zeros((U, m), np.uint32)
@@ -114,9 +116,8 @@ def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
 
 
 def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
-    """The mask [1, d] from exactly U coded rows [U, m], row j for points[j]: one-shot recovery.
+    """Return the mask [1, d] from exactly U coded rows [U, m] or sums of some, row j for points[j].
 
-    Rows may be sums (or weighted sums) of coded rows, and then the mask is that of the sum.
     ValueError if there are not U rows and points, or m is not share_length(d, U, T), or as for matrix.
     """
     m = share_length(d, U, T)
@@ -130,8 +131,7 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
 
 
 def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
-    """So many rows of the inverse of matrix(points, U, q), U = n, by Lagrange in O(U^2) where elimination
-    takes O(U^3).
+    """Return the first rows of the inverse of matrix(points, n, q), by Lagrange in O(n^2).
 
     Column j has the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
     """

@@ -1,6 +1,6 @@
 """Points that are powers of a root of unity, and the number theoretic transform that they allow.
 
-The law: `evaluate` gives the bits of the dense product over the same points, in O(n log n) operations a
+Invariant: `evaluate` gives the bits of the dense product over the same points, in O(n log n) operations a
 column where that takes O(n U).
 
 Let 2^k be the largest power of two that divides q - 1, h a generator of F_q^* and g = h^((q - 1) / 2^k), a
@@ -32,11 +32,11 @@ Q = 2**31 - 2**17 + 1
 rejects one word in 16,384."""
 
 BOUND = 2**31
-"""q must be below: the loops add two residues in 32 bits."""
+"""Above q: the loops add two residues in 32 bits."""
 
 
 class Plan(NamedTuple):
-    """How to transform: see butterflies.transform. `work` counts the rows that all passes go over."""
+    """The arguments of butterflies.transform. `work` counts the rows that all passes go over."""
 
     factors: A32
     wanted: I64
@@ -45,15 +45,18 @@ class Plan(NamedTuple):
 
 
 def order(q: int) -> int:
-    """2^k, how many points a transform over F_q can reach, for a prime q; 0 if there is no transform:
-    4 does not divide q - 1, or q is not below 2^31."""
+    """Return 2^k, the most points of a transform over F_q, q prime; 0 if 4 does not divide q - 1 or q > 2^31.
+
+    >>> order(Q), order(2**31 - 1)
+    (131072, 0)
+    """
     power = (q - 1) & (1 - q)
     return power if power >= 4 and q < BOUND else 0
 
 
 @lru_cache(maxsize=8)
 def generator(q: int) -> int:
-    """The smallest generator of F_q^*, for a prime q < 2^32."""
+    """Return the smallest generator of F_q^*, for a prime q < 2^32."""
     rest, p, primes = q - 1, 2, []
     while p * p <= rest:
         if rest % p:
@@ -68,7 +71,7 @@ def generator(q: int) -> int:
 
 @lru_cache(maxsize=2**17)
 def point(user: int, q: int) -> int:
-    """alpha_u, for a prime q with a transform. ValueError unless 0 <= u < q - 1."""
+    """Return alpha_u, for a prime q with a transform. ValueError unless 0 <= u < q - 1."""
     if not 0 <= user < q - 1:
         raise ValueError(f"user {user} must be at least 0 and below q - 1={q - 1} to have a point")
     n = order(q)
@@ -79,7 +82,7 @@ def point(user: int, q: int) -> int:
 
 @lru_cache(maxsize=8)
 def roots(n: int, q: int) -> A64:
-    """alpha_0 .. alpha_(n-1) for n a power of two up to order(q). Cached, hence read-only."""
+    """Return alpha_0 .. alpha_(n-1) for n a power of two up to order(q). Cached, hence read-only."""
     table, bit = np.ones(1, np.uint64), 1
     while bit < n:  # alpha_(u + bit) = alpha_u alpha_bit for u < bit: reading backwards is linear in the bits
         table = np.concatenate([table, table * np.uint64(point(bit, q)) % np.uint64(q)])
@@ -90,11 +93,8 @@ def roots(n: int, q: int) -> A64:
 
 @lru_cache(maxsize=16)
 def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
-    """How to evaluate polynomials with U coefficients at these points, for a prime q; None where no transform
-    does: a point is no root of unity, or is there twice, or U is above order(q).
-
-    Points are compared as residues modulo q, all in integers.
-    """
+    """Return how to evaluate polynomials with U coefficients at these points, for a prime q; None where no
+    transform does: a point is no root of unity, or is there twice, or U is above order(q)."""
     x = np.array([int(p) % q for p in points], np.uint64)
     n, power = 1, x
     while n < max(4, U) or (power != 1).any():
@@ -115,7 +115,7 @@ def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
 
 @lru_cache(maxsize=8)
 def _factors(n: int, q: int) -> A32:
-    """[n / 4, 8]: r = alpha_4m, r^2, r^3 and i = alpha_2, each w followed by floor(2^32 w / q) < 2^32."""
+    """Return [n / 4, 8]: r = alpha_4m, r^2, r^3, i = alpha_2, each w followed by floor(2^32 w / q) < 2^32."""
     modulus, out = np.uint64(q), np.empty((n // 4, 8), np.uint32)
     r = roots(n, q)[::4]
     for k, w in enumerate((r, r * r % modulus, r * r % modulus * r % modulus, roots(4, q)[2])):
@@ -125,7 +125,7 @@ def _factors(n: int, q: int) -> A32:
 
 
 def _work(wanted: I64) -> int:
-    """The rows of the parts of the tree that have a wanted one, over all passes."""
+    """Return the rows of the parts of the tree that have a wanted one, over all passes."""
     length, total = wanted.size - 1, 0
     while length > 1:
         starts = wanted[::length]
@@ -135,7 +135,7 @@ def _work(wanted: I64) -> int:
 
 
 def evaluate(Z: A32, how: Plan, q: int) -> A32:
-    """sum_k Z[k] alpha^k mod q for Z [U, m] of residues below q, as [n, m], row j for point j of the plan."""
+    """Return sum_k Z[k] alpha^k mod q, [n, m], for Z [U, m] of residues below q; row j for point j."""
     from simfl.crypto import butterflies
 
     out = np.empty((how.rows.size, Z.shape[1]), np.uint32)

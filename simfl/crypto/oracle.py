@@ -1,10 +1,9 @@
 """Coding, decoding and Shamir's sharing held to galois, whose field arithmetic shares nothing with ours.
 
-Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: what was found
-is right if and only if galois, evaluating it, gets back what it was found from. Reconstruction is done again.
-Small operations are compared whole; of large ones, as many columns (or secrets) as take `LIMIT`
-multiplications, the first and the last among them and the others drawn by the result's own content. This is
-slow: galois computes with Python integers.
+Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: the result is
+right if and only if galois, evaluating it, gets back what it was found from. Reconstruction is done again.
+Galois is slow, so of large operations only as many columns (or secrets) are compared as take `LIMIT`
+multiplications: the first, the last, and others drawn by the result's own content.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +18,7 @@ from simfl.crypto import mds, ntt, shamir
 from simfl.crypto.field import A32, matmul
 from simfl.crypto.row_routing import Rows
 
-LIMIT = 1 << 16
-"""Multiplications by galois for an operation, about: some 30 ms."""
+LIMIT = 1 << 16  # multiplications by galois for an operation: some 30 ms
 
 I64 = NDArray[np.int64]
 
@@ -30,7 +28,7 @@ class Differs(ValueError):
 
 
 def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
-    """Compare what a kernel of `mds` or `shamir` made of its arguments; any other is let pass. Differs."""
+    """Compare the result of a kernel of `mds` or `shamir`; any other is let pass. Differs if it is wrong."""
     if kernel is mds.encode:
         z, seed, points, U, T, q = args
         _encoded(mds.uncoded(z, seed, U, T, q), points, q, result, "coding")
@@ -50,14 +48,14 @@ def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
 
 
 def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, what: str) -> None:
-    """values [n, m] are those of the polynomials whose coefficients are the columns of [U, m]."""
+    """Compare values [n, m] with those of the polynomials whose coefficients are the columns of [U, m]."""
     U, m = coefficients.shape
     at = _sample(m, len(points) * U, values)
     _same(_values(coefficients[:, at], points, q), np.asarray(values)[:, at], at, what)
 
 
 def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, mask: A32) -> None:
-    """The polynomials through all U rows begin with the U - T sub-masks, and take the rows' values."""
+    """Compare the polynomials through all rows: they begin with the sub-masks, and take the rows' values."""
     received, m = np.asarray(rows), mds.share_length(d, U, T)
     at = _sample(m, U * U, mask)
     polynomials = matmul(mds.interpolation(points, U, q), received[:, at], q)
@@ -71,7 +69,7 @@ def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, 
 def _reconstructed(
     rows: Sequence[NDArray[np.uint8]], held: Sequence[tuple[I64, I64]], points: Sequence[int], secrets: Any
 ) -> None:
-    """Each secret is the value at 0 of the polynomials through its shares (Lagrange)."""
+    """Compare each secret with the value at 0 of the polynomials through its shares (Lagrange)."""
     field = _field(shamir.P)
     for k in _sample(len(held), max(len(users) for users, _ in held) ** 2, secrets):
         users, which = held[k]
@@ -84,13 +82,13 @@ def _reconstructed(
 
 
 def _values(coefficients: A32, points: Sequence[int], q: int) -> Any:
-    """By galois, of polynomials [U, k] at all points, [n, k]."""
+    """Return galois' values of polynomials [U, k] at all points, [n, k]."""
     return _powers(tuple(points), len(coefficients), q) @ _field(q)(coefficients.astype(object))
 
 
 @lru_cache(maxsize=4)
 def _powers(points: tuple[int, ...], U: int, q: int) -> Any:
-    """x^0 .. x^(U-1) of each point, by galois, [n, U]."""
+    """Return x^0 .. x^(U-1) of each point, by galois, [n, U]."""
     x = _field(q)(np.array([int(point) % q for point in points], object))
     out = _field(q).Ones((len(points), U))
     for k in range(1, U):
@@ -100,7 +98,7 @@ def _powers(points: tuple[int, ...], U: int, q: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _field(q: int) -> Any:
-    """F_q by galois, whose notion of a prime and of a generator is compared with ours on the way."""
+    """Return galois' F_q; its notions of a prime and of a generator are compared with ours on the way."""
     import galois
 
     if not galois.is_prime(q):
@@ -112,7 +110,7 @@ def _field(q: int) -> Any:
 
 
 def _sample(count: int, cost: int, result: Any) -> list[int]:
-    """Which of so many columns or secrets are compared, at `cost` multiplications each."""
+    """Return which of `count` columns or secrets are compared, at `cost` multiplications each."""
     most = max(2, LIMIT // cost)
     if count <= most:
         return list(range(count))
@@ -122,7 +120,7 @@ def _sample(count: int, cost: int, result: Any) -> list[int]:
 
 
 def _same(expected: Any, got: Any, at: Sequence[int], what: str) -> None:
-    """Galois' values [n, k] are ours; `at` are the numbers of the columns."""
+    """Compare galois' values [n, k] with ours; `at` are the numbers of the columns."""
     wrong = np.argwhere(np.asarray(expected).astype(np.int64) != np.asarray(got).astype(np.int64))
     if len(wrong):
         row, column = wrong[0]

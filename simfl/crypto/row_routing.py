@@ -1,6 +1,6 @@
 """Rows on their way: picked, relayed, put together. No arithmetic.
 
-The law: rows of `LONG_BYTES` and more are kept apart, a list of arrays, so that routing them copies nothing
+Invariant: rows of `LONG_BYTES` and more are kept apart, a list of arrays, so that routing them copies nothing
 and each is freed when its last holder is gone; shorter ones are one array [n, L].
 """
 
@@ -19,40 +19,40 @@ Rows = NDArray[Any] | list[Row]
 
 
 def are_long(rows: Rows) -> bool:
-    """Whether rows are kept apart."""
+    """Return True if rows are kept apart."""
     return len(rows) > 0 and rows[0].nbytes >= LONG_BYTES
 
 
 def together(rows: list[Row]) -> Rows:
-    """Rows [L] as they are kept: apart if they are long, otherwise as [n, L]."""
+    """Return rows [L] as they are kept: apart if they are long, otherwise as [n, L]."""
     return rows if are_long(rows) else np.concatenate(rows).reshape(len(rows), -1)
 
 
 def pick(rows: Rows, at: Sequence[int]) -> Rows:
-    """Rows `at`; a single long one is copied, as it would keep its whole matrix alive."""
+    """Return rows `at`; a single long one is copied, as it would keep its whole matrix alive."""
     if not are_long(rows):
         return np.asarray(rows)[list(at)]
     return [rows[i] for i in at] if len(at) > 1 else [rows[i].copy() for i in at]
 
 
 def gather(rows: Sequence[Rows], at: Sequence[int]) -> Rows:
-    """Row at[k] of the k-th."""
+    """Return row at[k] of the k-th."""
     return together([some[i] for some, i in zip(rows, at, strict=True)])
 
 
 def join(rows: Sequence[Rows]) -> Rows:
-    """All rows of all, one below the other."""
+    """Return all rows of all, one below the other."""
     return [row for some in rows for row in some] if are_long(rows[0]) else np.concatenate(rows)
 
 
 def parts(rows: Rows, which: Sequence[int], length: int) -> Row:
-    """Of row k the elements [which[k] * length, (which[k] + 1) * length), [n, length]."""
+    """Return of row k the elements [which[k] * length, (which[k] + 1) * length), [n, length]."""
     cut = np.asarray(rows).reshape(len(rows), -1, length)
     return cut[np.arange(len(rows)), list(which)]
 
 
 def tamper(rows: Rows, at: int) -> Row:
-    """A copy with one bit of row `at` flipped."""
+    """Return a copy with one bit of row `at` flipped."""
     out = np.array(rows)
     out.view(np.uint8)[at, 0] ^= 1
     return out

@@ -1,6 +1,6 @@
 """Shamir's t-of-n sharing of 32-byte secrets (Shamir 1979), as SecAgg uses it (Bonawitz 2017).
 
-The law: any t shares give the secret, any t - 1 are independent of it. A secret is 9 limbs of 30 bits,
+Invariant: any t shares give the secret, any t - 1 are independent of it. A secret is 9 limbs of 30 bits,
 each the constant term of its own polynomial of degree t - 1 over F_p, p = 2^31 - 1 > 2^30. The other
 coefficients are uniform over all of F_p, so secrecy is perfect; t - 1 shares fit every limb.
 """
@@ -31,59 +31,33 @@ class Inconsistent(ValueError):
 
 
 def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
-    """Row i of [n, 36 k] holds the shares at points[i] of all k secrets, in order; secrets [k, 32].
+    """Return the shares of secrets [k, 32]: row i of [n, 36 k] holds those at points[i] of all k, in order.
 
     A share is 9 little-endian uint32. The coefficients come from expand(seed, ...) with q = p.
     ValueError unless points are distinct and in [1, p), and 1 <= t <= n.
     """
-    return share_many([secrets], seed, points, t)[0]
-
-
-def share_many(secrets: Sequence[A8], seeds: A8, points: Sequence[int], t: int) -> list[A8]:
-    """share(secrets[u], seeds[u : u + 1], points, t) of every user u, with one matrix product for them all.
-
-    secrets: an array [k, 32] a user, k may differ; seeds [users, 32]. ValueError as for share, or if there is
-    not one seed a user.
-    """
     _check_points(points)
     if not 1 <= t <= len(points):
         raise ValueError(f"t={t} must be at least 1 and at most n={len(points)}")
-    if len(seeds) != len(secrets):
-        raise ValueError(f"{len(seeds)} seeds for the secrets of {len(secrets)} users")
-    if not secrets:
-        return []
-    polynomials = [coefficients(rows, seeds[u : u + 1], t) for u, rows in enumerate(secrets)]
-    shares = matmul(matrix(points, t, P), np.hstack(polynomials), P)
-    users = np.split(shares, np.cumsum([c.shape[1] for c in polynomials])[:-1], axis=1)
-    return [np.ascontiguousarray(user, "<u4").view(np.uint8) for user in users]
+    shares = matmul(matrix(points, t, P), coefficients(secrets, seed, t), P)
+    return np.ascontiguousarray(shares, "<u4").view(np.uint8)
 
 
 def coefficients(secrets: A8, seed: A8, t: int) -> A32:
-    """The polynomials [t, 9 k] of one user's secrets [k, 32], constant terms first."""
+    """Return the polynomials [t, 9 k] of one user's secrets [k, 32], constant terms first."""
     if secrets.dtype != np.uint8 or secrets.shape[1:] != (32,):
         raise ValueError(f"secrets must be uint8 [k, 32], not {secrets.dtype} {list(secrets.shape)}")
     constants = np.array([limbs(row.tobytes()) for row in secrets], np.uint32).reshape(1, -1)
     return np.vstack([constants, expand(seed, (t - 1) * constants.size, P).reshape(t - 1, constants.size)])
 
 
-def reconstruct(shares: A8, points: Sequence[int]) -> A8:
-    """The secret [1, 32] from shares [m, 36] at `points`, by Lagrange interpolation at 0 over all m.
-
-    ValueError unless points are distinct, in [1, p) and one a share; also if a limb is not below p, or
-    if the result is no 32-byte value: "shares do not belong to one secret". Fewer than t shares, or
-    altered ones, are found out so only by chance: a limb passes with probability about 1/2.
-    """
-    if len(shares) != len(points):
-        raise ValueError(f"shares must be uint8 [{len(points)}, {SHARE_BYTES}], not {len(shares)} of them")
-    every = np.arange(len(points))
-    return reconstruct_many(list(shares[:, None]), [(every, np.zeros_like(every))], points)
-
-
 def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points: Sequence[int]) -> A8:
-    """Secrets [k, 32], k >= 1, from what users hold: rows[j] [n_j, 36] at points[j], of which the shares of
-    the k-th secret are the rows held[k][1] of the users held[k][0].
+    """Return secrets [k, 32], k >= 1, by Lagrange interpolation at 0 from what users hold: rows[j] [n_j, 36]
+    at points[j], of which the shares of the k-th secret are the rows held[k][1] of the users held[k][0].
 
-    ValueError as for `reconstruct`; Inconsistent.secret is the first secret whose shares are none.
+    ValueError unless points are distinct and in [1, p). Inconsistent if a limb is not below p, or if the
+    result is no 32-byte value: its `secret` is the first. Fewer than t shares, or altered ones, are found out
+    so only by chance: a limb passes with probability about 1/2.
     """
     from simfl.crypto import interpolation_loops
 
@@ -109,13 +83,16 @@ def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points
 
 
 def limbs(secret: bytes) -> list[int]:
-    """A secret of 32 bytes as 9 limbs of 30 bits, the lowest first."""
+    """Return a secret of 32 bytes as 9 limbs of 30 bits, the lowest first.
+
+    >>> limbs((5 + 7 * 2**30).to_bytes(32, "little"))
+    [5, 7, 0, 0, 0, 0, 0, 0, 0]
+    """
     value = int.from_bytes(secret, "little")
     return [(value >> (_LIMB_BITS * i)) & (2**_LIMB_BITS - 1) for i in range(_LIMBS)]
 
 
 def _from_limbs(values: A32) -> A8:
-    """The secrets [k, 32] whose limbs [k, 9] these are."""
     bits = np.unpackbits(values.astype("<u4").view(np.uint8), axis=1, bitorder="little")
     bits = bits.reshape(len(values), _LIMBS, 32)
     strange = bits[:, :, _LIMB_BITS:].any(axis=(1, 2))

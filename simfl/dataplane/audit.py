@@ -19,7 +19,7 @@ I64 = NDArray[np.int64]
 
 
 def real_sum(vectors: Sequence[Float], weights: Sequence[float]) -> NDArray[np.float64]:
-    """sum_i weights[i] * vectors[i] in float64, 1 x L, added in the order given."""
+    """Return sum_i weights[i] * vectors[i] in float64, 1 x L, added in the order given."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
         total += np.float64(weight) * vector
@@ -27,14 +27,14 @@ def real_sum(vectors: Sequence[Float], weights: Sequence[float]) -> NDArray[np.f
 
 
 def real(total: Float, deltas: Sequence[Float], weights: Sequence[float]) -> NDArray[np.int64]:
-    """(coordinates that differ, 0, 0): a sum of floats is compared in its own order of summing."""
+    """Return coordinates that differ, 0, 0: a sum of floats is compared in its own order of summing."""
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 
 def add_levels(
     plain: I64 | None, delta: Float, weight: int, seed: NDArray[np.uint8], clip: float, levels: int
 ) -> I64:
-    """plain + weight * Q(delta), in the place of plain if there is one: [1, d + 2].
+    """Return plain + weight * Q(delta), in the place of plain if there is one: [1, d + 2].
 
     delta: an update [1, d]; weight: what it was multiplied by, before masking (Remark 3) and by the
     aggregation (eq. 34); seed: of its stochastic rounding. The two coordinates after the levels count the
@@ -62,8 +62,7 @@ def in_field(
 ) -> I64:
     """Compare an aggregate with sum_i factors[i] * samples[i] * Q(deltas[i]); at least one delta.
 
-    factors are those of the aggregation, 1 in a synchronous round; the rest is as for `add_levels` and
-    `compare`, which do the same for updates that come one by one.
+    factors: those of the aggregation, 1 in a synchronous round; the rest as for `add_levels`, `compare`.
     """
     plain: I64 | None = None
     for delta, weight, factor, seed in zip(deltas, samples, factors, seeds, strict=True):
@@ -73,15 +72,11 @@ def in_field(
 
 
 def compare(total: NDArray[np.uint32], plain: I64, q: int) -> I64:
-    """Compare an aggregate with the sum that `add_levels` has made.
+    """Compare an aggregate with the sum [1, d + 2] that `add_levels` has made.
 
-    Args:
-        total: the aggregate, 1 x d, or 1 x (d + 1) with the sum of weights as its last coordinate.
-        plain: 1 x (d + 2).
-
-    Returns:
-        1 x 3: coordinates that differ, coordinates whose true sum left the field's signed range and
-        so wrapped around, and coordinates that were clipped before rounding.
+    total: [1, d], or [1, d + 1] with the sum of weights as its last coordinate. Returns, [1, 3], the
+    coordinates that differ, those whose true sum left the field's signed range and so wrapped around, and
+    those that were clipped before rounding.
     """
     true = plain[:, : total.shape[1]]
     expected = (true % q).astype(np.uint32)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simfl.dataplane.deferred import PENDING, Deferred, Held, batched, deferred, forgotten, grouped
 from simfl.dataplane.handles import Handle, HandleList
+from simfl.dataplane.nodes import Node, batched, nodes, symbolic, value
 from simfl.dataplane.ops import Ops, Oracle
 from simfl.errors import Diverged, step_failed
 
@@ -18,63 +18,73 @@ class EagerOps(Ops):
     def __init__(self, q: int, batching: bool = False, oracle: Oracle | None = None) -> None:
         super().__init__(q, oracle)
         self.batching = batching
-        self._held: list[Handle] = []
+        self._waiting: dict[Node, Handle] = {}
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
         if self.deferring:
-            return Handle(*shape, Deferred(kernel, args, self.where))
-        if self.batching and batched(kernel):
-            handle = Handle(*shape, Held(kernel, args, self.where))
-            self._held.append(handle)
-            return handle
-        return Handle(*shape, self.call(kernel, tuple(map(self._content, args))))
+            return Handle(*shape, Node(kernel, tuple(map(symbolic, args)), self.where))
+        contents = tuple(map(self._content, args))
+        if not (self.batching and batched(kernel)):
+            return Handle(*shape, self.call(kernel, contents))
+        node = Node(kernel, contents, self.where)
+        self._waiting[node] = handle = Handle(*shape, node)
+        return handle
 
     def _content(self, argument: Any) -> Any:
         kind = type(argument)
         if kind is Handle:
             content = argument.content
-            if type(content) is Held:
-                self._release()
-            return self._settled(content) if type(content) is Deferred else argument.content
+            return self._settled(content) if type(content) is Node else content
         if kind is list or kind is HandleList:
             contents = [one.content if type(one) is Handle else one for one in argument]
-            if not PENDING.isdisjoint(map(type, contents)):
-                contents = [self._content(one) for one in argument]
+            if Node in map(type, contents):
+                contents = [self._settled(one) if type(one) is Node else one for one in contents]
             return contents
         return argument
 
-    def _settled(self, wanted: Deferred) -> Any:
-        """The content of what was noted, and with it of all that it needs; none of the step's time."""
+    def _settled(self, wanted: Node) -> Any:
+        """Return the value of a node, made now with all that it needs; none of that is the step's time."""
         if wanted.done:
             return wanted.value
         with self.uncharged():
-            path = [wanted]
+            path = [wanted]  # not recursive: a resumed run may have left a long chain of models
             while path:
-                one = path[-1]
-                needed = [] if one.done else [need for need in deferred(one.args) if not need.done]
+                node = path[-1]
+                needed = [need for need in nodes(node.args) if not need.done]
                 path += needed
                 if not needed:
-                    path.pop()
-                    if not one.done:
-                        one.finish(self._content, self.call)
+                    self._make(path.pop())
         return wanted.value
 
+    def _make(self, node: Node) -> None:
+        if node in self._waiting:
+            self._release()
+        if node.done:
+            return
+        try:
+            content = self.call(node.kernel, tuple(map(value, node.args)))
+        except Exception as error:
+            raise step_failed(node.where, getattr(node.kernel, "__name__", ""), error) from error
+        node.finish(content)
+
     def replace(self, handle: Handle, content: Any) -> None:
-        handle.content = Deferred(forgotten, (), self.where) if content is None else content
+        handle.content = Node.of(content, self.where) if content is None else content
 
     def _release(self) -> None:
-        """Do what waits; what it needs itself has content, since that was needed before it was asked."""
-        held, self._held = self._held, []
-        for group in grouped(held, lambda handle: handle.content.kernel):
-            kernel, where = group[0].content.kernel, group[0].content.where
-            calls = [tuple(map(self._content, handle.content.args)) for handle in group]
+        """Do the calls that wait, by kernel and in the order in which they were asked for."""
+        waiting, self._waiting = self._waiting, {}
+        while waiting:
+            kernel: Any = next(iter(waiting)).kernel
+            group = [node for node in waiting if node.kernel is kernel][: kernel.chunk]
+            handles = [waiting.pop(node) for node in group]
             try:
-                results = kernel.many(calls)
+                results = kernel.many([tuple(map(value, node.args)) for node in group])
             except Exception as error:
-                raise step_failed(where, kernel.__name__, error) from error
-            for handle, result in zip(group, results, strict=True):
+                raise step_failed(group[0].where, kernel.__name__, error) from error
+            for node, handle, result in zip(group, handles, results, strict=True):
                 if isinstance(result, Diverged):  # the first, as they were asked for
-                    raise step_failed(handle.content.where, "", result) from result
+                    raise step_failed(node.where, "", result) from result
+                node.finish(result)
                 handle.content = result
 
     async def get(self, handle: Handle) -> Any:

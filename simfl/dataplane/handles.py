@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, overload
 
+# Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64.
 U8, U32, F32, F64 = 1, 4, 4, 8
-"""Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64."""
 
 
 class Handle:
@@ -34,7 +34,7 @@ class Handle:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on the wire."""
+        """Return the bytes on the wire."""
         return self.rows * self.columns * self.itemsize
 
     def __repr__(self) -> str:  # never the content: it may be a key
@@ -49,7 +49,7 @@ class HandleList(Sequence[Handle]):
         self.clean = not any(map(attrgetter("forged"), handles)) if clean is None else clean
 
     def without(self, k: int) -> HandleList:
-        """All but the k-th."""
+        """Return all but the k-th."""
         return HandleList(self.handles, k, self.clean)
 
     def __len__(self) -> int:

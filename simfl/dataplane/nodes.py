@@ -1,18 +1,21 @@
-"""Symbolic operations: what a pool executes later, and how their arguments are walked."""
+"""Symbolic operations: what is executed later, and how their arguments are walked."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from simfl.crypto import row_routing
 from simfl.dataplane.handles import Handle, HandleList
 
 
 class Node:
     """One pending operation, kernel(*args); its value once it is `done`.
 
-    size: the bytes of its value, as long as somebody holds its handle; waiting: for how many others, None as
-    long as nobody wants it; small: its work is not worth a thread of its own.
+    where: the step that asked for it. For a pool, size: the bytes of its value, as long as somebody holds its
+    handle; waiting: for how many others, None as long as nobody wants it; small: its work is not worth a
+    thread of its own.
     """
 
     __slots__ = ("args", "consumers", "done", "kernel", "size", "small", "value", "waiting", "where")
@@ -28,18 +31,24 @@ class Node:
         self.waiting: int | None = None
         self.consumers: list[Node] = []
 
+    @property
+    def routes(self) -> bool:
+        """Return True for what only says where rows go: no work, and done before all else."""
+        return self.kernel in (row_routing.pick, row_routing.gather, row_routing.join)
+
     @classmethod
-    def of(cls, content: Any) -> Node:
-        """A node that is done."""
-        node = cls(_nothing, (), ())
-        node.finish(content)
+    def of(cls, content: Any, where: tuple[Any, ...] = ()) -> Node:
+        """Return a node that is done; without content one that fails if it is asked for."""
+        node = cls(_forgotten, (), where)
+        if content is not None:
+            node.finish(content)
         return node
 
     def finish(self, content: Any) -> list[Node]:
-        """Take the value; returns who waits for it. What it was made from can go."""
+        """Take the value and return those that wait for it. What it was made from can go."""
         consumers = self.consumers
         self.value, self.done = content, True
-        self.kernel, self.args, self.consumers = _nothing, (), []
+        self.kernel, self.args, self.consumers = _forgotten, (), []
         return consumers
 
 
@@ -53,8 +62,46 @@ class Recipe:
         self.args = args
 
 
+class Queues:
+    """Nodes that can be done, in the order in which a pool takes them."""
+
+    def __init__(self) -> None:
+        self._routes: list[Node] = []
+        self._following: list[Node] = []
+        self._ready: deque[Node] = deque()
+        self._batchable: deque[Node] = deque()
+
+    def __len__(self) -> int:
+        return len(self._routes) + len(self._following) + len(self._ready) + len(self._batchable)
+
+    def put(self, node: Node, follows: bool) -> None:
+        """Add a node. follows: it needs what was just done, which is freed when it is done too."""
+        queue: Any = self._following if follows else self._ready
+        if batched(node.kernel):
+            queue = self._batchable
+        elif node.routes:
+            queue = self._routes
+        queue.append(node)
+
+    def take(self, workers: int) -> list[Node]:
+        """Return the next to be done together; batchable ones last, so that many have come together."""
+        if self._routes or self._following:
+            return [(self._routes or self._following).pop()]
+        if self._ready:
+            return [self._ready.popleft()]
+        if not self._batchable:
+            return []
+        kernel: Any = self._batchable[0].kernel
+        alike = [node for node in self._batchable if node.kernel is kernel]
+        hands = 1 if alike[0].small else workers
+        unit = alike[: min(kernel.chunk, -(-len(alike) // hands))]
+        for node in unit:
+            self._batchable.remove(node)
+        return unit
+
+
 def symbolic(argument: Any) -> Any:
-    """An argument with its handles' nodes in their places."""
+    """Return an argument with its handles' content in their places."""
     if isinstance(argument, Handle):
         return argument.content
     if isinstance(argument, list | HandleList):
@@ -70,7 +117,7 @@ def is_there(argument: Any) -> bool:
 
 
 def value(argument: Any) -> Any:
-    """An argument with the values of its nodes, which are done."""
+    """Return an argument with the values of its nodes, which are done."""
     if isinstance(argument, Node):
         return argument.value
     if isinstance(argument, Recipe):
@@ -81,7 +128,7 @@ def value(argument: Any) -> Any:
 
 
 def nodes(argument: Any) -> Iterator[Node]:
-    """The nodes in an argument, in order; those in recipes too."""
+    """Yield the nodes in an argument, in order; those in recipes too."""
     if isinstance(argument, Node):
         yield argument
     elif isinstance(argument, Recipe):
@@ -92,7 +139,7 @@ def nodes(argument: Any) -> Iterator[Node]:
 
 
 def recipes(argument: Any) -> Iterator[Recipe]:
-    """The recipes in an argument."""
+    """Yield the recipes in an argument."""
     if isinstance(argument, Recipe):
         yield argument
         yield from recipes(argument.args)
@@ -101,4 +148,10 @@ def recipes(argument: Any) -> Iterator[Recipe]:
             yield from recipes(part)
 
 
-def _nothing() -> None: ...
+def batched(kernel: Any) -> bool:
+    """Return True for a kernel that gains by doing calls together: `many(calls)`, `chunk` at a time."""
+    return hasattr(kernel, "many") and kernel.chunk > 1
+
+
+def _forgotten() -> Any:
+    raise ValueError("the content of a finished round is asked for, and the checkpoint does not hold it")

@@ -21,8 +21,8 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, Handle, HandleList
 from simfl.dataplane.work import Ledger
 
+# Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
 Oracle = Callable[[Callable[..., Any], tuple[Any, ...], Any], None]
-"""Hears of each kernel that was done, its arguments and its result; ValueError if it knows better."""
 
 I64 = NDArray[np.int64]
 
@@ -37,7 +37,7 @@ class PeerFault(Exception):
 
 
 class Trainer(Protocol):
-    """Local training and evaluation, as `simfl.learning` does them; `training` is a `Batched` kernel."""
+    """Local training and evaluation, as `simfl.learning` does them; `training` may be a batched kernel."""
 
     d: int
     training: Any
@@ -51,16 +51,15 @@ class Ops(Ledger, ABC):
     """The operations over F_q. Implementations override only `_run`, how a kernel is done."""
 
     pending_bytes = 0
-    peak_bytes = 0
+    # Steps that may be done between two looks at the event loop: several where none takes long.
     steps_at_once = 1
-    """How many steps may be done between two looks at the event loop: several where none takes long."""
+    # Rounds that the timeline is to be ahead of the one whose outcome is asked for.
     rounds_ahead = 0
-    """How many rounds the timeline is to be ahead of the one whose outcome is asked for."""
+    # True where there is content.
     executes = True
-    """Whether there ever is content."""
+    # True while a resumed run goes over its finished rounds: operations are noted, to be done if later ones
+    # need them.
     deferring = False
-    """Whether operations are only noted, to be done if something later needs them: while a resumed run goes
-    over the rounds that are finished."""
 
     def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class Ops(Ledger, ABC):
         return self._run(kernel, shape, args)
 
     def call(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """kernel(*args), of which the oracle, if there is one, hears apart from the party's time."""
+        """Return kernel(*args), of which the oracle hears apart from the party's time."""
         result = kernel(*args)
         if self.oracle is not None:
             with self.uncharged():
@@ -87,25 +86,25 @@ class Ops(Ledger, ABC):
 
     # -- rows: routing, no arithmetic
     def secret(self, entropy: bytes) -> Handle:
-        """32 bytes of entropy as a 1 x 32 handle."""
+        """Return 32 bytes of entropy as a 1 x 32 handle."""
         return self._run(seed_array, (1, 32, U8), (entropy,))
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
-        """Rows `at` of `rows`."""
+        """Return rows `at` of `rows`."""
         out = self._op(relay.pick, (len(at), rows.columns, rows.itemsize), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
-        """Row at[k] of the k-th handle, for each k: how a server relays what others sent."""
-        pile = rows if isinstance(rows, HandleList) else HandleList(list(rows))
+        """Return row at[k] of the k-th handle, for each k: how a server relays what others sent."""
+        handles = rows if isinstance(rows, HandleList) else HandleList(list(rows))
         shape = (len(rows), rows[0].columns, rows[0].itemsize)
-        out = self._op(relay.gather, shape, {"row": len(rows)}, pile, at)
-        if pile.clean:
+        out = self._op(relay.gather, shape, {"row": len(rows)}, handles, at)
+        if handles.clean:
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
 
     def join(self, rows: Sequence[Handle]) -> Handle:
-        """All rows of all handles, one below the other."""
+        """Return all rows of all handles, one below the other."""
         n, forged = 0, list[int]()
         for r in rows:
             if r.forged:
@@ -114,26 +113,26 @@ class Ops(Ledger, ABC):
         return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].itemsize), {}, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
-        """Of row k the elements [which[k] * length, (which[k] + 1) * length)."""
+        """Return of row k the elements [which[k] * length, (which[k] + 1) * length)."""
         return self._op(relay.parts, (rows.rows, length, rows.itemsize), {}, rows, which, length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
-        """One byte of row `at` flipped: a scripted adversary's hand, known to the control plane."""
+        """Flip a bit of row `at`, as a scripted adversary does: known to the control plane."""
         out = self._op(relay.tamper, (rows.rows, rows.columns, rows.itemsize), {}, rows, at)
         return _forged(out, {*rows.forged, at})
 
     # -- keys
     def public(self, secret: Handle) -> Handle:
-        """X25519 public key, 1 x 32."""
+        """Return the X25519 public key, 1 x 32."""
         return self._op(keys.public, (1, 32, U8), {"x25519": 1}, secret)
 
     def agree(self, secret: Handle, publics: Handle, info: bytes) -> Handle:
-        """One 32-byte key per peer: HKDF-SHA256 of the X25519 agreement under `info`."""
+        """Return a 32-byte key per peer: HKDF-SHA256 of the X25519 agreement under `info`."""
         out = self._op(keys.agree, (publics.rows, 32, U8), {"agree": publics.rows}, secret, publics, info)
         return _forged(out, publics.forged)
 
     def seal(self, keys_: Handle, items: Handle, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Handle:
-        """AES-256-GCM of row k under key k: 16 bytes longer."""
+        """Return AES-256-GCM of row k under key k: 16 bytes longer."""
         shape = (items.rows, items.columns * items.itemsize + 16, U8)
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
@@ -148,11 +147,7 @@ class Ops(Ledger, ABC):
         senders: Sequence[int],
         width: int,
     ) -> Handle:
-        """The inverse of `seal`; elements of `width` bytes.
-
-        Raises:
-            PeerFault: a row does not authenticate; no row is opened then.
-        """
+        """Undo `seal`; elements of `width` bytes. PeerFault, and nothing opened, if a row is forged."""
         shape = (sealed.rows, (sealed.columns - 16) // width, width)
         work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes}
         forged = sealed.forged | keys_.forged
@@ -163,7 +158,7 @@ class Ops(Ledger, ABC):
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
-        """Shamir shares of all secrets, one row of 36 bytes a secret per point."""
+        """Return Shamir shares of all secrets, one row of 36 bytes a secret per point."""
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
         n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
@@ -172,8 +167,7 @@ class Ops(Ledger, ABC):
     def reconstruct(
         self, rows: Sequence[Handle], held: Sequence[tuple[I64, I64]], points: Sequence[int]
     ) -> Handle:
-        """The secrets behind shares that users hold, k x 32: rows[j] are those at points[j], and of them the
-        k-th secret needs the rows held[k][1] of the users held[k][0]."""
+        """Return the secrets behind shares that users hold, k x 32: see `shamir.reconstruct_many`."""
         sizes = [len(users) for users, _ in held]
         pairs = sum(t * t for t in sizes)
         work = {"row": sum(sizes), "secret": len(held), "shamir_mac": 9 * sum(sizes), "lagrange_pair": pairs}
@@ -181,48 +175,46 @@ class Ops(Ledger, ABC):
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
-        """`length` uniform elements from a seed."""
-        return self._op(
-            prg.expand, (1, length, U32), {"prg_seed": 1, "prg_element": length}, seed, length, self.q
-        )
+        """Return `length` uniform elements from a seed."""
+        work = {"prg_seed": 1, "prg_element": length}
+        return self._op(prg.expand, (1, length, U32), work, seed, length, self.q)
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
-        """x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
+        """Return x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
         amount = x.columns * seeds.rows
         work = {"prg_seed": seeds.rows, "prg_element": amount, "field_add": amount}
         return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
-        """a + b."""
+        """Return a + b."""
         return self._op(fq.add, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
-        """a - b."""
+        """Return a - b."""
         return self._op(fq.sub, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
-        """The sum of the rows of one handle."""
+        """Return the sum of the rows of one handle."""
         amount = rows.rows * rows.columns
         work = {"row": rows.rows, "field_add": amount}
         return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
-        """sum_i weights[i] * vectors[i] in the field, of handles of one row each or the rows of one."""
-        rows, length = (
-            (vectors, vectors.columns) if isinstance(vectors, Handle) else (list(vectors), vectors[0].columns)
-        )
+        """Return sum_i weights[i] * vectors[i] in the field; vectors: of one row each, or the rows of one."""
+        rows = vectors if isinstance(vectors, Handle) else list(vectors)
+        length = (vectors if isinstance(vectors, Handle) else vectors[0]).columns
         work = {"row": len(weights), "field_mac": len(weights) * length}
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
-        """A mask's coded shares, one row per point (LightSecAgg eq. 5)."""
+        """Return a mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.columns, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
         work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
-        """The sum of masks behind U sums of coded shares."""
+        """Return the sum of masks behind U sums of coded shares."""
         work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_coefficient": U**2}
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
@@ -230,59 +222,58 @@ class Ops(Ledger, ABC):
     def quantise(
         self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
     ) -> Handle:
-        """weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
+        """Return weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
         shape = (1, delta.columns + append_weight, U32)
         work = {"quantise_element": delta.columns}
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
     def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
-        """The mean update of a sum; without a divisor the last coordinate is the sum of weights."""
+        """Return the mean update of a sum; without a divisor the last coordinate is the sum of weights."""
         length = total.columns - (divisor is None)
         work = {"quantise_element": length}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
-        """sum_i weights[i] * vectors[i] in float64, in the order given."""
+        """Return sum_i weights[i] * vectors[i] in float64, in the order given."""
         shape = (1, vectors[0].columns, F64)
         work = {"real_mac": len(vectors) * vectors[0].columns}
         return self._op(audit.real_sum, shape, work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
-        """total / divisor in float64."""
+        """Return total / divisor in float64."""
         return self._op(np.divide, (1, total.columns, F64), {"real_mac": total.columns}, total, divisor)
 
     # -- learning
     def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int) -> Handle:
-        """A user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32."""
+        """Return a user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32."""
         shape = (1, trainer.d, F32)
         return self._op(trainer.training, shape, trainer.work(user), weights, user, seed, index)
 
     def clip(self, kernel: Callable[..., Any], update: Handle) -> Handle:
-        """An update held within a bound."""
+        """Return an update held within a bound."""
         shape = (1, update.columns, update.itemsize)
         return self._op(kernel, shape, {"real_mac": 2 * update.columns}, update)
 
     def apply(self, update: Callable[..., Any], weights: Handle, *args: Any) -> Handle:
-        """The new global model, 1 x d float32 (eqs. 26, 37)."""
+        """Return the new global model, 1 x d float32 (eqs. 26, 37)."""
         return self._op(update, (1, weights.columns, F32), {"apply_element": weights.columns}, weights, *args)
 
     def moments(self, update: Callable[..., Any], state: Handle, *args: Any) -> Handle:
-        """The new state of an adaptive server, 2 x d."""
+        """Return the new state of an adaptive server, 2 x d."""
         shape = (state.rows, state.columns, F64)
         return self._op(update, shape, {"apply_element": state.rows * state.columns}, state, *args)
 
     def run_uncharged(self, kernel: Callable[..., Any], shape: tuple[int, int, int], *args: Any) -> Handle:
-        """The simulator's own work (audits, evaluation): executed, charged to nobody."""
+        """Do the simulator's own work (audits, evaluation), charged to nobody."""
         return self._run(kernel, shape, args)
 
     def replace(self, handle: Handle, content: Any) -> None:
-        """Give a handle that was made while `deferring` its content, which is known from elsewhere. With None
-        forget how it was made: nothing will ask for it."""
+        """Give a handle that was made while `deferring` its content; with None nothing may ask for it."""
 
     # -- content, for the few places that need it
     async def get(self, handle: Handle) -> Any:
-        """The content of a handle, once it is there; None when there never is any."""
+        """Return the content of a handle, once it is there; None when there never is any."""
         return handle.content
 
     async def wait_for_budget(self) -> None:
@@ -304,5 +295,5 @@ def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
 
 
 def seed_array(entropy: bytes) -> NDArray[np.uint8]:
-    """32 bytes as the 1 x 32 array that kernels take."""
+    """Return 32 bytes as the 1 x 32 array that kernels take."""
     return np.frombuffer(entropy, np.uint8).reshape(1, 32)

@@ -1,56 +1,42 @@
 """Work handed to a pool of threads: symbolic nodes now, content when somebody wants it.
 
-The timeline runs ahead of the data. A node is an operation and its arguments (no closure) and costs no
-memory until it runs. It runs once something that is wanted needs it: depth first, in the order in which what
-is wanted needs it, so that chains are finished and freed before new ones are begun. Calls of a batched kernel
-(local training) go together once nothing else is left to do. The budget bounds the pending output that
-somebody holds on to: beyond it, the driver pauses the timeline and everything that is pending is done.
-All nodes are executed in the end, also those of users who were lost.
+The timeline runs ahead of the data. A node costs no memory until it runs. It runs once something that is
+wanted needs it: depth first, in the order of need, so that chains are finished and freed before new ones are
+begun. Calls of a batched kernel (local training) go together once nothing else is left to do. The budget
+bounds the pending output that somebody holds on to: beyond it, the driver pauses the timeline and everything
+that is pending is done. All nodes are executed in the end, also those of users who were lost.
 
-Threads, not processes: the libraries behind every kernel that takes long release the interpreter. What is
-short does not, or not for long enough: two threads would spend its time on waiting for each other. So an
-operation whose counted work is small and whose arguments are there is done at once, in line, and no second
-thread is woken for small ones that had to wait.
+Threads, not processes: the libraries behind every kernel that takes long release the interpreter. Short
+operations do not, or not for long enough: so one whose counted work is small and whose arguments are there is
+done at once, in line, and no second thread is woken for small ones that had to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from simfl.crypto import prg, row_routing
-from simfl.dataplane.deferred import batched, forgotten
+from simfl.crypto import prg
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.nodes import Node, Recipe, is_there, nodes, recipes, symbolic, value
+from simfl.dataplane.nodes import Node, Queues, Recipe, batched, is_there, nodes, recipes, symbolic, value
 from simfl.dataplane.ops import Ops, Oracle, seed_array
 from simfl.dataplane.streamed_shares import ShareStreams
 from simfl.dataplane.work import amount
 from simfl.errors import Diverged, step_failed
 
+# Counted work (elements, bytes, multiply-adds) below which an operation is done in line: half a millisecond
+# or so, where handing it over and waiting for the interpreter takes a tenth of one.
 SHORT = 1_000_000
-"""Counted work (elements, bytes, multiply-adds) below which an operation is done in line: half a millisecond
-or so, where handing it over and waiting for the interpreter takes a tenth of one. Of a run in whose rounds
-everything is as small, two workers make nothing faster and nothing slower."""
-
-There = Callable[[], bool]
-"""Tells whether what somebody waits for is there."""
-
-ROUTING = (row_routing.pick, row_routing.gather, row_routing.join)
-"""What only says where rows go: no work, and done at once."""
 
 
 class Promise(Handle):
     """A handle that tells its pool when nobody holds it any more."""
 
     __slots__ = ("pool",)
-
-    def __init__(self, n: int, length: int, width: int, content: Node, pool: PooledOps) -> None:
-        super().__init__(n, length, width, content)
-        self.pool = pool
+    pool: PooledOps
 
     def __del__(self) -> None:
         self.pool.unheld(self.content)
@@ -77,16 +63,13 @@ class PooledOps(Ops):
         self._open: dict[Node, None] = {}
         self._unused: dict[Recipe, None] = {}
         self._routes_of_step: dict[tuple[Any, ...], list[Node]] = {}
-        self._routes: list[Node] = []
-        self._unblocked: list[Node] = []
-        self._ready: deque[Node] = deque()
-        self._batchable: deque[Node] = deque()
+        self._queues = Queues()
         self._busy = 0
         self._small = False  # the operation that is being noted
         self._large = 0  # how many large ones are ready or being done
         self._error: tuple[Node, BaseException] | None = None
         self._diverged: dict[Node, Diverged] = {}
-        self._waiters: list[tuple[There, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[Callable[[], bool], asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def _op(
         self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
@@ -95,18 +78,15 @@ class PooledOps(Ops):
         self._small = amount(work, shape[1]) < SHORT
         streams = self._streams is not None or self.deferring
         if self._small and not streams and not batched(kernel) and all(map(is_there, args)):
-            return Handle(*shape, self._done_at_once(kernel, args))
+            try:
+                content = self.call(kernel, tuple(value(symbolic(one)) for one in args))
+            except Exception as error:  # no machine may see one that it would not see if this were done later
+                raise step_failed(self.where, getattr(kernel, "__name__", ""), error) from error
+            self.executed += 1
+            return Handle(*shape, Node.of(content))
         handle = self._run(kernel, shape, args)
         self._small = False
         return handle
-
-    def _done_at_once(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Node:
-        try:
-            content = self.call(kernel, tuple(value(symbolic(one)) for one in args))
-        except Exception as error:  # no machine may see one that it would not see if this were done later
-            raise step_failed(self.where, getattr(kernel, "__name__", ""), error) from error
-        self.executed += 1
-        return Node.of(content)
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
         if kernel is seed_array:  # quicker done than promised
@@ -129,17 +109,18 @@ class PooledOps(Ops):
         node.size, node.small = shape[0] * shape[1] * shape[2], self._small
         with self._lock:
             self._open[node] = None
-            if kernel in ROUTING:
+            if node.routes:
                 self._routes_of_step.setdefault(self.where, []).append(node)
             self.pending_bytes += node.size
-            self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
-        return Promise(*shape, node, self)
+        promise = Promise(*shape, node)
+        promise.pool = self
+        return promise
 
     def replace(self, handle: Handle, content: Any) -> None:
-        handle.content = Node(forgotten, (), self.where) if content is None else Node.of(content)
+        handle.content = Node.of(content, self.where)
 
     def unheld(self, node: Node) -> None:
-        """Nobody holds this node's handle any more: others may need its value, but nobody keeps it."""
+        """Take a node out of the budget whose handle nobody holds any more; others may need its value."""
         with self._lock:
             if not node.done:
                 self.pending_bytes -= node.size
@@ -147,11 +128,7 @@ class PooledOps(Ops):
 
     # -- what is wanted
     def _want(self, targets: Iterable[Node]) -> None:  # under the lock
-        """Let these run, and before them what they need, in the order in which they need it.
-
-        Where rows are wanted that a step picks or relays, all that it picks or relays are: then nothing holds
-        a sender's rows together any more, and each is freed when its receiver has opened it.
-        """
+        """Let these run, and before them what they need, in the order in which they need it."""
         wanted = list(targets)
         for target in wanted:
             path = [self._enter(target, wanted)] if target.waiting is None and not target.done else []
@@ -168,77 +145,56 @@ class PooledOps(Ops):
                 else:
                     path.pop()
                     if not node.waiting:
-                        self._queue(node, self._ready)
+                        self._queue(node)
         self._start_workers()
 
     def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
         node.waiting = 0
-        if node.kernel in ROUTING:
+        # Where one row that a step picks or relays is wanted, all of them are: then nothing holds a sender's
+        # rows together any more, and each is freed when its receiver has opened it.
+        if node.routes:
             wanted += self._routes_of_step.pop(node.where, ())
         if self._streams is not None:
             self._streams.prepare(node)
         return node, nodes(node.args)
 
-    def _queue(self, node: Node, others: Any) -> None:  # under the lock
+    def _queue(self, node: Node, follows: bool = False) -> None:  # under the lock
         self._large += not node.small
-        queue = self._routes if node.kernel in ROUTING else others
-        (self._batchable if batched(node.kernel) else queue).append(node)
+        self._queues.put(node, follows)
 
-    def _everything(self) -> list[Node]:  # under the lock
-        """All that is left to do."""
-        self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
-        return list(self._open)
+    def _want_everything(self) -> None:
+        with self._lock:
+            self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
+            self._want(self._open)
 
     # -- workers
     def _start_workers(self) -> None:  # under the lock
-        ready = len(self._routes) + len(self._unblocked) + len(self._ready) + len(self._batchable)
+        ready = len(self._queues)
         useful = min(self.workers, max(1, self._large))
         while self._busy < useful and self._error is None and ready:
             self._busy += 1
             ready -= 1
             self._pool.submit(self._work)
 
-    def _take(self) -> list[Node]:  # under the lock
-        """The next to be done together: what only routes rows, then what follows from what was done last."""
-        if self._routes:
-            return [self._routes.pop()]
-        if self._unblocked:
-            return [self._unblocked.pop()]
-        if self._ready:
-            return [self._ready.popleft()]
-        if not self._batchable:
-            return []
-        kernel: Any = self._batchable[0].kernel
-        alike = [node for node in self._batchable if node.kernel is kernel]
-        hands = 1 if alike[0].small else self.workers
-        unit = alike[: min(kernel.chunk, -(-len(alike) // hands))]
-        for node in unit:
-            self._batchable.remove(node)
-        return unit
-
     def _work(self) -> None:
         while True:
             with self._lock:
-                unit = self._take() if self._error is None else []
+                unit = self._queues.take(self.workers) if self._error is None else []
                 if not unit:
                     self._busy -= 1
                     break
                 self._start_workers()
+            kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
+            many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
             try:
-                values = self._execute(unit)
+                values = many(calls) if many is not None else [self.call(kernel, call) for call in calls]
             except BaseException as error:
                 with self._lock:
                     self._error = self._error or (unit[0], error)
                 continue
             self._finish(unit, values)
-            del unit, values
+            del unit, calls, values  # while this thread waits for the lock, it must not hold them
         self._wake()
-
-    def _execute(self, unit: list[Node]) -> list[Any]:
-        """The values of nodes of one kernel."""
-        kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
-        many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
-        return [self.call(kernel, call) for call in calls] if many is None else many(calls)
 
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
         with self._lock:
@@ -255,18 +211,19 @@ class PooledOps(Ops):
                     assert consumer.waiting is not None
                     consumer.waiting -= 1
                     if not consumer.waiting:
-                        self._queue(consumer, self._unblocked)
+                        self._queue(consumer, follows=True)
             if self._diverged:
                 self._blame()
             self._start_workers()
         self._wake()
 
     def _blame(self) -> None:  # under the lock
-        """Fail by the first training on the timeline that diverged. Those before it that are not done yet are
-        done first: the user who is named does not depend on whose turn it was."""
-        kernel = next(iter(self._diverged)).kernel
+        """Fail by the first training on the timeline that diverged."""
+        # Those before it that are not done yet are done first: the user who is named does not depend on whose
+        # turn it was. A node of a round that a resumed run went over is in nobody's order.
+        first = next(iter(self._diverged))
+        kernel = first.kernel
         before: list[Node] = []
-        first = next(iter(self._diverged))  # of a round that a resumed run went over: it is in nobody's order
         for node in self._open:  # in the order of the timeline
             if node in self._diverged:
                 first = node
@@ -287,7 +244,7 @@ class PooledOps(Ops):
             loop.call_soon_threadsafe(_wake, future)
 
     # -- the coroutine's side
-    async def _until(self, there: There) -> None:
+    async def _until(self, there: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         while not there():
             self.raise_if_failed()
@@ -308,7 +265,7 @@ class PooledOps(Ops):
     async def get(self, handle: Handle) -> Any:
         node = handle.content
         if isinstance(node, Recipe):
-            node = Node(_made, (node,), self.where)
+            node = Node(_identity, (node,), self.where)
         with self._lock:
             self._want([node])
         await self._until(lambda: node.done)
@@ -318,28 +275,23 @@ class PooledOps(Ops):
         if self.pending_bytes <= self.budget_bytes or self.rounds_ahead:
             return
         self.pauses += 1
-        with self._lock:
-            self._want(self._everything())
+        self._want_everything()
         await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
 
     async def drain(self) -> None:
-        with self._lock:
-            self._want(self._everything())
+        self._want_everything()
         await self._until(lambda: not self._open)
         with self._lock:
-            last = [Node(_made, (recipe,), ()) for recipe in self._unused]
-            self._want(last)
+            self._want([Node(_identity, (recipe,), ()) for recipe in self._unused])
         await self._until(lambda: not self._unused)
 
     def close(self) -> None:
         with self._lock:
-            for waiting in (self._routes, self._unblocked, self._ready, self._batchable):
-                waiting.clear()
+            self._queues = Queues()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _made(content: Any) -> Any:
-    """What a recipe makes."""
+def _identity(content: Any) -> Any:
     return content
 
 

@@ -1,11 +1,10 @@
 """Coded shares that are never held: made, sealed, opened and summed one sender after the other.
 
-The law: what LightSecAgg's users do with coded shares is done row by row, until a receiver adds its rows up.
-So nothing needs all N^2 of them. Once the sums are known that a sender's rows go into (the timeline runs
-ahead), its matrix is coded in blocks of columns; each row of a block is really sealed by its sender, opened
-by its receiver, and added to the receiver's sum. Sums modulo q do not depend on the order.
-
-A sum that is asked for after its senders were through has their rows made again: right, and slow.
+LightSecAgg's users handle coded shares row by row, until a receiver adds its rows up, so nothing needs all
+N^2 of them. Once the sums are known that a sender's rows go into (the timeline runs ahead), its matrix is
+coded in blocks of columns; each row of a block is really sealed by its sender, opened by its receiver, and
+added to the receiver's sum. Sums modulo q do not depend on the order. A sum that is asked for after its
+senders were through has their rows made again: right, and slow.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from simfl.dataplane.nodes import Node
 
 A32 = NDArray[np.uint32]
 
-WIDTH = 1 << 16
-"""Columns of a block: what it holds of a row fits the L2 cache, and Python's own work for a row is little."""
+BLOCK_COLUMNS = 1 << 16  # its part of a row fits the L2 cache, and Python's own work for a row is little
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
 
-SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
-"""Keys (a node of theirs), nonces and associated data, and which of them."""
+SealArgs = tuple[
+    Any, Sequence[bytes], Sequence[bytes], int
+]  # keys (their node), nonces, aads, and which of them
 
 
 class Share:
@@ -87,7 +86,7 @@ class ShareStreams:
     def shares(
         self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]
     ) -> list[Share] | None:
-        """The rows that come of an operation if they are coded shares, otherwise None."""
+        """Return an operation's resulting rows if they are coded shares, otherwise None."""
         if kernel is mds.encode:
             sender = Sender(args, where)
             self._touch(sender.shares)
@@ -101,15 +100,14 @@ class ShareStreams:
         if kernel in (keys.seal, keys.open_) and are_shares(args[1]):
             shares: list[Share] = args[1]
             for k, share in enumerate(shares):
-                setattr(
-                    share, "sealing" if kernel is keys.seal else "opening", (args[0], args[2], args[3], k)
-                )
+                lock = (args[0], args[2], args[3], k)
+                setattr(share, "sealing" if kernel is keys.seal else "opening", lock)
             self._touch(shares)
             return shares
         return None
 
     def total(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> Node | None:
-        """A sum of coded shares, if the operation is one. TypeError for any other use of them."""
+        """Return a sum of coded shares, if the operation is one. TypeError for any other use of them."""
         if not any(map(are_shares, args)):
             return None
         if kernel is not field.weighted_sum or args[1] is not None:
@@ -126,14 +124,14 @@ class ShareStreams:
             self._senders[share.sender] = None
 
     def prepare(self, node: Node) -> None:
-        """Before a sum is made: the work of those of its senders whose work has not begun."""
+        """Begin the work of a sum's senders, before the sum is made."""
         if isinstance(node, Total):
             for sender in dict.fromkeys(share.sender for share in node.shares):
                 if sender in self._senders:
                     self._begin(sender)
 
     def rest(self) -> list[Node]:
-        """The work of all senders of whom something is left to do."""
+        """Begin and return the work of all senders of whom something is left to do."""
         return [self._begin(sender) for sender in list(self._senders)]
 
     def _begin(self, sender: Sender) -> Node:
@@ -151,7 +149,7 @@ class ShareStreams:
 
 
 class StreamKernel:
-    """What is to be done to a sender's shares, as things stand: a kernel."""
+    """A kernel: all that is to be done to a sender's shares, as known now."""
 
     __name__ = "coded shares"
 
@@ -166,7 +164,7 @@ class StreamKernel:
 
     @property
     def keys(self) -> list[Any]:
-        """The keys of the calls that sealed, then of those that opened, None where there was none."""
+        """Return the keys of the calls that sealed, then of those that opened, None where there was none."""
         return [lock and lock[0] for side in (0, 1) for lock in (pair[side] for pair in self.locks)]
 
     def __call__(self, z: A32, seed: Any, secrets: list[Any]) -> None:
@@ -175,8 +173,8 @@ class StreamKernel:
         m, n = mds.share_length(z.shape[1], U, T), len(self.locks)
         pipes = [_pipe(*self.locks[k], secrets[k], secrets[n + k]) for k in range(n)]
         rows = mds.uncoded(z, seed, U, T, q)
-        for start in range(0, m, WIDTH):
-            block = self.call(mds.code, (rows[:, start : start + WIDTH], self.points, U, q))
+        for start in range(0, m, BLOCK_COLUMNS):
+            block = self.call(mds.code, (rows[:, start : start + BLOCK_COLUMNS], self.points, U, q))
             for pipe, total, part in zip(pipes, self.totals, block, strict=True):
                 got = part if pipe is None else pipe.carry(part.view(np.uint8)).view(np.uint32)
                 if total is not None:
@@ -200,5 +198,5 @@ def _pipe(
 
 
 def are_shares(argument: Any) -> bool:
-    """Whether an argument is rows of coded shares."""
+    """Return True if an argument is rows of coded shares."""
     return isinstance(argument, list) and bool(argument) and isinstance(argument[0], Share)

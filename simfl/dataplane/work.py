@@ -36,13 +36,13 @@ WORK = {
     "train_sample": "samples that local training of the scenario's model passes over",
 }
 """The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
-the profile has a law of the model (T = a + b E n), by the two before them where it has not. The first three
-are what Python itself takes, however little there is to compute."""
+the profile gives the model's training time (T = a + b E n), by the two before them where it does not. The
+first three are what Python itself takes, however little there is to compute."""
 
 
 def amount(work: dict[str, int], length: int) -> int:
-    """The size of an operation in one rough figure, where its result's rows have so many elements: a sample
-    that is trained on passes through every coordinate."""
+    """Return the size of an operation in one rough figure; length: elements of its result's rows."""
+    # A sample that is trained on passes through every coordinate.
     return sum(work.values()) + work.get("train_sample", 0) * length
 
 
@@ -51,8 +51,7 @@ STEP, CALL = ("step", 1), ("call", 1)
 
 @dataclass(slots=True)
 class Segment:
-    """The part of a step that belongs to one phase: its work as it was counted, piece by piece, and the CPU
-    time it took."""
+    """The part of a step that belongs to one phase: its work, counted piece by piece, and its CPU time."""
 
     phase: str
     counted: list[tuple[str, int]] = field(default_factory=list)
@@ -60,7 +59,7 @@ class Segment:
 
     @property
     def work(self) -> dict[str, int]:
-        """The amount of each kind of work."""
+        """Return the amount of each kind of work."""
         total: dict[str, int] = {}
         for kind, amount in self.counted:
             total[kind] = total.get(kind, 0) + amount

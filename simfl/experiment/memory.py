@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from simfl.crypto import mds
 from simfl.dataplane.handles import U32
-from simfl.dataplane.memory_probe import MemoryProbeOps
-from simfl.dataplane.streamed_shares import WIDTH
+from simfl.dataplane.shadow import MemoryProbeOps
+from simfl.dataplane.streamed_shares import BLOCK_COLUMNS
 from simfl.engine.driver import drive
 from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
@@ -117,7 +117,7 @@ def passing_bytes(s: schema.Scenario, p: Params) -> int:
     """What is there for a while when shares stream: a sum for each user; for each worker a mask with its
     noise, a block of its coded rows, a cohort's updates and what becomes of one; the audit's sum."""
     m = mds.share_length(p.d + 1, p.U, p.T)
-    each = p.U * m + s.cohort * min(m, WIDTH) + (COHORT + 4) * p.d
+    each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.d
     return U32 * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
 
 

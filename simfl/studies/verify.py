@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from simfl.dataplane.handles import Handle
+from simfl.dataplane.nodes import Node
 from simfl.engine.setup import ClosedRound
 from simfl.errors import BadInput
 from simfl.experiment.build import build, make_clocks
@@ -251,7 +252,7 @@ CHANGES: dict[str, Change] = {
 
 
 def _resized(handle: Handle, rows: int, columns: int) -> Any:
-    if handle.content is None or type(handle.content).__name__ in ("Held", "Deferred"):
+    if handle.content is None or isinstance(handle.content, Node):
         return handle.content
     content = np.asarray(handle.content)
     return np.resize(content, (handle.rows + rows, handle.columns + columns))

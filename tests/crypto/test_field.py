@@ -3,8 +3,6 @@
 import galois
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from simfl.crypto import field
 from simfl.crypto.field import Q
@@ -149,31 +147,6 @@ def test_matmul_across_tiles_and_against_galois():
     assert (objects(GF(W.astype(object)) @ GF(Z[:, :20].astype(object))) == objects(got[:, :20])).all()
     with pytest.raises(ValueError, match="inner sizes"):
         field.matmul(W, Z[:19], Q)
-
-
-@pytest.mark.parametrize("q", [2, 7, 2**31 - 1, Q])
-@settings(max_examples=40, deadline=None)
-@given(k=st.integers(1, 7), seed=st.integers(0, 2**32))
-def test_inverse_times_the_matrix_is_one(q, k, seed):
-    A = random(np.random.default_rng(seed), q, k, k)
-    try:
-        B = field.inverse(A, q)
-    except ValueError:
-        assert np.linalg.matrix_rank(galois.GF(q, compile="python-calculate")(objects(A))) < k
-    else:
-        assert (objects(A) @ objects(B) % q == np.eye(k, dtype=int)).all()
-
-
-def test_inverse_against_galois_and_its_errors():
-    A = np.random.default_rng(6).integers(0, Q, (12, 12), dtype=np.uint32)
-    A[0, 0] = 0  # the first pivot must be looked for
-    GF = galois.GF(Q, compile="python-calculate")
-    assert (objects(np.linalg.inv(GF(objects(A)))) == objects(field.inverse(A, Q))).all()
-    A[3] = field.weighted_sum(A[:3], [5, Q - 1, 77], Q)
-    with pytest.raises(ValueError, match="singular"):
-        field.inverse(A, Q)
-    with pytest.raises(ValueError, match="square"):
-        field.inverse(A[:3], Q)
 
 
 def test_rows_of_a_matrix_are_summed_wherever_they_lie():

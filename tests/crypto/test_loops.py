@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from simfl.crypto import field, interpolation_loops, loops, prg, quantize
 from simfl.crypto.field import Q
+from tests.crypto.oracles import words
 
 ROOT = Path(__file__).parents[2]
 NTT = 2147352577
@@ -23,7 +24,7 @@ EDGES = sorted(
     {0, 1, 100, 2 * prg.BLOCK + 77}
     | {
         size + k
-        for size in (loops._FEW, loops._GROUP, loops._COLUMNS, prg.BLOCK, 2 * prg.BLOCK)
+        for size in (loops._SMALL_GROUP, loops._GROUP, loops._COLUMNS, prg.BLOCK, 2 * prg.BLOCK)
         for k in (-1, 0, 1)
     }
 )
@@ -65,8 +66,8 @@ def plain_sum(rows, weights, q):
 
 def plain_expand(seed, length, q):
     kept = np.uint32((1 << (q - 1).bit_length()) - 1)
-    words = prg.words(seed, 4 * length + 64)[0] & kept
-    out, later = words[:length].copy(), words[length:]
+    stream = words(seed, 4 * length + 64)[0] & kept
+    out, later = stream[:length].copy(), stream[length:]
     rejected = np.flatnonzero(out >= q)
     out[rejected] = later[later < q][: rejected.size]
     return out.reshape(1, -1)
@@ -82,7 +83,7 @@ def plain_mask(x, seeds, signs, q):
 def plain_levels(delta, clip, levels, seed):
     x = np.clip(delta.astype(np.float64), -clip, clip) * levels
     floor = np.floor(x)
-    floor += prg.words(seed, x.shape[1]) < (x - floor) * 2.0**32
+    floor += words(seed, x.shape[1]) < (x - floor) * 2.0**32
     return floor.astype(np.int64)
 
 
@@ -131,8 +132,8 @@ def test_weighted_sums_across_blocks(q, length):
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from(FIELDS), st.integers(1, 13))
 def test_weighted_sums_of_any_words_and_weights(data, q, n):
-    words = st.lists(st.integers(0, 2**32 - 1) | st.just(2**32 - 1), min_size=3, max_size=3)
-    rows = data.draw(st.lists(words, min_size=n, max_size=n))
+    row = st.lists(st.integers(0, 2**32 - 1) | st.just(2**32 - 1), min_size=3, max_size=3)
+    rows = data.draw(st.lists(row, min_size=n, max_size=n))
     weights = data.draw(st.lists(st.integers(), min_size=n, max_size=n))
     expected = [sum(w * row[j] for w, row in zip(weights, rows, strict=True)) % q for j in range(3)]
     assert field.weighted_sum(np.array(rows, np.uint32), weights, q)[0].tolist() == expected
@@ -278,8 +279,7 @@ def test_products_around_the_field_s_size(over):
 
 
 def test_a_threshold_that_is_met_exactly_rounds_down():
-    words = prg.words(seed(1), 50)
-    delta = (words.astype(np.float64) - 2**31) / 2**32 + 0.5
+    delta = (words(seed(1), 50).astype(np.float64) - 2**31) / 2**32 + 0.5
     assert not quantize.signed_levels(delta, 1.0, 1, seed(1)).any()
     same(quantize.signed_levels(delta, 1.0, 1, seed(1)), plain_levels(delta, 1.0, 1, seed(1)))
 
@@ -347,7 +347,6 @@ def test_results_are_no_views_of_a_buffer():
 
     def work(n):
         return [
-            prg.words(seed(n), 500),
             prg.expand(seed(n), 500, 3 * 2**30),
             prg.mask(x, seed(n), [1], 3 * 2**30),
             prg.mask(x, seed(n)[:0], [], Q),
@@ -363,7 +362,7 @@ def test_results_are_no_views_of_a_buffer():
     work(2)
     for result, copy in zip(first, before, strict=True):
         assert (result == copy).all()
-        for own in (prg.BUFFERS.keystream, prg.BUFFERS.places, x, delta):
+        for own in (prg.SCRATCH.keystream, prg.SCRATCH.places, x, delta):
             assert not np.shares_memory(result, own)
 
 

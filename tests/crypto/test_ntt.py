@@ -121,7 +121,7 @@ def test_rows_of_the_largest_residue_at_every_size(q, n):
 @pytest.mark.parametrize("m", [1, 15, 16, 17, 511, 512, 513, 1000, 1025])
 def test_blocks_of_columns(m):
     Z, users = residues(np.random.default_rng(m), ntt.Q, 140, m), tuple(range(200))
-    assert butterflies._WORDS // 256 == 512
+    assert butterflies._BLOCK_WORDS // 256 == 512
     points = mds.points_of(users, ntt.Q)
     expected = limbs.matmul(mds.matrix(points, 140, ntt.Q), Z, ntt.Q)
     assert (ntt.evaluate(Z, ntt.plan(points, 140, ntt.Q), ntt.Q) == expected).all()

@@ -49,8 +49,7 @@ def test_case_3_of_mcgrew_and_viega():
         "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e"
         "21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985"
     )
-    keystream = prg.words(np.frombuffer(key + nonce + bytes(4), np.uint8).reshape(1, 32), 16)
-    assert keystream.dtype == np.uint32
+    keystream = prg.expand(np.frombuffer(key + nonce + bytes(4), np.uint8).reshape(1, 32), 16, Q)[0]
     assert bytes(a ^ b for a, b in zip(plain, keystream.astype("<u4").tobytes(), strict=True)) == cipher
 
 
@@ -66,7 +65,7 @@ def test_expand_follows_the_definition(q, length):
 def test_expand_across_blocks_of_keystream():
     for length in (1 << 14, (1 << 14) + 1, 40_000):
         assert prg.expand(seed(1), length, 3 * 2**30)[0].tolist() == reference(seed(1), length, 3 * 2**30)
-    assert (prg.words(seed(1), 40_000)[:, :100] == prg.words(seed(1), 100)).all()
+    assert (prg.expand(seed(1), 40_000, Q)[:, :100] == prg.expand(seed(1), 100, Q)).all()
 
 
 def test_elements_are_uniform():
@@ -107,7 +106,7 @@ def test_a_seed_has_one_form():
         with pytest.raises(ValueError, match="a seed is uint8"):
             prg.expand(bad, 4, Q)
     with pytest.raises(ValueError, match="length=-1"):
-        prg.words(seed(1), -1)
+        prg.expand(seed(1), -1, Q)
 
 
 def test_derive_depends_on_seed_and_label():

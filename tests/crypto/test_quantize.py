@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simfl.crypto import field, prg, quantize
 from simfl.crypto.field import Q
+from tests.crypto.oracles import words
 
 SEED = np.arange(32, dtype=np.uint8).reshape(1, 32)
 
@@ -33,7 +34,7 @@ def test_rounding_follows_equation_29(values, levels, dtype):
     got = quantize.signed_levels(delta, 1.5, levels, SEED)
     assert got.dtype == np.int64
     assert got.shape == delta.shape
-    thresholds = prg.words(SEED, len(values))[0]
+    thresholds = words(SEED, len(values))[0]
     for value, threshold, result in zip(delta[0], thresholds, got[0], strict=True):
         x = min(max(float(value), -1.5), 1.5) * levels
         up = int(threshold) / 2**32 < x - math.floor(x)

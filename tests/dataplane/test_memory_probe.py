@@ -11,7 +11,7 @@ import pytest
 
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.memory_probe import MemoryProbeOps
+from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.experiment import build

@@ -93,11 +93,11 @@ def test_streamed_sums_are_held_sums(
     plan: Any, early: list[int], order: list[int], workers: int, width: int
 ) -> None:
     """Also where a sum is asked for on its own, and where a row is carried in several blocks."""
-    before, streamed_shares.WIDTH = streamed_shares.WIDTH, width
+    before, streamed_shares.BLOCK_COLUMNS = streamed_shares.BLOCK_COLUMNS, width
     try:
         got = asyncio.run(pooled(list(plan), early, order, workers))
     finally:
-        streamed_shares.WIDTH = before
+        streamed_shares.BLOCK_COLUMNS = before
     expected = [handle.content for handle in exchange(EagerOps(Q), list(plan), early)]
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_array_equal(one, other)

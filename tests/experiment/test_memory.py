@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simfl.dataplane.memory_probe import MemoryProbeOps
+from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.errors import ScenarioError
 from simfl.experiment import build, memory
 from simfl.experiment.memory import weigh

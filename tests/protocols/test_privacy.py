@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from simfl.crypto import field, mds, prg
 from simfl.crypto.field import Q
 from simfl.dataplane.ops import seed_array
+from tests.crypto.oracles import inverse
 from tests.protocols.harness import POINTS, Slow, lose_at, world
 
 
@@ -24,7 +25,7 @@ def test_any_T_shares_of_a_mask_fit_every_mask_equally_well(order, T):
         [w.clients[j].held.content[w.clients[j].holders.index(victim)] for j in colluders],
     )
     W = mds.matrix(mds.points_of(tuple(colluders), Q), U, Q)
-    N_inverse = field.inverse(W[:, U - T :], Q)
+    N_inverse = inverse(W[:, U - T :], Q)
     m = mds.share_length(d + 1, U, T)
 
     def noise_behind(z):
