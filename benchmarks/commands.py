@@ -1,4 +1,4 @@
-"""CPU seconds of whole commands, against an earlier commit in turns.
+"""CPU seconds of whole commands, against an earlier commit in turns; `make bench` has the same ratios.
 
     python benchmarks/commands.py [COMMIT] [TURNS]
 
@@ -13,10 +13,17 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BASE = "81c6d77"
+# Of the CPU time at BASE, to reach.
+REACH = {
+    "async_buffer, modelled": 0.5,
+    "async_buffer, measured": 0.4,
+    "lightsecagg, 10,000 users, shadow": 1.0,
+}
 COMMANDS = {
     "async_buffer, modelled": ["scenarios/async_buffer.yaml", "--clock", "modelled"],
     "async_buffer, measured": ["scenarios/async_buffer.yaml", "--clock", "measured"],
@@ -46,9 +53,8 @@ def cpu_s(checkout: Path, arguments: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main() -> None:
-    commit = sys.argv[1] if len(sys.argv) > 1 else BASE
-    turns = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+def against(commit: str = BASE, turns: int = 2) -> Iterator[tuple[str, float, float]]:
+    """Yield each command with its CPU seconds before and now."""
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder) / "old"
         subprocess.run(["git", "worktree", "add", "--detach", str(old), commit], cwd=ROOT, check=True)
@@ -56,9 +62,15 @@ def main() -> None:
             for name, arguments in COMMANDS.items():
                 taken = [(cpu_s(old, arguments), cpu_s(ROOT, arguments)) for _ in range(turns)]
                 before, now = (min(pair[k] for pair in taken) for k in (0, 1))
-                print(f"{name:36}{before:7.1f} s before {now:7.1f} s now  x {now / before:.2f}", flush=True)
+                yield name, before, now
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
+
+
+def main() -> None:
+    commit = sys.argv[1] if len(sys.argv) > 1 else BASE
+    for name, before, now in against(commit, int(sys.argv[2]) if len(sys.argv) > 2 else 2):
+        print(f"{name:36}{before:7.1f} s before {now:7.1f} s now  x {now / before:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from simfl.crypto import row_routing
@@ -109,11 +109,23 @@ def symbolic(argument: Any) -> Any:
     return argument
 
 
-def is_there(argument: Any) -> bool:
-    """Return True if an argument has its content already."""
+_PENDING = object()
+
+
+def ready(args: Iterable[Any]) -> list[Any] | None:
+    """Return arguments with the values in the places of their handles; None if one is not there yet."""
+    contents = list(map(_ready, args))  # one walk, for rows are gathered from all users
+    return None if any(content is _PENDING for content in contents) else contents
+
+
+def _ready(argument: Any) -> Any:
     if isinstance(argument, Handle):
-        return isinstance(argument.content, Node) and argument.content.done
-    return not isinstance(argument, list | HandleList) or all(map(is_there, argument))
+        node = argument.content
+        return node.value if type(node) is Node and node.done else _PENDING
+    if isinstance(argument, list | HandleList):
+        contents = ready(argument)
+        return _PENDING if contents is None else contents
+    return argument
 
 
 def value(argument: Any) -> Any:

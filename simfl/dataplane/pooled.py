@@ -21,7 +21,7 @@ from typing import Any
 
 from simfl.crypto import prg
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.nodes import Node, Queues, Recipe, batched, is_there, nodes, recipes, symbolic, value
+from simfl.dataplane.nodes import Node, Queues, Recipe, batched, nodes, ready, recipes, symbolic, value
 from simfl.dataplane.ops import Ops, Oracle, seed_array
 from simfl.dataplane.streamed_shares import ShareStreams
 from simfl.dataplane.work import amount
@@ -43,10 +43,8 @@ class Promise(Handle):
 
 
 class PooledOps(Ops):
-    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output.
-
-    streaming: coded shares are not held but made, sealed, opened and summed one sender after the other.
-    """
+    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded shares
+    are not held but made, sealed, opened and summed one sender after the other."""
 
     def __init__(
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
@@ -77,9 +75,11 @@ class PooledOps(Ops):
         self._charge(work)
         self._small = amount(work, shape[1]) < SHORT
         streams = self._streams is not None or self.deferring
-        if self._small and not streams and not batched(kernel) and all(map(is_there, args)):
+        at_once = self._small and not streams and not batched(kernel)
+        contents = ready(args) if at_once else None
+        if contents is not None:
             try:
-                content = self.call(kernel, tuple(value(symbolic(one)) for one in args))
+                content = self.call(kernel, tuple(contents))
             except Exception as error:  # no machine may see one that it would not see if this were done later
                 raise step_failed(self.where, getattr(kernel, "__name__", ""), error) from error
             self.executed += 1

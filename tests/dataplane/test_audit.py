@@ -45,7 +45,7 @@ def aggregates(draw):
     return deltas, samples, factors, [seed(k) for k in range(n)], q, draw(st.booleans())
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(aggregates(), st.data())
 def test_in_field_counts_differing_wrapped_and_clipped(case, data):
     deltas, samples, factors, seeds, q, append = case

@@ -24,10 +24,10 @@ BIG = {
     **SIX,
     "network.users.uplink_mbps": 1000.0,
     "network.users.downlink_mbps": 1000.0,
-    "learning.model": "mcmahan_cnn",
-    "learning.dataset": {"kind": "synthetic", "shape": [1, 28, 28], "classes": 10, "train": 12, "test": 2},
+    "learning.model": "logistic",
+    "learning.dataset": {"kind": "synthetic", "shape": [1, 128, 128], "classes": 10, "train": 12, "test": 2},
 }
-D = 1_663_370
+D = 163_850
 
 
 def test_handles_weigh_what_their_content_would_and_nothing_when_they_are_gone() -> None:
