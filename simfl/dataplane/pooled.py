@@ -43,8 +43,8 @@ class Promise(Handle):
 
 
 class PooledOps(Ops):
-    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded shares
-    are not held but made, sealed, opened and summed one sender after the other."""
+    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded
+    shares are not held but made, sealed, opened and summed one sender after the other."""
 
     def __init__(
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
