@@ -5,9 +5,9 @@ Content is rows x columns: a 2-D array, or where rows are long a list of arrays 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, overload
+from typing import Any
 
 # Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64.
 U8, U32, F32, F64 = 1, 4, 4, 8
@@ -41,7 +41,7 @@ class Handle:
         return f"Handle({self.rows} x {self.columns} x {self.itemsize} B)"
 
 
-class HandleList(Sequence[Handle]):
+class HandleList:
     """Handles that several operations take, each all but one of them: without(k) costs nothing."""
 
     def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
@@ -55,13 +55,7 @@ class HandleList(Sequence[Handle]):
     def __len__(self) -> int:
         return len(self.handles) - (self.but is not None)
 
-    @overload
-    def __getitem__(self, k: int) -> Handle: ...
-    @overload
-    def __getitem__(self, k: slice) -> Sequence[Handle]: ...
-    def __getitem__(self, k: int | slice) -> Handle | Sequence[Handle]:
-        if isinstance(k, slice) or k < 0:
-            return list(self)[k]
+    def __getitem__(self, k: int) -> Handle:
         return self.handles[k + (self.but is not None and k >= self.but)]
 
     def __iter__(self) -> Iterator[Handle]:

@@ -94,7 +94,7 @@ class Ops(Ledger, ABC):
         out = self._op(relay.pick, (len(at), rows.columns, rows.itemsize), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
-    def gather(self, rows: Sequence[Handle], at: Sequence[int]) -> Handle:
+    def gather(self, rows: Sequence[Handle] | HandleList, at: Sequence[int]) -> Handle:
         """Return row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         handles = rows if isinstance(rows, HandleList) else HandleList(list(rows))
         shape = (len(rows), rows[0].columns, rows[0].itemsize)

@@ -25,9 +25,8 @@ BLOCK_COLUMNS = 1 << 16  # its part of a row fits the L2 cache, and Python's own
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
 
-SealArgs = tuple[
-    Any, Sequence[bytes], Sequence[bytes], int
-]  # keys (their node), nonces, aads, and which of them
+# Keys (a node of theirs), nonces and associated data, and which of them.
+SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
 
 
 class Share:
