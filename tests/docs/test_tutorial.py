@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from tests.docs.pages import ROOT, blocks, differs, session
+import numpy as np
+import pytest
+
+from simfl.learning.data import registry
+from simfl.learning.data.split import Split
+from tests.docs.pages import ROOT, Command, blocks, differs, session
 from tests.docs.shell import Shell
 
 PAGE = ROOT / "docs" / "tutorial.md"
 
 
+def quicker(command: Command) -> list[str]:
+    """Return arguments that save time and leave the shown lines as they are."""
+    words = command.simfl or [""]
+    if words[0] == "sweep":
+        return ["--jobs", "1"]  # no processes that import torch anew
+    if "--clock" in words:
+        return ["--set", "rounds=1"]
+    real = any(line.startswith(("test accuracy", "aggregates exact")) for line in command.prints)
+    return [] if words[0] != "run" or real else ["--set", "payload=shadow"]
+
+
+@pytest.fixture
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep synthetic samples: the page's runs and cells draw the same ones thirty times."""
+    kept: dict[str, Split] = {}
+
+    def synthetic(rng: np.random.Generator, *parameters: Any) -> Split:
+        key = f"{rng.bit_generator.state} {parameters}"
+        return kept.get(key) or kept.setdefault(key, registry_synthetic(rng, *parameters))
+
+    registry_synthetic = registry.synthetic
+    monkeypatch.setattr(registry, "synthetic", synthetic)
+
+
+@pytest.mark.usefixtures("drawn_once")
 def test_every_command_prints_what_the_page_shows(shell: Shell) -> None:
     ran = 0
     for block in blocks(PAGE):
@@ -18,8 +49,7 @@ def test_every_command_prints_what_the_page_shows(shell: Shell) -> None:
             continue
         assert block.language == "console", f"a block that nothing runs: {block.text}"
         for command in session(block):
-            here = ["--jobs", "1"] if "sweep" in command.line else []  # no processes that import torch anew
-            printed = shell.run(command, *here)
+            printed = shell.run(command, *quicker(command))
             assert not (wrong := differs(command.prints, printed)), f"{command.line}: {wrong}\n{printed}"
             ran += 1
     assert ran == 15
