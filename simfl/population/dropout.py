@@ -1,4 +1,4 @@
-"""Drop-out: who is lost within a round, and where. The same for every protocol.
+"""Dropout of users (drop-out): who is lost within a round, and where. The same for every protocol.
 
 Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
 losses, and a loss planned at a point that a protocol does not have happens at its next point.

@@ -63,6 +63,10 @@ def strong_over_time(P: Matrix) -> list[int | None]:
 
 
 def strong(P: Matrix) -> int | None:
-    """The strong T of the whole of P, [t, N]: no larger than the weak one. None if nobody took part."""
+    """The strong T of the whole of P, [t, N]: no larger than the weak one. None if nobody took part.
+
+    >>> strong(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]))
+    2
+    """
     over_time = strong_over_time(P)
     return over_time[-1] if over_time else None

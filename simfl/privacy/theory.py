@@ -12,6 +12,9 @@ def family_size(N: int, K: int, T: int) -> int:
 
     N users, K a round, batches of T; ValueError as `check_batches`. For N=120, K=12, T=3 this is 91390; the
     paper's Table 1 prints 91389.
+
+    >>> family_size(120, 12, 3)
+    91390
     """
     check_batches(N, K, T)
     return comb(N // T, K // T)
@@ -24,6 +27,9 @@ def cardinality(N: int, K: int, T: int, p: float) -> float:
     That is K times the chance that at least K / T of N / T batches are whole, the regularised incomplete
     beta function I_{1-q}(K/T, N/T - K/T + 1). T = 1 is random and weighted random selection, T = K
     partitioning. ValueError unless 0 <= p <= 1, and as `check_batches`.
+
+    >>> round(cardinality(120, 12, T=4, p=0.3), 2)
+    11.83
     """
     check_batches(N, K, T)
     if not 0 <= p <= 1:

@@ -19,6 +19,11 @@ class Participation:
     """The rows of P, one a round, and each user's frequency of participation f^(t).
 
     users: N; they are 0 .. N - 1. ValueError if there are none.
+
+    >>> P = Participation(4)
+    >>> P.append([2, 0])
+    >>> P.counts.tolist()
+    [1, 0, 1, 0]
     """
 
     def __init__(self, users: int) -> None:

@@ -62,9 +62,3 @@ def test_a_line_that_is_not_printed_is_found() -> None:
     assert "there is 'b'" in differs(("a", "c"), "a\nb\nc\n")
     assert "nothing more" in differs(("a", "b"), "a\n")
     assert differs(("test accuracy │ 0.82",), "test accuracy │ 0.92\n")
-
-
-def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#\w+)?\)", page.read_text(encoding="utf-8")):
-            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
