@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from simfl.dataplane.work import WORK
+from simfl.engine.user_round import MISSED_IN, State
 from tests.docs.pages import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -70,6 +71,13 @@ def test_files_that_the_architecture_names_are_there() -> None:
     }
     named = {Path(name).name for name in re.findall(r"[\w/]+\.py\b", text)} - {"path.py"}
     assert named <= files, named - files
+
+
+def test_the_states_of_a_user_are_those_of_the_engine() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", section("architecture.md", "Engine"), re.M)
+    shown = {state: phase.strip("`") for state, phase in rows}
+    missed = {state: MISSED_IN.get(state, "the protocol's first phase") for state in State}
+    assert shown == {state.name.lower(): phase for state, phase in missed.items()}
 
 
 @pytest.mark.parametrize("word", FIELD_WORDS)
