@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simfl.learning.data import registry
-from simfl.learning.data.split import Split
+from simfl.learning.data.dataset import Dataset, Split
 from tests.docs.pages import ROOT, Command, blocks, differs, session
 from tests.docs.shell import Shell
 
@@ -31,13 +30,13 @@ def quicker(command: Command) -> list[str]:
 def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep synthetic samples: the page's runs and cells draw the same ones thirty times."""
     kept: dict[str, Split] = {}
+    load = Dataset.loaded
 
-    def synthetic(rng: np.random.Generator, *parameters: Any) -> Split:
-        key = f"{rng.bit_generator.state} {parameters}"
-        return kept.get(key) or kept.setdefault(key, registry_synthetic(rng, *parameters))
+    def loaded(self: Dataset, rng: np.random.Generator, root: Path | None = None) -> Split:
+        key = f"{rng.bit_generator.state} {self!r} {root}"
+        return kept.get(key) or kept.setdefault(key, load(self, rng, root))
 
-    registry_synthetic = registry.synthetic
-    monkeypatch.setattr(registry, "synthetic", synthetic)
+    monkeypatch.setattr(Dataset, "loaded", loaded)
 
 
 @pytest.mark.usefixtures("drawn_once")
