@@ -29,7 +29,8 @@ from simfl.python_files import blamed
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
-from simfl.scenario.schema import Measured, Scenario
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
 from simfl.virtual_time import NS
 
 

@@ -53,7 +53,7 @@ MAY_IMPORT = {
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
     "reports": ("virtual_time",
-        "errors", "results", "privacy", "scenario", "folder", "simulation", "studies",
+        "errors", "blocks", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "catalog": ("profiles", "protocols", "learning"),
     "cli": ("python_files",

@@ -122,7 +122,6 @@ def check(
     from simfl.python_files import blamed
     from simfl.reports.histogram import label_histogram
     from simfl.scenario.load import resolved_yaml
-    from simfl.scenario.params import notes
 
     with doing() as stage:
         with blamed(BadInput):
@@ -130,7 +129,11 @@ def check(
         stage("reading the recording")
         make_clocks(study)
         stage("finding out how often each protocol fails")
-        promised = list(notes(loaded))
+        promised = [
+            f"{name}: {note}"
+            for name, entry in loaded.protocols.items()
+            for note in entry.notes(loaded.params(name))
+        ]
         stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1

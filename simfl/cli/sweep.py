@@ -79,7 +79,7 @@ def sweep(
 
 def _at_a_time(plan: Plan) -> int:
     """Cells on a measured clock would slow each other down."""
-    from simfl.scenario.schema import Measured
+    from simfl.scenario.world import Measured
     from simfl.studies.sweep.backends import cores
 
     return 1 if any(isinstance(cell.scenario.clock, Measured) for cell in plan.cells) else cores()

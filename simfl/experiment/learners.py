@@ -13,17 +13,16 @@ from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.profiles import Profile
 from simfl.random_streams import Streams
-from simfl.scenario import schema
-from simfl.scenario.problems import error, or_error
+from simfl.scenario.learning import Learning, Model, Own
+from simfl.scenario.messages import error, or_error
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured, Modelled
 
 
 def make_trainers(
-    s: schema.Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+    s: Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
 ) -> dict[str, Trainer]:
-    """Entry -> the data dealt out, and the model on its device. Entries of one partition share a trainer.
-
-    tell: told what begins.
-    """
+    """Return each entry's trainer: the data dealt out, and the model. Entries of one partition share it."""
     spec = s.learning
     tell(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
@@ -33,12 +32,12 @@ def make_trainers(
     known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
     or_error(s, "learning.device", partial(_see_to, spec.device))
     by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
-    if not isinstance(s.clock, schema.Modelled):
+    if not isinstance(s.clock, Modelled):
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
     way = None if spec.way == "auto" else spec.way
-    if isinstance(s.clock, schema.Measured):
+    if isinstance(s.clock, Measured):
         way = "loop"  # each client is trained alone, as on its own device
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     made: dict[str, Trainer] = {}
@@ -54,20 +53,18 @@ def make_trainers(
 
 
 def _see_to(device: str | None) -> None:
-    """A GPU that is asked for is there; without torch if none is."""
+    """Refuse a GPU that is not there; torch is imported only if one is asked for."""
     if device == "cuda":
         from simfl.learning.runner import pick_device
 
         pick_device(device)
 
 
-def _model(spec: schema.Model) -> models.Model:
-    return models.find(spec.module if isinstance(spec, schema.Own) else spec.kind)
+def _model(spec: Model) -> models.Model:
+    return models.find(spec.module if isinstance(spec, Own) else spec.kind)
 
 
-def local_sgd(spec: schema.Learning) -> LocalSgd:
-    """How users train."""
+def local_sgd(spec: Learning) -> LocalSgd:
+    """Return the local training of a scenario."""
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
-    return LocalSgd(
-        spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay
-    )  # fmt: skip
+    return LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)

@@ -1,8 +1,8 @@
 """From YAML text to a validated scenario, with every problem at its line.
 
-A scenario is read as a tree of nodes, values that know where they stand (`reading`, `tree`). The schema's
-shorthands are expanded in the tree (`shape`), so that an override can descend through them (`overrides`);
-then pydantic validates, then `checks`, and what they find is put in words at its place (`wording`).
+A scenario is read as a tree of nodes, values that know where they stand (`yaml_tree`). The schema's
+shorthands are expanded in the tree (`schema_shape`), so that an override can descend through them
+(`overrides`); then pydantic validates, then `checks`, and `messages` words what they find at its place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import BadInput, cut, refusal, show
-from simfl.errors import Problem as Problem
+from simfl.errors import BadInput, Problem, cut, refusal, show
 from simfl.errors import ScenarioError as ScenarioError
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
@@ -23,66 +22,9 @@ from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.overrides import Unfit, override
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
-from simfl.scenario.yaml_reader import dump, parse, read
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain
+from simfl.scenario.yaml_tree import SET, Node, dump, naming_files, nodes, parse, plain, read
 
-
-def load(
-    source: str | Path | Mapping[str, Any] | Scenario,
-    overrides: Mapping[str, Any] | None = None,
-    seed: int | None = None,
-) -> Scenario:
-    """The scenario of a YAML file (or of a mapping, or an earlier scenario), validated and cross-checked.
-
-    What names a file or folder (`PATHS`) in a scenario's file is relative to that file's folder; in a
-    mapping or an override, to the working directory. It is made absolute.
-
-    overrides: values by dotted path, such as `{"population.users": 50, "dropout.rate": 0.2}`; they are
-    taken as they are (text from a command line goes through `parse_override` first) and applied in order.
-    A path descends through shorthands, a list's entries are numbered from 0, and a key that only another
-    kind has as a main value switches to that kind. seed: overrides the scenario's.
-
-    Raises:
-        ScenarioError: the file cannot be read, or anything in it is wrong.
-    """
-    try:
-        more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        return load_tree(_tree(source), more, _folders(source))
-    except RecursionError:
-        raise refusal(str(source)[:80], None, "nested too deeply") from None
-
-
-def look_at(path: Path) -> Scenario:
-    """Return the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
-
-    A class of such a file stays an `Outside`: its keys are there, its behaviour is not; so what the parts of
-    the scenario ask of each other, which was checked before the run, is not asked again.
-
-    Raises:
-        ScenarioError: the file cannot be read, or anything in it is wrong.
-    """
-    with left_alone():
-        return load(path)
-
-
-def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
-    if isinstance(source, Scenario):
-        return nodes(source.model_dump(mode="json"), Node(None, source.name))
-    if isinstance(source, Mapping):
-        name = source.get("name")
-        return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
-    tree = read(Path(source), str(source))
-    if base := tree.child("base"):
-        raise refusal(
-            base.file, base.line, "this is a study and not a scenario; `simfl sweep` runs it", "base"
-        )
-    return tree
-
-
-def _folders(source: str | Path | Mapping[str, Any] | Scenario) -> dict[str, Path]:
-    """File -> what the relative paths in it are relative to."""
-    return {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
-
+Source = str | Path | Mapping[str, Any] | Scenario
 
 PATHS = (
     ("population", "availability", "file"),
@@ -92,32 +34,59 @@ PATHS = (
 """Where a scenario names a file or folder; besides, every `module` names one."""
 
 
-def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
-    """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
-    _anchor_modules(tree, folders)
-    for keys in PATHS:
-        node: Node | None = tree
-        for key in keys:
-            node = node.child(key) if node else None
-        if node is not None and isinstance(node.value, str):
-            node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
+def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
+    """Return the scenario of a YAML file, a mapping, or an earlier scenario, validated and cross-checked.
+
+    Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
+    folder, in a mapping or an override to the working directory.
+
+    Args:
+        overrides: values by dotted path, such as `{"population.users": 50}`, taken as they are (text from a
+            command line goes through `parse_override` first) and applied in order. A path descends through
+            shorthands, a list's entries are numbered from 0, and a key that only another kind has as a main
+            value switches to that kind.
+        seed: overrides the scenario's.
+
+    Raises:
+        ScenarioError: the file cannot be read, or anything in it is wrong.
+    """
+    try:
+        more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
+        folders = {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
+        return load_tree(_tree(source), more, folders)
+    except RecursionError:
+        raise refusal(str(source)[:80], None, "nested too deeply") from None
 
 
-def _anchor_modules(node: Node, folders: Mapping[str, Path]) -> None:
-    inner = node.value.values() if isinstance(node.value, dict) else node.value
-    for child in inner if isinstance(node.value, dict | list) else ():
-        _anchor_modules(child, folders)
-    reference = node.child("module")
-    if reference is not None and isinstance(reference.value, str):
-        reference.value = os.path.abspath(folders.get(reference.file, Path()) / reference.value)
+def look_at(path: Path) -> Scenario:
+    """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
+
+    A class of such a file stays an `Outside`: its keys are there, its behaviour is not; so what the parts of
+    the scenario ask of each other, which was checked before the run, is not asked again.
+    """
+    with left_alone():
+        return load(path)
+
+
+def _tree(source: Source) -> Node:
+    if isinstance(source, Scenario):
+        return nodes(source.model_dump(mode="json"), Node(None, source.name))
+    if isinstance(source, Mapping):
+        name = source.get("name")
+        return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
+    tree = read(Path(source), str(source))
+    if base := tree.child("base"):
+        message = "this is a study and not a scenario; `simfl sweep` runs it"
+        raise refusal(base.file, base.line, message, "base")
+    return tree
 
 
 def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
-    """`load` for a tree, which is changed: overrides may be nodes, which then keep their place. folders: what
-    the paths of a file are relative to; those of any other, to the working directory."""
-    _anchor_modules(
-        tree, folders
-    )  # before shorthands are written out, which asks such a class for its fields
+    """Load a scenario from its tree, which is changed; overrides that are nodes keep their place.
+
+    folders: file -> the folder of its relative paths; those of any other, the working directory.
+    """
+    _anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
@@ -141,8 +110,14 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     return scenario
 
 
+def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
+    """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
+    for node in naming_files(tree, PATHS):
+        node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
+
+
 def parse_override(text: str) -> tuple[str, Any]:
-    """`a.b=value` as a dotted path and a value read by the rules of a scenario's file; no value is null.
+    """Read `a.b=value` as a dotted path and a value of a scenario's file; no value is null.
 
     Raises:
         ScenarioError: there is no `=`, no path before it, or no YAML after it.
@@ -155,11 +130,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
-    """The scenario with only those entries whose name, or whose protocol, is one of `names`.
-
-    Raises:
-        ScenarioError: a name that fits no entry, or no names at all.
-    """
+    """Keep the entries whose name, or whose protocol, is in `names`. ScenarioError if a name fits none."""
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
     there = f"; there are: {cut(', '.join(known))}"
@@ -175,12 +146,12 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
 
 
 def resolved_yaml(scenario: Scenario) -> str:
-    """The scenario with every default filled in, as YAML that `load` reads back to an equal one."""
+    """Write the scenario with every default filled in, as YAML that `load` reads back to an equal one."""
     return dump(scenario.model_dump(mode="json"))
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema for editors, which accepts the shorthands too."""
+    """Return the JSON Schema for editors, which accepts the shorthands too."""
     schema: dict[str, Any] = _with_shorthands(Scenario.model_json_schema())
     protocols = schema["properties"]["protocols"]
     names = {"type": "array", "minItems": 1, "items": {"type": "string"}}
@@ -189,7 +160,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_shorthands(schema: Any) -> Any:
-    """A JSON Schema in which a block told apart by `kind` may be written in its short forms."""
+    """Let a block told apart by `kind` be written in its short forms too."""
     if isinstance(schema, list):
         return [_with_shorthands(part) for part in schema]
     if not isinstance(schema, dict):
@@ -201,13 +172,8 @@ def _with_shorthands(schema: Any) -> Any:
     short: list[dict[str, Any]] = [{"type": "null"}]
     if schema["discriminator"]["propertyName"] == "kind":
         word = {"type": "string", "pattern": f"^({'|'.join(kinds)})(:.*)?$"}
-        entry = {
-            "type": "object",
-            "properties": {kind: {} for kind in kinds},
-            "additionalProperties": False,
-            "minProperties": 1,
-            "maxProperties": 1,
-        }
+        entry = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+        entry["properties"] = {kind: {} for kind in kinds}
         short = [word, entry, *([{"type": "number"}] if "fixed" in kinds else [])]
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import Problem, show
+from simfl.errors import Problem, ScenarioError, cut, refusal, show
+from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 from simfl.scenario.yaml_tree import Keys, Node
@@ -35,14 +36,37 @@ _SAYS = {
 }
 """By pydantic's type of error, or by the part of it before the first underscore."""
 
+MAX_LINE = 600
+"""Characters of a line of a message that was made elsewhere."""
+
 _GONE: dict[Keys, str] = {
     ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes",
 }
 """Keys that scenarios once had."""
 
 
+def error(s: Scenario, path: str, message: str) -> ScenarioError:
+    """Return the error of one problem at a key of a scenario whose lines are no longer known."""
+    return refusal(s.name, None, message, path)
+
+
+def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives; an error of a value, a file or a stranger's code gets its place."""
+    try:
+        with blamed(ValueError):
+            return make()
+    except ScenarioError:  # it knows its place
+        raise
+    except ValueError as problem:
+        lines = str(problem).splitlines()  # some name a file, and that by a user's own text
+        raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
+    except OSError as problem:
+        file = f"{cut(str(problem.filename))}: " if problem.filename else ""
+        raise error(s, path, f"{file}{problem.strerror or problem}") from None
+
+
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """A problem at a path, or where that is not in the tree, at the mapping around it.
+    """Return a problem at a path, or where that is not in the tree, at the mapping around it.
 
     tag: the key of a union's kind; what is wrong with the kind is placed there where it is written.
     """
@@ -57,7 +81,7 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
-    """pydantic's errors of a model as problems; a missing key that is there misspelt is reported once."""
+    """Return pydantic's errors as problems; a missing key that is there misspelt is reported once."""
     found = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
@@ -86,7 +110,7 @@ class _Owner:
 
 
 def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, _Owner, Shape]:
-    """pydantic's location as the user's path, the model around it, and the shape there."""
+    """Turn pydantic's location into the user's path, the model around it, and the shape there."""
     path: list[str | int] = []
     node: Node | None = tree
     owner, current, shape = _Owner(), _Owner(root), Shape(root)
@@ -164,7 +188,7 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
 
 
 def _purpose(shape: Shape) -> str:
-    """What is to be put at a place."""
+    """Say what a missing value should be."""
     if shape.kinds:
         return f"one of {', '.join(shape.kinds)}"
     if shape.model:
@@ -179,7 +203,7 @@ def _purpose(shape: Shape) -> str:
 
 
 def _close(word: object, known: Iterable[str]) -> list[str]:
-    """The name most like a word, if one is like it at all."""
+    """Return the name most like a word, if one is like it at all."""
     names = {name.lower(): name for name in known}
     return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
 

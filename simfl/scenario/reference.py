@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from simfl import blocks
 from simfl.kinds import UnionName
-from simfl.scenario import schema
+from simfl.scenario import learning, schema, world
 from simfl.scenario.schema_shape import Shape, hints
-from simfl.scenario.yaml_reader import dump
+from simfl.scenario.yaml_tree import dump
 
 HEAD = """# Scenarios
 
@@ -42,7 +43,8 @@ BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def markdown() -> str:
     """The whole page: a section for each block and union, in the order in which they are met."""
-    names = {id(value): name for name, value in vars(schema).items() if get_origin(value) is Annotated}
+    aliases = vars(blocks) | vars(learning) | vars(world) | vars(schema)
+    names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     sections: dict[str, list[str]] = {}
     todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
     while todo:

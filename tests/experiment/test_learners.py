@@ -12,7 +12,7 @@ import yaml
 from simfl.experiment.build import build
 from simfl.learning.models import MODELS
 from simfl.results.trace import Step
-from simfl.scenario import schema
+from simfl.scenario import learning
 from simfl.scenario.load import ScenarioError, load
 from tests.engine.harness import PLAIN, SYNC, run
 
@@ -39,7 +39,7 @@ def problem(**overrides: Any) -> str:
 
 
 def test_the_schema_names_every_model() -> None:
-    assert set(get_args(schema.Zoo.model_fields["kind"].annotation)) == set(MODELS)
+    assert set(get_args(learning.Zoo.model_fields["kind"].annotation)) == set(MODELS)
 
 
 @pytest.mark.parametrize(

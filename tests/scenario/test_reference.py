@@ -11,9 +11,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from simfl.population.availability import AnyAvailability
 from simfl.population.dropout import AnyDropout
-from simfl.scenario import schema
+from simfl.scenario import learning, schema, world
 from simfl.scenario.load import json_schema
-from simfl.scenario.protocols import Entry
 from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
 
@@ -62,7 +61,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
-    for union in (AnyDropout, AnyAvailability, Entry, schema.Model):
+    for union in (AnyDropout, AnyAvailability, schema.Entry, learning.Model):
         for kind in Shape(union).kinds:
             assert f"`{kind}`" in page
 
@@ -118,7 +117,7 @@ def test_short_forms_are_those_that_are_taken(
     section: str, short: str, value: object, long: dict[str, object]
 ) -> None:
     assert f"(short: {short})" in sections()[section]
-    union = AnyDropout if section == "Dropout" else getattr(schema, section)
+    union = AnyDropout if section == "Dropout" else (vars(learning) | vars(world))[section]
     block = TypeAdapter(union).validate_python(value)
     assert block.model_dump() == long
 

@@ -22,7 +22,6 @@ from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
-from simfl.scenario.params import params
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.invariants import Observation, Rules
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
@@ -98,7 +97,7 @@ class Cohort:
     @cached_property
     def params(self) -> Params:
         """The scenario's, for short updates."""
-        return params(self.scenario, self.scenario.protocols[self.protocol], D)
+        return self.scenario.params(self.protocol, D)
 
     @cached_property
     def updates(self) -> dict[int, Update]:
