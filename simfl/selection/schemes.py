@@ -56,6 +56,10 @@ class Selection(Choice):
         """Return how many users a round usually holds; its memory is forecast for so many."""
         return self.cohort(users)
 
+    def family(self, users: int) -> int | None:
+        """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
+        return None
+
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         """Yield what does not fit so many users, as (key, or nothing for all of them, message)."""
         yield from ()
@@ -101,6 +105,9 @@ class _OfOneSize(Selection):
 
     def cohort(self, users: int) -> int:
         return self.users
+
+    def family(self, users: int) -> int | None:
+        return math.comb(users, self.users)
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         if self.users > users:
@@ -176,6 +183,9 @@ class MultiRound(_OfOneSize):
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         return batches(available, history, self.users, rng, self.T, self.fair)
 
+    def family(self, users: int) -> int | None:
+        return math.comb(users // self.T, self.users // self.T)
+
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         yield from super().problems(users) if self.users > users else _indivisible(users, self.users, self.T)
 
@@ -188,6 +198,9 @@ class Partition(_OfOneSize):
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         return batches(available, history, self.users, rng, self.users, fair=True)
+
+    def family(self, users: int) -> int | None:
+        return users // self.users
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         k = self.users
