@@ -1,10 +1,11 @@
-"""What there is to choose from, by name: what `simfl list` prints."""
+"""The names of everything that can be chosen, for `simfl list`."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 KINDS = {
+    "protocols": "protocols.registry:PROTOCOLS",
     "datasets": "learning.data.registry:DATASETS",
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",
@@ -18,27 +19,15 @@ KINDS = {
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """Return (name, one line) of all protocols, models, profiles, or kinds of a thing. KeyError else."""
-    if things in KINDS:
-        module, _, name = KINDS[things].partition(":")
-        found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
-        return found
-    return {"protocols": _protocols, "models": _models, "profiles": _profiles}[things]()
+    """Return (name, one line) of all models, profiles, or kinds of a thing. KeyError for another word."""
+    if things == "models":
+        from simfl.learning.models import MODELS
 
+        return [(name, model.describe()) for name, model in MODELS.items()]
+    if things == "profiles":
+        from simfl import profiles
 
-def _protocols() -> list[tuple[str, str]]:
-    from simfl.protocols.registry import PROTOCOLS
-
-    return [(name, (PROTOCOLS[name].__doc__ or "").partition("\n")[0]) for name in PROTOCOLS]
-
-
-def _models() -> list[tuple[str, str]]:
-    from simfl.learning.models import MODELS
-
-    return [(name, model.describe()) for name, model in MODELS.items()]
-
-
-def _profiles() -> list[tuple[str, str]]:
-    from simfl import profiles
-
-    return [(name, profiles.load(name).description) for name in profiles.names()]
+        return [(name, profiles.load(name).description) for name in profiles.names()]
+    module, _, name = KINDS[things].partition(":")
+    found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
+    return found

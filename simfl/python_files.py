@@ -1,4 +1,4 @@
-"""Python files that a scenario names: executed once, and to blame by file and line for what they raise.
+"""Python files that a scenario names: executed once; their errors are told with file and line.
 
 Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
 """
@@ -17,15 +17,14 @@ from types import ModuleType
 from typing import Any
 
 _modules: dict[Path, tuple[str, ModuleType]] = {}
-"""File -> the digest of the text that was executed, and what came of it."""
-
+"""File -> the digest of the text that was executed, and its module."""
 
 _left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
 
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Execute no file meanwhile: what is read comes from elsewhere, and is only looked at."""
+    """Execute no file meanwhile: a scenario from elsewhere is only looked at."""
     token = _left_alone.set(True)
     try:
         yield
@@ -39,10 +38,9 @@ def are_left_alone() -> bool:
 
 
 def find(reference: str, what: str) -> tuple[Path, Any]:
-    """Return the file and the object that `path.py:Name` names. `what` says what it should be, for messages.
+    """Return the file and the object that `path.py:Name` names; ValueError if none, or the file fails.
 
-    Raises:
-        ValueError: it is not of that form, there is no such file or name, or the file raised an error.
+    what: the word for it in messages.
     """
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
@@ -57,7 +55,7 @@ def find(reference: str, what: str) -> tuple[Path, Any]:
 
 
 def execute(path: Path) -> ModuleType:
-    """Return the module of a file, which is executed once as long as its text stays the same.
+    """Return the module of a file, executed anew only when its text has changed.
 
     Raises:
         ValueError: the file raised an error; names the line.
@@ -115,7 +113,7 @@ def blamed(kind: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = blame(error) if _modules else None
-        if told is None:
+        message = blame(error) if _modules else None
+        if message is None:
             raise
-        raise kind(told) from error
+        raise kind(message) from error

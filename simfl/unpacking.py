@@ -37,11 +37,7 @@ class UnpackingError(ValueError):
 
 
 def most_bytes() -> float:
-    """The bytes that one file may unpack to.
-
-    Raises:
-        UnpackingError: the environment's variable is not a number above 0.
-    """
+    """Return the most bytes that a file may unpack to. UnpackingError for a bad value of the variable."""
     text = os.environ.get(VARIABLE, f"{MOST_GB}")
     try:
         most = float(text) * 1e9
@@ -53,18 +49,18 @@ def most_bytes() -> float:
 
 
 def too_large(most: float) -> UnpackingError:
-    """The error that a file unpacks to more bytes than `most`."""
+    """Return the error that a file unpacks to more bytes than `most`."""
     return UnpackingError(
         f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more"
     )
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """Arrays of an .npz file by name: all that are needed, and those of the optional that are there.
+    """Return arrays of an .npz file by name: all that are needed, and those of the optional that are there.
 
     Raises:
-        UnpackingError: it is no such file, lacks an array, or holds one that is too large, is not plain or is
-            not what its header says.
+        UnpackingError: it is no such file, lacks an array, or holds one that is too large, is not plain or
+            does not fit its header.
     """
     most = most_bytes()
     try:
@@ -89,7 +85,6 @@ def _first(error: Exception) -> str:
 
 
 def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
-    """An array of an archive."""
     longer = copy(info)  # zipfile ends silently where a member should end: one byte more shows
     longer.file_size += 1
     with archive.open(longer) as stream:
@@ -101,7 +96,7 @@ def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
 
 
 def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """The array in an .npy file of so many bytes."""
+    """Read the array in an .npy file of `size` bytes."""
     first = stream.read(_HEADER_BYTES)
     head = BytesIO(first)
     version = npy.read_magic(head)
@@ -115,13 +110,13 @@ def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
         raise ValueError(f"{dtype} {list(shape)} is not what {size - head.tell()} bytes hold")
     array = np.empty(math.prod(shape), dtype)
     content = array.view(np.uint8)
-    at, chunk = 0, first[head.tell() :]
+    filled, chunk = 0, first[head.tell() :]
     while chunk:
-        if at + len(chunk) > length:
+        if filled + len(chunk) > length:
             raise ValueError("it is larger than the archive says")
-        content[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
-        at += len(chunk)
+        content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        filled += len(chunk)
         chunk = stream.read(_CHUNK_BYTES)
-    if at < length:
-        raise ValueError(f"it ends after {at} of {length} bytes")
+    if filled < length:
+        raise ValueError(f"it ends after {filled} of {length} bytes")
     return array.reshape(shape, order="F" if by_column else "C")

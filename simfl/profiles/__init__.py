@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from simfl.dataplane.work import WORK
-from simfl.errors import BadInput, cut, shown
+from simfl.errors import BadInput, cut, show
 
 
 class ProfileError(BadInput):
@@ -109,13 +109,13 @@ def load(name: str) -> Profile:
     """
     file = resources.files(__package__) / f"{name}.yaml" if name in names() else Path(name)
     if not file.is_file():
-        raise ProfileError(f"profile {shown(name)} is neither a file nor one of {', '.join(names())}")
+        raise ProfileError(f"profile {cut(repr(name))} is neither a file nor one of {', '.join(names())}")
     try:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         place, value = ".".join(map(str, first["loc"])), first["input"]
-        found = "" if isinstance(value, dict | list) else f", not {shown(value)}"
+        found = "" if isinstance(value, dict | list) else f", not {show(value)}"
         raise ProfileError(f"profile {name}: {cut(place)}: {first['msg']}{found}") from None
     except (
         yaml.YAMLError,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from joblib import Parallel, cpu_count, parallel_config
 
@@ -72,6 +72,8 @@ def workers(backend: Backend, jobs: int, address: str | None = None) -> Iterator
             case "ray":
                 many = stack.enter_context(_ray(jobs, address))
                 stack.enter_context(parallel_config("ray", n_jobs=many))
+            case _:
+                assert_never(backend)
         yield stack.enter_context(Parallel(**how))
 
 
