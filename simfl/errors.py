@@ -39,6 +39,11 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"
 
 
+def reason(error: BaseException) -> str:
+    """Return an error in a few words, of the system's own without its number and file."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 class BadInput(ValueError):
     """An unusable scenario, profile or recording; the text names value, bound and place."""
 
@@ -85,8 +90,7 @@ def text_of(path: Path, file: str, key: str = "") -> str:
         line = error.object[: error.start].count(b"\n") + 1
         raise refusal(file, line, "not UTF-8 text", key) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal(file, None, f"cannot be read: {reason}", key) from None
+        raise refusal(file, None, f"cannot be read: {reason(error)}", key) from None
 
 
 class RunFailed(RuntimeError):
@@ -114,6 +118,6 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
     place = "the simulator's own work"
     if where:
         name, index, party, call, what = where
-        who = "the server" if party == -1 else f"user {party}"
-        place = f"{name}, round {index}, {who}, {call} {what}".rstrip()
+        worker = "the server" if party == -1 else f"user {party}"
+        place = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
     return DataPlaneError(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))

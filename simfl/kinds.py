@@ -65,12 +65,7 @@ class Outside(Block):
     def named(cls, reference: str) -> type[Block]:
         """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
         _, found = python_files.find(reference, f"a class of {cls.thing}")
-        if not (isinstance(found, type) and issubclass(found, cls.base)):
-            base = f"{cls.base.__module__}.{cls.base.__name__}"
-            raise ValueError(f"{reference:.200} is no {cls.thing}: it must be a class derived from {base}")
-        if isabstract(found):
-            lacks = ", ".join(sorted(found.__abstractmethods__))
-            raise ValueError(f"{reference:.200} is no whole {cls.thing}: it lacks {lacks}")
+        _check(found, cls.base, f"{reference:.200}", cls.thing)
         return _tagged(found, cls.tag, "module", reference, cls.mixin)
 
     @model_validator(mode="wrap")
@@ -84,6 +79,16 @@ class Outside(Block):
         return cls.named(data["module"]).model_validate(dict(data))
 
 
+def _check(found: Any, base: type[Block], offer: str, thing: str) -> None:
+    """Refuse what is offered as a class of a thing if it is none, or lacks a method, with a ValueError."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        needed = f"{base.__module__}.{base.__name__}"
+        raise ValueError(f"{offer} is no {thing}: it must be a class derived from {needed}")
+    if isabstract(found):
+        lacks = ", ".join(sorted(found.__abstractmethods__))
+        raise ValueError(f"{offer} is no whole {thing}: it lacks {lacks}")
+
+
 @cache
 def _tagged(
     found: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
@@ -93,10 +98,8 @@ def _tagged(
     if reference:
         fields["module"] = (Text, reference)
     bases: Any = found if mixin is None else (found, mixin)
-    made: type[Block] = create_model(
-        found.__name__, __base__=bases, __doc__=found.__doc__, __module__=found.__module__, **fields
-    )
-    return made
+    named: dict[str, Any] = {"__doc__": found.__doc__, "__module__": found.__module__}
+    return create_model(found.__name__, __base__=bases, **named, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +189,10 @@ def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str,
             found = point.load()
         except Exception as error:
             raise BadInput(f"{offer} cannot be loaded: {type(error).__name__}: {error}") from error
-        if not (isinstance(found, type) and issubclass(found, base)):
-            needed = f"{base.__module__}.{base.__name__}"
-            raise BadInput(f"{offer} is no {thing}: it must be derived from {needed}")
+        try:
+            _check(found, base, offer, thing)
+        except ValueError as problem:
+            raise BadInput(str(problem)) from None
         yield point.name, found
 
 

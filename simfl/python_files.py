@@ -55,11 +55,7 @@ def find(reference: str, what: str) -> tuple[Path, Any]:
 
 
 def execute(path: Path) -> ModuleType:
-    """Return the module of a file, executed anew only when its text has changed.
-
-    Raises:
-        ValueError: the file raised an error; names the line.
-    """
+    """Return the module of a file, executed anew only when its text has changed. ValueError if it raises."""
     assert not are_left_alone(), f"{path} must not be executed"
     path = path.resolve()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -87,7 +83,7 @@ def executed() -> dict[str, str]:
 
 
 def raised(error: BaseException, path: Path) -> str:
-    """Say what a file raised, and in which of its lines."""
+    """Return what a file raised, with the line of it."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -97,7 +93,7 @@ def raised(error: BaseException, path: Path) -> str:
 
 
 def blame(error: BaseException) -> str | None:
-    """Say which executed file an error came out of, and in which line; None if it is none of theirs."""
+    """Return the executed file that raised an error, with the line; None if it is none of theirs."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in _modules:
             return raised(error, Path(frame.filename))

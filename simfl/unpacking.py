@@ -19,6 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from simfl.errors import reason
+
 VARIABLE = "SIMFL_UNPACK_GB"
 """The environment's variable for another bound."""
 
@@ -76,12 +78,11 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
     except UnpackingError:
         raise
     except Exception as error:  # zipfile and its decompressors have kinds of their own
-        raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_first(error)}") from None
+        raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_short(error)}") from None
 
 
-def _first(error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(reason.split())[:_SHOWN_CHARACTERS]
+def _short(error: Exception) -> str:
+    return " ".join(reason(error).split())[:_SHOWN_CHARACTERS]
 
 
 def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
@@ -91,8 +92,7 @@ def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
         try:
             return _read_array(stream, info.file_size)
         except ValueError as error:
-            message = f"{name} cannot be read as a plain array: {_first(error)}"
-            raise UnpackingError(message) from None
+            raise UnpackingError(f"{name} cannot be read as a plain array: {_short(error)}") from None
 
 
 def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "errors": ("python_files",),
     "virtual_time": (),
     "random_streams": (),
-    "unpacking": (),
+    "unpacking": ("errors",),
     "version": (),
     "python_files": (),
     "blocks": ("errors",),

@@ -410,7 +410,7 @@ def test_an_installed_packages_kinds_are_taken_like_ours(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("word", "target", "says"),
     [
-        ("steep", "their_dealt_pads:DealtPads", "is no staleness weight: it must be derived from"),
+        ("steep", "their_dealt_pads:DealtPads", "is no staleness weight: it must be a class derived from"),
         ("steep", "nowhere:Hinge", "of package theirs cannot be loaded: ModuleNotFoundError"),
         ("constant", "their_hinge:Hinge", "there is a staleness weight of this name"),
     ],

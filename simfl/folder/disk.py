@@ -6,7 +6,7 @@ import os
 from itertools import count
 from pathlib import Path
 
-from simfl.errors import BadInput
+from simfl.errors import BadInput, reason
 
 
 def reserve(folder: Path) -> Path:
@@ -37,11 +37,6 @@ def make(run: Path) -> list[Path]:
         raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{run} cannot be written: {reason(error)}") from None
-
-
-def reason(error: BaseException) -> str:
-    """Return in a few words why the system refused."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -28,8 +28,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from simfl.engine.clocks import Key, Spans
-from simfl.errors import BadInput
-from simfl.folder.disk import make, reason, sync, write
+from simfl.errors import BadInput, reason
+from simfl.folder.disk import make, sync, write
 from simfl.folder.identity import code_version, differences, identified
 from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
 from simfl.results import trace_reader

@@ -41,10 +41,9 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
     folder, in a mapping or an override to the working directory.
 
     Args:
-        overrides: values by dotted path, such as `{"population.users": 50}`, taken as they are (text from a
-            command line goes through `parse_override` first) and applied in order. A path descends through
-            shorthands, a list's entries are numbered from 0, and a key that only another kind has as a main
-            value switches to that kind.
+        overrides: values by dotted path, such as `{"population.users": 50}`, taken as they are and applied in
+            order. A path descends through shorthands, a list's entries are numbered from 0, and a key that
+            only another kind has as a main value switches to that kind.
         seed: overrides the scenario's.
 
     Raises:

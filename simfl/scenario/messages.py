@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import Problem, ScenarioError, cut, refusal, show
+from simfl.errors import Problem, ScenarioError, cut, reason, refusal, show
 from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
@@ -62,7 +62,7 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
     except OSError as problem:
         file = f"{cut(str(problem.filename))}: " if problem.filename else ""
-        raise error(s, path, f"{file}{problem.strerror or problem}") from None
+        raise error(s, path, f"{file}{reason(problem)}") from None
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
@@ -177,14 +177,14 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
     fits = [kind for kind, model in shape.kinds.items() if value and set(value) <= set(model.model_fields)]
+    remedy = f"one of {', '.join(shape.kinds)}"
     if len(fits) == 1:
-        return f"does not say its kind: add `kind: {fits[0]}`"
-    for word in value:
-        if word in shape.kinds:
-            return f"does not say its kind: write `kind: {word}`, with each value under its name"
-        if _close(word, shape.kinds):
+        remedy = f"add `kind: {fits[0]}`"
+    elif word := next((w for w in value if w in shape.kinds or _close(w, shape.kinds)), None):
+        if word not in shape.kinds:
             return _unknown("kind", word, shape.kinds)
-    return f"does not say its kind: one of {', '.join(shape.kinds)}"
+        remedy = f"write `kind: {word}`, with each value under its name"
+    return f"does not say its kind: {remedy}"
 
 
 def _purpose(shape: Shape) -> str:

@@ -109,22 +109,25 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
 
 
 # --- what cannot be resumed ---------------------------------------------------------------------
+LONG = {**SIX, "payload": "shadow", "rounds": 8}
+
+
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
-    assert interrupted(SYNC, {**SIX, "rounds": 50}, tmp_path, resume=False, more=2)
+    assert interrupted(SYNC, LONG, tmp_path, resume=False, more=2)
     return tmp_path
 
 
 def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
-    with pytest.raises(BadInput, match=r"another run: seed: 5 then, 6 now; rounds: 50 then, 60 now"):
-        run({**SIX, "rounds": 60, "seed": 6}, out=half, resume=True)
+    with pytest.raises(BadInput, match=r"another run: seed: 5 then, 6 now; rounds: 8 then, 60 now"):
+        run({**LONG, "rounds": 60, "seed": 6}, out=half, resume=True)
 
 
 def test_other_code_is_refused(half: Path) -> None:
     about = json.loads((half / NAME / "run.json").read_text())
     (half / NAME / "run.json").write_text(json.dumps({**about, "code": "0.0.1+abc"}))
     with pytest.raises(BadInput, match=r"code: 0.0.1\+abc then, "):
-        run({**SIX, "rounds": 50}, out=half, resume=True)
+        run(LONG, out=half, resume=True)
 
 
 def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
 
 
 def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
-    over = {**SIX, "protocols": ["secagg"], "rounds": 50, "entropy": "os"}
+    over = {**SIX, "protocols": ["secagg"], "rounds": 8, "entropy": "os"}
     assert interrupted(SYNC, over, tmp_path, resume=False, more=2)
     with pytest.raises(BadInput, match="entropy: os"):
         run(over, out=tmp_path, resume=True)
@@ -152,14 +155,14 @@ def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
 def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> None:
     (half / NAME / file).write_text(text)
     with pytest.raises(BadInput, match=says):
-        run({**SIX, "rounds": 50}, out=half, resume=True)
+        run(LONG, out=half, resume=True)
 
 
 def test_half_a_line_is_cut_off(half: Path) -> None:
     for file in ("journal.jsonl", "trace.jsonl"):
         with (half / NAME / file).open("ab") as out:
             out.write(b'{"protocol": "fed')
-    result = run({**SIX, "rounds": 50}, out=half, resume=True)
+    result = run(LONG, out=half, resume=True)
     assert {path.name for path in half.iterdir()} == FILES
     assert not result.interrupted
 
@@ -210,7 +213,8 @@ TUTORIAL = [str(ROOT / "scenarios" / "tutorial.yaml"), "--set", "rounds=12", "--
 
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_leaves_the_same_bytes(kills: int, tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, kills, 1, [*TUTORIAL, "--protocols", "lightsecagg"])
+    content = ["rounds=300", "--set", "payload=shadow"] if kills == 1 else ["rounds=12"]
+    killed_and_resumed(tmp_path, kills, 1, [*TUTORIAL, "--protocols", "lightsecagg", "--set", *content])
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from simfl.scenario.schema_shape import Shape, hints
 PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
 
 
+@cache
 def sections() -> dict[str, str]:
     parts = markdown().split("\n## ")[1:]
     return {part.partition("\n")[0]: part for part in parts}

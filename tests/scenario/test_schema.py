@@ -77,7 +77,7 @@ def test_a_round_holds_those_who_are_selected(tmp_path: Path) -> None:
     assert read(tmp_path, SYNC, {"selection.users": 90}).cohort == 90
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     name=st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}", fullmatch=True),
     overhead=st.floats(0, 1e9),
