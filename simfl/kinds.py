@@ -99,7 +99,8 @@ def _tagged(
         fields["module"] = (Text, reference)
     bases: Any = found if mixin is None else (found, mixin)
     named: dict[str, Any] = {"__doc__": found.__doc__, "__module__": found.__module__}
-    return create_model(found.__name__, __base__=bases, **named, **fields)
+    made: type[Block] = create_model(found.__name__, __base__=bases, **named, **fields)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
