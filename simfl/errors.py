@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,21 @@ def show(value: Any) -> str:
 def reason(error: BaseException) -> str:
     """Return an error in a few words, of the system's own without its number and file."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def closest(word: object, known: Iterable[str]) -> list[str]:
+    """Return the name most like a word, if one is like it at all."""
+    names = {name.lower(): name for name in known}
+    return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return the end of a message: the name that may have been meant.
+
+    >>> did_you_mean("fedavgg", ["secagg", "fedavg"])
+    "; did you mean 'fedavg'?"
+    """
+    return "".join(f"; did you mean {guess!r}?" for guess in closest(word, known))
 
 
 class BadInput(ValueError):

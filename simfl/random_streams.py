@@ -115,10 +115,7 @@ class ZeroEntropy:
 
 
 class Entropy(ZeroEntropy):
-    """Secrets derived from a root of 32 bytes, as from `Streams.bytes` (otherwise ValueError).
-
-    Two machines of one root need different scopes.
-    """
+    """Secrets derived from a root of 32 bytes (otherwise ValueError). Scopes of one root differ."""
 
     def __init__(self, root: bytes, *scope: Name) -> None:
         if len(root) != _BYTES:
@@ -131,10 +128,7 @@ class Entropy(ZeroEntropy):
 
 
 class OsEntropy(ZeroEntropy):
-    """Secrets from the operating system, for machines on a real network. They do not replay.
-
-    They are remembered as long as this object lives, for `peek`.
-    """
+    """Secrets from the operating system, which do not replay; kept as long as this object, for `peek`."""
 
     def __init__(self, *scope: Name) -> None:
         super().__init__(*scope)

@@ -60,9 +60,7 @@ def too_large(most: float) -> UnpackingError:
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """Return arrays of an .npz file by name: all that are needed, and those of the optional that are there.
 
-    Raises:
-        UnpackingError: it is no such file, lacks an array, or holds one that is too large, is not plain or
-            does not fit its header.
+    UnpackingError if it is no such file, lacks an array, or an array is too large, not plain or damaged.
     """
     most = most_bytes()
     try:

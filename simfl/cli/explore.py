@@ -27,9 +27,9 @@ def explore(
     out: Annotated[str, typer.Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
     """Lose users at every combination of points, and hold every law to each round."""
+    from simfl.errors import did_you_mean
     from simfl.protocols.registry import PROTOCOLS
     from simfl.scenario.load import parse_override
-    from simfl.scenario.messages import did_you_mean
 
     try:
         PROTOCOLS.find(protocol)

@@ -110,11 +110,9 @@ Tell = Callable[[str], None]
 
 
 def build(scenario: Scenario, tell: Tell = lambda stage: None) -> Experiment:
-    """Load the data, deal it out, check what needs them. tell: called with each stage that may take long.
+    """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
 
-    Raises:
-        ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
-            data cannot be dealt out as asked.
+    tell: called with each stage that may take long.
     """
     s = scenario
     with blamed(BadInput):

@@ -13,7 +13,7 @@ from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.profiles import Profile
 from simfl.random_streams import Streams
-from simfl.scenario.learning import Learning, Model, Own
+from simfl.scenario.learning import Model, Own
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
@@ -30,7 +30,10 @@ def make_trainers(
     tell("finding out about the model")
     model = or_error(s, "learning.model", partial(_model, spec.model))
     known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
-    or_error(s, "learning.device", partial(_see_to, spec.device))
+    if spec.device == "cuda":
+        from simfl.learning.runner import pick_device  # torch, only if a GPU is asked for
+
+        or_error(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
         by_law = True  # nothing is charged by what is counted
@@ -40,6 +43,8 @@ def make_trainers(
     if isinstance(s.clock, Measured):
         way = "loop"  # each client is trained alone, as on its own device
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
+    decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
+    sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
     made: dict[str, Trainer] = {}
     for name in s.protocols:
         dealt = s.of(name).learning.partition
@@ -47,24 +52,10 @@ def make_trainers(
         if key not in made:
             deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
             parts = or_error(s, "learning.partition", deal)
-            make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
+            make = partial(Trainer, split, parts, model, sgd, spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
 
 
-def _see_to(device: str | None) -> None:
-    """Refuse a GPU that is not there; torch is imported only if one is asked for."""
-    if device == "cuda":
-        from simfl.learning.runner import pick_device
-
-        pick_device(device)
-
-
 def _model(spec: Model) -> models.Model:
     return models.find(spec.module if isinstance(spec, Own) else spec.kind)
-
-
-def local_sgd(spec: Learning) -> LocalSgd:
-    """Return the local training of a scenario."""
-    decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
-    return LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)

@@ -112,11 +112,9 @@ def plan(
 
 
 def passing_bytes(s: Scenario, p: Params) -> int:
-    """Return the bytes that are there for a while when shares stream.
-
-    A sum for each user; for each worker a mask with its noise, a block of its coded rows, a cohort's updates
-    and what one update becomes; the audit's sum.
-    """
+    """Return the bytes that are there for a while when shares stream."""
+    # A sum for each user; for each worker a mask with its noise, a block of its coded rows, a cohort's
+    # updates and what one update becomes; the audit's sum.
     m = mds.share_length(p.d + 1, p.U, p.T)
     each = p.U * m + s.cohort * min(m, WIDTH) + (COHORT + 4) * p.d
     return U32 * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)

@@ -18,7 +18,7 @@ FILES = (
     ("profile",),
     ("clock", "dir"),
 )
-"""Where a scenario names a single file whose content decides the outcome; every `module` names one too."""
+"""Keys of single files whose content decides the outcome; every `module` names one too."""
 
 
 @cache

@@ -116,7 +116,11 @@ class Result:
                 with traced.open("rb") as lines:
                     shutil.copyfileobj(lines, file, 1 << 20)
         with atomic(folder / "metrics.jsonl") as file:
-            file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
+            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
+            for name, protocol in summary.protocols.items():
+                for r in protocol.rounds:
+                    row = {"protocol": name, "round": r.index, "time_s": r.end_s}
+                    file.write(json.dumps(row | {key: getattr(r, key) for key in keys}) + "\n")
         with atomic(folder / "breakdown.csv") as file:
             write_csv(file, breakdown(rounds))
         with atomic(folder / "participation.csv") as file:
@@ -134,13 +138,6 @@ def versions() -> dict[str, str]:
     """Return the versions that results may depend on."""
     own = {"simfl": __version__, "python": platform.python_version()}
     return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
-
-
-def _learning_rows(summary: Summary) -> Iterator[dict[str, Any]]:
-    keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
-    for name, protocol in summary.protocols.items():
-        for r in protocol.rounds:
-            yield {"protocol": name, "round": r.index, "time_s": r.end_s} | {k: getattr(r, k) for k in keys}
 
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Measured, Recorded, Recording, Spans
 from simfl.errors import BadInput
-from simfl.folder.result import Kept, Result
+from simfl.folder.result import Kept, Result, write_kept
 from simfl.folder.unfinished import JOURNAL, TRACE, Entry, Unfinished, discard
 from simfl.results import trace
 from simfl.results.summary import Measurement
@@ -63,15 +63,10 @@ class Saver:
         return Result(scenario)
 
     def resume(self, scenario: Scenario) -> Result:
-        """Take up an interrupted run, and return the result so far.
-
-        Raises:
-            BadInput: its files are not what a run leaves, or its secrets were the operating system's.
-        """
+        """Take up an interrupted run, and return the result so far; BadInput if that cannot be."""
         if scenario.entropy == "os":
-            raise BadInput(
-                f"{self.own.run} cannot be resumed: with entropy: os its masks cannot be made again"
-            )
+            run = self.own.run
+            raise BadInput(f"{run} cannot be resumed: with entropy: os its masks cannot be made again")
         self._entries, result = self.own.read(scenario)
         folder = self.own.folder
         self._trace_size, self._journal_size = ((folder / file).stat().st_size for file in (TRACE, JOURNAL))
@@ -135,7 +130,7 @@ class Saver:
         """Append the rows up to that one, and then a line to the journal."""
         name, own, before = self._name, self.own, self._entries[self._name]
         for kept in self._kept:
-            own.save_updates(name, kept)
+            write_kept(own.folder / "updates" / f"{name}.{kept.round}.npz", kept)
         head = () if before.rows else (trace.heading(name),)
         rows = trace.row_lines(self._rows[before.rows : until])
         self._trace_size = own.append(TRACE, self._trace_size, chain(head, rows))
@@ -152,7 +147,8 @@ class Saver:
 
     def finish(self, result: Result) -> None:
         """Write the files of a finished run; nothing is unfinished any more."""
-        self._write_and_discard(result, finished=True)
+        result.write(self.own.run, self.own.folder / TRACE)
+        discard(self.own.run)
 
     def stop(self, result: Result, error: BaseException) -> None:
         """Write the files of the finished rounds when the run ends by an error or an interrupt.
@@ -164,15 +160,11 @@ class Saver:
             _, result = self.own.read(result.scenario)
         else:
             self.save()
-        finished = any(result.measured.values())
         passing = isinstance(error, OSError | MemoryError) or not isinstance(error, Exception)
-        if not passing or not finished:
-            self._write_and_discard(result, finished)
-            return
-        with suppress(OSError) if isinstance(error, OSError) else nullcontext():
-            result.write(self.own.run, self.own.folder / TRACE)
-
-    def _write_and_discard(self, result: Result, finished: bool) -> None:
-        if finished:
-            result.write(self.own.run, self.own.folder / TRACE)
-        discard(self.own.run)
+        if not any(result.measured.values()):
+            discard(self.own.run)
+        elif not passing:
+            self.finish(result)
+        else:
+            with suppress(OSError) if isinstance(error, OSError) else nullcontext():
+                result.write(self.own.run, self.own.folder / TRACE)

@@ -31,7 +31,7 @@ from simfl.engine.clocks import Key, Spans
 from simfl.errors import BadInput, reason
 from simfl.folder.disk import make, sync, write
 from simfl.folder.identity import code_version, differences, identified
-from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
+from simfl.folder.result import Result, atomic, read_kept
 from simfl.results import trace_reader
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace
@@ -105,10 +105,6 @@ class Unfinished:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def save_updates(self, name: str, kept: Kept) -> None:
-        """Write the recorded updates of a round."""
-        write_kept(self.folder / "updates" / f"{name}.{kept.round}.npz", kept)
-
     def only(self, arrays: set[str]) -> None:
         """Keep no other arrays in `models`."""
         for path in (self.folder / "models").iterdir():
@@ -117,11 +113,7 @@ class Unfinished:
 
     # -- reading
     def read(self, scenario: Scenario) -> tuple[dict[str, Entry], Result]:
-        """Return the journal's entries and the result so far; cut off whatever lies beyond.
-
-        Raises:
-            BadInput: the files are not what a run leaves.
-        """
+        """Return the journal's entries and the result so far; cut off the rest. BadInput for bad files."""
         entries = self._journal(scenario)
         size = max((entry.size for entry in entries.values()), default=0)
         path = self.folder / TRACE
@@ -218,11 +210,7 @@ def locked(run: Path) -> Iterator[Unfinished]:
 
 @contextmanager
 def taken(run: Path) -> Iterator[Unfinished]:
-    """Make, try and lock a folder for a new run; an unused folder is removed at the end.
-
-    Raises:
-        BadInput: it cannot be written, another run is at work there, or one is unfinished.
-    """
+    """Make, try and lock a folder for a new run, and remove it if unused. BadInput if it cannot be taken."""
     made = make(run)
     try:
         with _lock(run):

@@ -1,4 +1,4 @@
-"""What a scenario's parts ask of each other, which no single block can say.
+"""The demands of a scenario's parts on each other, which no single block can check.
 
 Invariant: every check speaks of the scenario alone. What needs the data, the model or a file on disk is
 checked where those are made, in `build`.
@@ -26,9 +26,17 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     mixed = list(_one_mode(scenario))
     found = [*mixed, *_clock_and_payload(scenario), *_deadlines(scenario), *_field(scenario)]
     if not mixed:
-        found += _buffered(scenario) if scenario.asynchronous else _in_rounds(scenario)
-        found += _selections(scenario)
-    found += _population(scenario)
+        if scenario.asynchronous:
+            found += _buffered(scenario)
+        elif scenario.buffer is not None:
+            found.append(("buffer", "only for asynchronous protocols"))
+        found += _selection(scenario)
+        for name, entry in scenario.protocols.items():
+            if entry.selection is not None:
+                found += _below(f"protocols.{name}", _selection(scenario.of(name)))
+    users, mode = scenario.population.users, scenario.asynchronous
+    found += _below("population.availability", scenario.population.availability.problems(mode))
+    found += _below("dropout", scenario.dropout.problems(users, mode))
     found += _privacy(scenario)
     found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -74,11 +82,6 @@ def _field(s: Scenario) -> Problems:
 
 
 # --- asynchronous or not ------------------------------------------------------------------------
-def _in_rounds(s: Scenario) -> Problems:
-    if s.buffer is not None:
-        yield "buffer", "only for asynchronous protocols"
-
-
 def _buffered(s: Scenario) -> Problems:
     for name, deadline in s.deadlines.given.items():
         if isinstance(deadline, Quorum):
@@ -126,14 +129,6 @@ def _overflow(s: Scenario, name: str) -> Problems:
 
 
 # --- users --------------------------------------------------------------------------------------
-def _selections(s: Scenario) -> Problems:
-    yield from _selection(s)
-    for name, entry in s.protocols.items():
-        if entry.selection is not None:
-            for path, message in _selection(s.of(name)):
-                yield f"protocols.{name}.{path}", message
-
-
 def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
         yield (
@@ -142,11 +137,6 @@ def _selection(s: Scenario) -> Problems:
             "limits who is in flight)",
         )
     yield from _below("selection", s.selection.problems(s.population.users))
-
-
-def _population(s: Scenario) -> Problems:
-    yield from _below("population.availability", s.population.availability.problems(s.asynchronous))
-    yield from _below("dropout", s.dropout.problems(s.population.users, s.asynchronous))
 
 
 def _below(block: str, problems: Problems) -> Problems:

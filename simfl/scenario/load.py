@@ -1,8 +1,8 @@
 """From YAML text to a validated scenario, with every problem at its line.
 
 A scenario is read as a tree of nodes, values that know where they stand (`yaml_tree`). The schema's
-shorthands are expanded in the tree (`schema_shape`), so that an override can descend through them
-(`overrides`); then pydantic validates, then `checks`, and `messages` words what they find at its place.
+shorthands are expanded in the tree (`schema_shape`), so that an override can descend through them;
+then pydantic validates, then `checks`, and `messages` words what they find at its place.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import BadInput, Problem, cut, refusal, show
+from simfl.errors import BadInput, Problem, cut, did_you_mean, refusal, show
 from simfl.errors import ScenarioError as ScenarioError
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
-from simfl.scenario.messages import did_you_mean, place, translate
-from simfl.scenario.overrides import Unfit, override
+from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
-from simfl.scenario.schema_shape import expand
+from simfl.scenario.schema_shape import Unfit, expand, override
 from simfl.scenario.yaml_tree import SET, Node, dump, naming_files, nodes, parse, plain, read
 
 Source = str | Path | Mapping[str, Any] | Scenario
@@ -31,7 +30,7 @@ PATHS = (
     ("learning", "dataset", "file"),
     ("learning", "data", "root"),
 )
-"""Where a scenario names a file or folder; besides, every `module` names one."""
+"""Keys of files and folders; besides, every `module` names one."""
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
@@ -116,10 +115,10 @@ def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Read `a.b=value` as a dotted path and a value of a scenario's file; no value is null.
+    """Read `a.b=value` as a dotted path and a value, of which none is null. ScenarioError if it is not so.
 
-    Raises:
-        ScenarioError: there is no `=`, no path before it, or no YAML after it.
+    >>> parse_override("dropout.rate=1e-1")
+    ('dropout.rate', 0.1)
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -132,12 +131,11 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     """Keep the entries whose name, or whose protocol, is in `names`. ScenarioError if a name fits none."""
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
-    there = f"; there are: {cut(', '.join(known))}"
-    messages = [
-        f"no protocol {show(name)}{there}{did_you_mean(name, known)}" for name in names if name not in known
-    ]
+    entries_are = f"; there are: {cut(', '.join(known))}"
+    unknown = [name for name in names if name not in known]
+    messages = [f"no protocol {show(name)}{entries_are}{did_you_mean(name, known)}" for name in unknown]
     if not names:
-        messages = [f"no protocol was chosen{there}"]
+        messages = [f"no protocol was chosen{entries_are}"]
     if messages:
         raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}

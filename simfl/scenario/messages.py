@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import Problem, ScenarioError, cut, reason, refusal, show
+from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, refusal, show
 from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 from simfl.scenario.yaml_tree import Keys, Node
 
-_SAYS = {
+_MESSAGES = {
     "int": "must be a whole number, not {input}",
     "float": "must be a number, not {input}",
     "finite_number": "must be a finite number, not {input}",
@@ -87,7 +86,7 @@ def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scena
     misspelt: set[Keys] = set()
     for error, path, owner, _ in found:
         if error["type"] == "extra_forbidden":
-            misspelt.update((*path[:-1], guess) for guess in _close(str(path[-1]), owner.fields()))
+            misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.fields()))
     for error, path, owner, shape in found:
         in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
         if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
@@ -151,22 +150,22 @@ def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> 
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
     if kind == "float_type" and type(value) is int:
         kind = "finite_number"  # beyond what a float holds
-    says = _SAYS.get(kind) or _SAYS.get(kind.partition("_")[0])
-    if says is None:
+    message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
+    if message is None:
         return f"{error['msg']}, not {show(value)}"
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
-    return says.format(**{**bounds, "input": show(value)})
+    return message.format(**{**bounds, "input": show(value)})
 
 
 def _unknown_key(key: str, owner: _Owner) -> str:
     message = f"unknown key {show(key)}"
-    if _close(key, owner.fields()) or owner.union is None:
+    if closest(key, owner.fields()) or owner.union is None:
         return message + did_you_mean(key, owner.fields())
     tag, kinds = owner.union.tag, owner.union.kinds
     own = next((name for name, model in kinds.items() if model is owner.model), "module")
     message = f"{tag} {own} has no key {show(key)}"
     for name, model in kinds.items():
-        for guess in _close(key, model.model_fields):
+        for guess in closest(key, model.model_fields):
             return f"{message}; did you mean {guess!r} of {tag} {name}?"
     return message
 
@@ -180,7 +179,7 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
     remedy = f"one of {', '.join(shape.kinds)}"
     if len(fits) == 1:
         remedy = f"add `kind: {fits[0]}`"
-    elif word := next((w for w in value if w in shape.kinds or _close(w, shape.kinds)), None):
+    elif word := next((w for w in value if w in shape.kinds or closest(w, shape.kinds)), None):
         if word not in shape.kinds:
             return _unknown("kind", word, shape.kinds)
         remedy = f"write `kind: {word}`, with each value under its name"
@@ -200,13 +199,3 @@ def _purpose(shape: Shape) -> str:
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     wanted = [words.get(Shape(member).members[0], "a list") for member in shape.members]
     return f"{' or '.join(wanted)} is needed"
-
-
-def _close(word: object, known: Iterable[str]) -> list[str]:
-    """Return the name most like a word, if one is like it at all."""
-    names = {name.lower(): name for name in known}
-    return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    return "".join(f"; did you mean {guess!r}?" for guess in _close(word, known))

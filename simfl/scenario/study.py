@@ -24,9 +24,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.blocks import Block, Name
-from simfl.errors import Problem, ScenarioError, cut, refusal, show
+from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.scenario.load import load_tree
-from simfl.scenario.messages import did_you_mean, place, translate
+from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
 from simfl.scenario.yaml_tree import Node, plain, read
