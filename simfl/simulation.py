@@ -82,7 +82,7 @@ async def simulate(
             own.check(loaded)
         study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
-        with one_thread(loaded.payload == "real"), seldom_collecting():
+        with blamed(RunFailed), one_thread(loaded.payload == "real"), seldom_collecting():
             return await _all(study, saver, resume, watch)
 
 
