@@ -23,20 +23,20 @@ LOSSES = {"dropout": {"rate": 0.2}}
 WIDE = {**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "memory_limit_gb": 0.006}
 
 CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
-    "rounds": (SYNC, {**SIX, **LOSSES, "protocols": ["secagg", "lightsecagg"], "rounds": 5}),
+    "rounds": (SYNC, {**SIX, **LOSSES, "protocols": ["secagg", "lightsecagg"], "rounds": 3}),
     "rounds in two threads": (
         SYNC,
-        {**SIX, **LOSSES, "protocols": ["lightsecagg"], "rounds": 5, "workers": 2},
+        {**SIX, **LOSSES, "protocols": ["lightsecagg"], "rounds": 4, "workers": 2},
     ),
-    "fedadam": (SYNC, {**SIX, "learning.server": "fedadam", "protocols": ["secagg"], "rounds": 5}),
-    "updates": (SYNC, {**SIX, "record_updates": True, "protocols": ["fedavg"], "rounds": 5}),
-    "late": (SYNC, {**SIX, "deadlines.upload": 0.9, "protocols": ["fedavg"], "rounds": 6}),
-    "a loop": (SYNC, {**SIX, "learning.way": "loop", "protocols": ["lightsecagg"], "rounds": 4}),
-    "buffers": (ASYNC, {**LOSSES, "rounds": 6}),
-    "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 6, "workers": 2}),
-    "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 6}),
-    "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 6}),
-    "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 6}),
+    "fedadam": (SYNC, {**SIX, "learning.server": "fedadam", "protocols": ["secagg"], "rounds": 4}),
+    "updates": (SYNC, {**SIX, "record_updates": True, "protocols": ["fedavg"], "rounds": 4}),
+    "late": (SYNC, {**SIX, "deadlines.upload": 0.9, "protocols": ["fedavg"], "rounds": 4}),
+    "a loop": (SYNC, {**SIX, "learning.way": "loop", "protocols": ["lightsecagg"], "rounds": 3}),
+    "buffers": (ASYNC, {**LOSSES, "rounds": 4}),
+    "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 4, "workers": 2}),
+    "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 4}),
+    "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 4}),
+    "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 4}),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
 
 
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
-    overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 6}
+    overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 4}
     keys = ("index", "start_s", "end_s", "span_s", "critical_s", "accuracy", "loss", "aggregate_exact")
     before: list[Any] = []
     times = 0
@@ -92,12 +92,12 @@ def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     rounds = [[r[key] for key in keys] for r in summary["protocols"]["lightsecagg"]["rounds"]]
     assert rounds[: len(before)] == before
-    assert len(rounds) == 6
+    assert len(rounds) == 4
     assert all(r[-1] for r in rounds)
 
 
 def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
-    overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 4}
+    overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 3}
     overrides |= {"learning.model": "cnn", "protocols": ["lightsecagg"], "memory_limit_gb": 0.015}
     whole = run(overrides, out=tmp_path / "whole")
     assert whole.summary["protocols"]["lightsecagg"]["final_accuracy"] is not None

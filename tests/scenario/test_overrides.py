@@ -112,7 +112,7 @@ def test_an_override_that_does_not_fit_is_placed(
         ("a.b={c: 1, c: 2}", "--set: a.b.c: the key 'c' is doubled"),
         ("a.b=!!python/name:os.system ''", "--set: a.b: the tag !!python/name:os.system is refused"),
         ("a.b=012", "--set: a.b: 012 has a leading zero"),
-        ("a.b=" + "[" * 3000, "--set: a.b: nested too deeply"),
+        ("a.b=" + "[" * 600, "--set: a.b: nested too deeply"),
     ],
 )
 def test_override_text_that_cannot_be_read(text: str, expected: str) -> None:
