@@ -33,6 +33,7 @@ class Shape:
     def __init__(self, annotation: Any) -> None:
         self.before: list[Any] = []
         self.tag: str | None = None
+        # `Annotated[Annotated[A | B, ...] | None, ...]`: peel layer by layer, down to the bare union or type.
         while get_origin(annotation) is Annotated or _optional(annotation):
             if inner := _optional(annotation):
                 annotation = inner
@@ -44,6 +45,7 @@ class Shape:
         union = get_origin(annotation) in (Union, UnionType)
         self.members = [m for m in (get_args(annotation) if union else (annotation,)) if m is not NoneType]
         models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
+        # The words of a kind are those of its tag's `Literal`; a model of the zoo has many.
         tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
         self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
         self.model = models[0] if models and not self.tag else None
@@ -121,10 +123,13 @@ class Unfit(Exception):
 
 def override(tree: Node, path: str, value: Any) -> None:
     """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
-    node, annotation = tree, Scenario
-    *way, last = path.split(".")
-    for depth, part in enumerate(way):
-        key, annotation, shape = _step(node, annotation, part, ".".join(way[:depth]))
+    node, annotation, parts = tree, Scenario, path.split(".")
+    for depth, part in enumerate(parts, 1):
+        key, annotation, shape = _step(node, annotation, part, ".".join(parts[: depth - 1]))
+        if depth == len(parts):
+            node.value[key] = expand(annotation, nodes(value, Node(None, SET)))
+            _drop_stale(node, shape, part)
+            return
         child = node.child(key)
         if child is None:
             if shape.open:
@@ -132,9 +137,6 @@ def override(tree: Node, path: str, value: Any) -> None:
                 raise Unfit(f"no entry {show(part)}; {known}")
             child = node.value[key] = Node({}, SET)
         node = child
-    key, annotation, shape = _step(node, annotation, last, ".".join(way))
-    node.value[key] = expand(annotation, nodes(value, Node(None, SET)))
-    _drop_stale(node, shape, last)
 
 
 def _step(node: Node, annotation: Any, part: str, path: str) -> tuple[str | int, Any, Shape]:
