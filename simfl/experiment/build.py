@@ -223,13 +223,17 @@ def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
     return availability
 
 
+PENDING_SHARE = 1.0
+"""Part of the free memory that may be promised to results before the timeline waits for the data."""
+
+
 def operations(s: Scenario, streams: bool = False) -> Ops:
     """Return the data plane of a scenario."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
     if s.workers or streams:
-        budget = round(memory.room_bytes(s))  # of promised results, before the timeline waits for the data
+        budget = round(PENDING_SHARE * memory.room_bytes(s))
         return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
     return EagerOps(s.field.q, not isinstance(s.clock, Measured), judge)
 

@@ -67,7 +67,7 @@ def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(
 ) -> None:
     overrides, base = WORLDS[which]
     how = dict(how)
-    monkeypatch.setattr(build, "PENDING", how.pop("pending", 1.0))
+    monkeypatch.setattr(build, "PENDING_SHARE", how.pop("pending", 1.0))
     assert lines(run({**overrides, **how}, base)) == eager(which)
 
 
