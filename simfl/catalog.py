@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 KINDS = {
+    "models": "learning.models.registry:MODELS",
     "protocols": "protocols.registry:PROTOCOLS",
     "datasets": "learning.data.registry:DATASETS",
     "selection": "selection.schemes:SELECTION",
@@ -19,11 +20,7 @@ KINDS = {
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """Return (name, one line) of all models, profiles, or kinds of a thing. KeyError for another word."""
-    if things == "models":
-        from simfl.learning.models import MODELS
-
-        return [(name, model.describe()) for name, model in MODELS.items()]
+    """Return (name, one line) of all profiles, or kinds of a thing. KeyError for another word."""
     if things == "profiles":
         from simfl import profiles
 

@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
-from simfl.learning import models
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
+from simfl.learning.trainer import Trainer, pick_device
 from simfl.profiles import Profile
 from simfl.random_streams import Streams
-from simfl.scenario.learning import Model, Own
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
@@ -28,20 +26,16 @@ def make_trainers(
     root = None if spec.data.root is None else Path(spec.data.root)
     split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
-    model = or_error(s, "learning.model", partial(_model, spec.model))
-    known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
-    if spec.device == "cuda":
-        from simfl.learning.runner import pick_device  # torch, only if a GPU is asked for
-
+    known = or_error(s, "learning.model", partial(facts, spec.model, split.shape, split.classes))
+    if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
         or_error(s, "learning.device", partial(pick_device, spec.device))
-    by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
+    by_law = profile.law(spec.model.name, split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
-    way = None if spec.way == "auto" else spec.way
-    if isinstance(s.clock, Measured):
-        way = "loop"  # each client is trained alone, as on its own device
+    # Under the measured clock each client is trained alone, as on its own device.
+    way = "loop" if isinstance(s.clock, Measured) else spec.way
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
     sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
@@ -52,10 +46,6 @@ def make_trainers(
         if key not in made:
             deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
             parts = or_error(s, "learning.partition", deal)
-            make = partial(Trainer, split, parts, model, sgd, spec.device, way, by_law=by_law)
+            make = partial(Trainer, split, parts, spec.model, sgd, spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
-
-
-def _model(spec: Model) -> models.Model:
-    return models.find(spec.module if isinstance(spec, Own) else spec.kind)

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
-from simfl.learning import data
+from simfl.learning.data.bundled import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
@@ -141,9 +141,9 @@ def of_codes() -> Rates:
 
 def training() -> Callable[[], Rates]:
     """Local training by minibatches and multiply-adds: tiny models on the digits, clients of two sizes."""
-    split = data.digits(STREAMS.rng("data"))
+    split = Digits().loaded(STREAMS.rng("data"))
     trainers = [
-        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model],
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model](),
                 LocalSgd(5, 10, 0.1), "cpu", "loop")
         for model in ("logistic", "cnn") for users in (100, 20)
     ]  # fmt: skip

@@ -34,11 +34,11 @@ class Training:
 
 
 PAPERS = (
-    Training(MODELS["logistic"], (1, 28, 28), 10, 10),
-    Training(MODELS["mcmahan_cnn"], (1, 28, 28), 10, 10),
-    Training(MODELS["femnist_cnn"], (1, 28, 28), 62, 10),
-    Training(MODELS["lenet5"], (3, 32, 32), 10, 10),
-    Training(MODELS["lenet5"], (3, 32, 32), 10, 50),
+    Training(MODELS["logistic"](), (1, 28, 28), 10, 10),
+    Training(MODELS["mcmahan_cnn"](), (1, 28, 28), 10, 10),
+    Training(MODELS["femnist_cnn"](), (1, 28, 28), 62, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 50),
 )
 """Of the papers. The models on 8 x 8 digits have no law: what a minibatch costs outweighs its samples there,
 so minibatches and multiply-adds are charged."""
