@@ -12,7 +12,7 @@ import pytest
 
 from simfl import profiles
 from simfl.cli import main
-from simfl.cli.stages import doing
+from simfl.cli.common import stages
 from simfl.experiment.build import build
 from simfl.scenario.load import load
 from tests.engine.harness import FILES
@@ -128,8 +128,11 @@ def test_messages_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.Capture
     assert errors.replace("\n", "").isprintable()
 
 
-def test_a_stage_that_lasts_is_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with doing(patience_s=0.2) as tell:
+def test_a_stage_that_lasts_is_told_on_stderr(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simfl.cli.common.PATIENCE_S", 0.2)
+    with stages() as tell:
         tell("what is over at once")
         tell("forecasting the memory that secagg takes for 12 users")
         time.sleep(0.6)
@@ -137,12 +140,12 @@ def test_a_stage_that_lasts_is_told_on_stderr(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_stages_of_a_build_are_told_in_words() -> None:
-    stages: list[str] = []
+    told: list[str] = []
     data = {"kind": "synthetic", "shape": [30_000], "classes": 2, "train": 10, "test": 2}
     more = {"payload": "real", "learning.dataset": data, "protocols": ["fedavg"], "memory_limit_gb": 0.02}
-    build(load(EDGES, more), stages.append)
-    assert stages[0] == "reading the data set synthetic"
-    assert any(stage.startswith("forecasting the memory that") for stage in stages)
+    build(load(EDGES, more), told.append)
+    assert told[0] == "reading the data set synthetic"
+    assert any(stage.startswith("forecasting the memory that") for stage in told)
 
 
 def test_a_missing_key_names_file_and_line(tmp_path: Path) -> None:

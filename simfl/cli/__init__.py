@@ -9,27 +9,13 @@ from __future__ import annotations
 
 import sys
 
-from simfl.cli import calibrate, explore, new, privacy, reports, reproduce, run, schema, sweep, verify
+# Imported for the commands that they add to `app`.
+from simfl.cli import calibrate, explore, new, reports, reproduce, run, schema, sweep  # noqa: F401
 from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
-
-__all__ = [
-    "app",
-    "calibrate",
-    "explore",
-    "main",
-    "new",
-    "privacy",
-    "reports",
-    "reproduce",
-    "run",
-    "schema",
-    "sweep",
-    "verify",
-]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. What a user can cause ends in one message, never a traceback."""
+    """Run the command line and exit. All that a user can cause ends in one message, never a traceback."""
     from simfl.errors import BadInput, RunFailed
 
     heed_termination()

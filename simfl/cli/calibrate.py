@@ -11,7 +11,7 @@ import typer
 from simfl.cli.common import app
 
 if TYPE_CHECKING:
-    from simfl.studies.calibrate.laws import Training
+    from simfl.studies.calibrate.training import Training
 
 
 @app.command("calibrate")
@@ -54,7 +54,7 @@ def calibrate_command(
 def _training(scenario: Path) -> Training:
     from simfl.experiment.build import build
     from simfl.scenario.load import load
-    from simfl.studies.calibrate.laws import Training
+    from simfl.studies.calibrate.training import Training
 
     trainer = build(load(scenario, {"clock": "measured"})).trainer
     split = trainer.split

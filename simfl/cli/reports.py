@@ -1,4 +1,4 @@
-"""Report on a finished run."""
+"""Report on a finished run, and attack it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import app, say
+from simfl.cli.common import app, say, tell
 from simfl.errors import BadInput
 
 if TYPE_CHECKING:
@@ -112,3 +112,20 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
+
+
+@app.command()
+def privacy(
+    folder: Annotated[Path, typer.Argument(help="A run with record_updates: true.", metavar="RUN")],
+    first: Annotated[int | None, typer.Option("--from", metavar="ROUND", help="First round.")] = None,
+    last: Annotated[int | None, typer.Option("--to", metavar="ROUND", help="Last round.")] = None,
+) -> None:
+    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    from simfl.privacy.recorded import attack
+    from simfl.reports.attack import lines
+
+    files = sorted(folder.glob("updates-*.npz"))
+    if not files:
+        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    for file in files:
+        tell("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from simfl.cli.common import (
-    FAILED,
     ClockOption,
     Protocols,
     ScenarioFile,
@@ -21,13 +18,13 @@ from simfl.cli.common import (
     Set,
     Workers,
     app,
-    interrupted,
+    keeping,
     load_scenario,
     say,
+    stages,
     tell,
 )
-from simfl.cli.stages import doing
-from simfl.errors import BadInput, RunFailed, counted
+from simfl.errors import BadInput, counted
 from simfl.results.trace import unit
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What `run` prints."""
+    """The forms in which `run` prints a result."""
 
     table = "table"
     json = "json"
@@ -88,14 +85,19 @@ def run_command(
         parquet_files.need()
     errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
-    simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
     live = format_ is Format.table and not no_progress and errors.is_terminal
-    if live:
-        with terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") as watch:
-            simulation = partial(simulation, watch=watch)
-            result = _or_partial(simulation, folder)
-    else:
-        result = _or_partial(simulation, folder)
+    bars = (
+        terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") if live else nullcontext()
+    )
+    try:
+        with keeping(lambda: _left(folder)), bars as watch:
+            result = run(
+                loaded, out=folder, resume=resume is not None, save_every_s=save_every_s, watch=watch
+            )
+    except BadInput:
+        with suppress(OSError):  # where it is empty: the run's own is removed already
+            Path("runs").rmdir()
+        raise
     if parquet:
         _write_parquet(result, folder)
     if format_ is Format.json:
@@ -117,14 +119,13 @@ def check(
     """Check a scenario without running it, and print what it resolves to."""
     loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.errors import BadInput
     from simfl.experiment.build import build, make_clocks
     from simfl.python_files import blamed
     from simfl.reports.histogram import label_histogram
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.params import notes
 
-    with doing() as stage:
+    with stages() as stage:
         with blamed(BadInput):
             study = build(loaded, stage)
         stage("reading the recording")
@@ -162,24 +163,8 @@ def _write_parquet(result: Result, folder: Path) -> None:
     write_parquet(folder / "breakdown.parquet", columns)
 
 
-def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
-    """The result, or where the run is interrupted the end of the command."""
-    try:
-        return simulation()
-    except BadInput:
-        with suppress(OSError):  # where it is empty: the run's own is removed already
-            Path("runs").rmdir()
-        raise
-    except KeyboardInterrupt:
-        tell(f"Interrupted{_left(folder)}", error=True)
-        raise typer.Exit(interrupted()) from None
-    except (RunFailed, OSError) as error:
-        tell(f"simfl: {error}{_left(folder)}", error=True)
-        raise typer.Exit(FAILED) from None
-
-
 def _left(folder: Path) -> str:
-    """The end of a message that says where the finished rounds are."""
+    """Return the end of a message, with the place of the finished rounds."""
     if (folder / "unfinished").is_dir():
         return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, app, interrupted, tell, tell_whose_code
+from simfl.cli.common import FAILED, app, keeping, tell, tell_whose_code
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.plan import Plan
@@ -67,11 +67,8 @@ def sweep(
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
     state = Sweep(plan, Store(folder), keep_traces)
-    try:
+    with keeping(lambda: _kept(state)):
         stored = _perform(state, backend, jobs or _at_a_time(plan), address, parquet)
-    except KeyboardInterrupt:
-        _say(f"Interrupted; {_kept(state)}")
-        raise typer.Exit(interrupted()) from None
     _show(state, stored)
     if state.failures:
         raise typer.Exit(FAILED)
@@ -102,7 +99,6 @@ def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, pa
                 state.perform(todo, backend.value, jobs, address, watch)
         except RunFailed:
             _failures(state)
-            _say(_kept(state))
             raise
         _tables(state, parquet)
     return len(set(state.keys)) - len(todo)
@@ -156,8 +152,8 @@ def _failures(state: Sweep) -> None:
 
 def _kept(state: Sweep) -> str:
     kept = sum(map(state.store.has, set(state.keys)))
-    there = f"{kept} of {len(set(state.keys))} cells are kept in {state.store.folder}; " if kept else ""
-    return f"{there}the same command goes on from there"
+    cells = f"; {kept} of {len(set(state.keys))} cells are kept in {state.store.folder}" if kept else ""
+    return f"{cells}; the same command goes on from there"
 
 
 def _say(text: str) -> None:

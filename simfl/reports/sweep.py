@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from simfl.results.columns import Column, Measure, at
-from simfl.studies.sweep.plan import told
+from simfl.studies.sweep.plan import in_words
 from simfl.studies.sweep.tables import Estimate, Group
 
 WIDTH, LABEL, CELL = 79, 16, 9
@@ -69,11 +69,11 @@ def _line(console: Console, text: str, style: str = "") -> None:
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """What tells the points apart, in short: single values, unless these do not tell them apart."""
     single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
-    chosen = single if len({told(p) for p in single}) == len(points) else points
+    chosen = single if len({in_words(p) for p in single}) == len(points) else points
     keys = {key for point in chosen for key in point}
     ends = [key.rpartition(".")[2] for key in keys]
     short = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
-    return [told({short[key]: value for key, value in point.items()}) for point in chosen]
+    return [in_words({short[key]: value for key, value in point.items()}) for point in chosen]
 
 
 def _number(value: float) -> str:

@@ -1,9 +1,8 @@
 """The seconds of each kind of work, from the kernels that simfl itself runs.
 
-Every kernel is called at sizes where what is asked about dominates. Where it costs something a call, an item
+Every kernel is called at sizes where the work in question dominates. Where it costs something a call, an item
 or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
-All of it on one thread, in CPU seconds. A measurement is one call, the fastest of a few: what is spread over
-passes is left to `passes`.
+All of it on one thread, in CPU seconds. A measurement is one call, the fastest of a few; `passes` repeats it.
 """
 
 from __future__ import annotations
@@ -11,19 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
-from simfl.learning import data
-from simfl.learning.models import MODELS
-from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
-from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
 from simfl.random_streams import Streams
@@ -31,16 +24,16 @@ from simfl.random_streams import Streams
 Q = field.Q
 D = 1_000_000
 STREAMS = Streams(1)
-OTHER = np.zeros(4_000_000)  # 32 MB
+CACHE_FILLER = np.zeros(4_000_000)  # 32 MB
 Rates = dict[str, float]
 
 
 def seconds(call: Callable[[], object], repeats: int = 3, cold: bool = False) -> float:
-    """The least CPU seconds of a call; cold: with something else in the processor's caches each time."""
+    """Return the least CPU seconds of a call; cold: with other data in the processor's caches each time."""
     times = []
     for _ in range(repeats):
         if cold:
-            OTHER.sum()
+            CACHE_FILLER.sum()
         start = time.thread_time()
         call()
         times.append(time.thread_time() - start)
@@ -48,19 +41,19 @@ def seconds(call: Callable[[], object], repeats: int = 3, cold: bool = False) ->
 
 
 def seed(*names: str | int) -> np.ndarray:
-    """A 32-byte seed."""
+    """Return a 32-byte seed."""
     return np.frombuffer(STREAMS.bytes(*names), np.uint8).reshape(1, 32)
 
 
 def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
-    """(a, b) of T = a x + b y over rows (x, y, T), neither negative, by least relative squares."""
+    """Return (a, b) of T = a x + b y over rows (x, y, T), neither negative, by least relative squares."""
     x, y, t = np.array(rows).T
     (a, b), _ = nnls(np.stack([x / t, y / t], axis=1), np.ones(len(t)))
     return max(float(a), 1e-12), max(float(b), 1e-15)
 
 
 def of_keys() -> Rates:
-    """Key pairs, agreements, and authenticated encryption."""
+    """Measure key pairs, agreements, and authenticated encryption."""
     secret, n = seed("secret"), 50
     publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
     agreed = keys.agree(secret, publics, b"x")
@@ -81,7 +74,7 @@ def of_keys() -> Rates:
 
 
 def of_vectors() -> Rates:
-    """Masks, sums and quantisation over a million elements."""
+    """Measure masks, sums and quantisation over a million elements."""
     a, b = prg.expand(seed("a"), D, Q), prg.expand(seed("b"), D, Q)
     rows, weights = [a, b] * 5, [64, 32] * 5
     delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
@@ -102,8 +95,8 @@ def of_vectors() -> Rates:
 
 
 def of_codes() -> Rates:
-    """MDS codes and Shamir shares. `mds_coefficient` is of a decoding matrix; an entry of a coding matrix
-    takes about as long."""
+    """Measure MDS codes and Shamir shares. `mds_coefficient` is of a decoding matrix; an entry of a coding
+    matrix takes about as long."""
     points, U, T = list(range(1, 101)), 70, 50
     z = prg.expand(seed("z"), 200_000, Q)
     m = mds.share_length(z.shape[1], U, T)
@@ -137,25 +130,3 @@ def of_codes() -> Rates:
         "secret": secret,
         "lagrange_pair": pair,
     }
-
-
-def training() -> Callable[[], Rates]:
-    """Local training by minibatches and multiply-adds: tiny models on the digits, clients of two sizes."""
-    split = data.digits(STREAMS.rng("data"))
-    trainers = [
-        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model],
-                LocalSgd(5, 10, 0.1), "cpu", "loop")
-        for model in ("logistic", "cnn") for users in (100, 20)
-    ]  # fmt: skip
-
-    def measure() -> Rates:
-        rows = []
-        for trainer in trainers:
-            train: Callable[..., Any] = trainer.training
-            taken = seconds(partial(train, trainer.initial(seed("w")), 0, seed("m"), 0))
-            work = trainer.work(0)
-            rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
-        step, mac = solve(*rows)
-        return {"train_step": step, "train_mac": mac}
-
-    return measure

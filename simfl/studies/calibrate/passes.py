@@ -21,7 +21,7 @@ from simfl import profiles
 from simfl.dataplane.work import WORK
 from simfl.folder.result import atomic
 from simfl.learning.threads import one_thread
-from simfl.studies.calibrate import control, kernels, laws
+from simfl.studies.calibrate import control, kernels, training
 
 PASSES = 21
 CONFIDENCE = 0.95
@@ -30,9 +30,10 @@ Interval = tuple[float, float]
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The narrowest pair of order statistics, as many from each end, that holds the median.
+    """Return the narrowest pair of order statistics, as many from each end, that holds the median.
 
-    ValueError for fewer than six values, which cannot hold it with 95 % probability.
+    Raises:
+        ValueError: fewer than six values, which cannot hold it with 95 % probability.
     """
     n = len(values)
     outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))  # so many lie beyond each end, or fewer
@@ -44,21 +45,21 @@ def interval(values: Sequence[float]) -> Interval:
 
 def calibrate(
     passes: int = PASSES,
-    more: Sequence[laws.Training] = (),
+    more: Sequence[training.Training] = (),
     tell: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """The profile, as its file has it.
+    """Return the profile, as its file has it.
 
-    more: trainings to find the law of, besides those of the papers' models. tell: is told of each pass.
+    more: trainings to find the law of, besides those of the papers' models. tell: called after each pass.
     """
     with one_thread():
-        train = kernels.training()
-        wanted = {training.key: training for training in (*laws.PAPERS, *more)}.values()
-        trainings = [(training, laws.measure(training)) for training in wanted]
+        by_steps = training.by_steps()
+        wanted = {kind.key: kind for kind in (*training.PAPERS, *more)}.values()
+        trainings = [(kind, training.measure(kind)) for kind in wanted]
         rates: dict[str, list[float]] = {}
         fitted: list[list[tuple[float, float]]] = [[] for _ in trainings]
         for index in range(passes + 1):
-            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **train()}
+            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **by_steps()}
             found |= control.measure(found, index)
             lines = [once() for _, once in trainings]
             if index:  # the first one warms up
@@ -72,28 +73,28 @@ def calibrate(
         "description": described(),
         "seconds": {kind: rounded(statistics.median(values)) for kind, values in seconds.items()},
         "intervals": {kind: [rounded(end) for end in interval(values)] for kind, values in seconds.items()},
-        "training": [_law(training, seen) for (training, _), seen in zip(trainings, fitted, strict=True)],
+        "training": [_law(kind, seen) for (kind, _), seen in zip(trainings, fitted, strict=True)],
     }
 
 
-def _law(training: laws.Training, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def _law(kind: training.Training, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
     parts = dict(zip(("start", "sample"), zip(*seen, strict=True), strict=True))
     return {
-        "model": training.model.name,
-        "shape": list(training.shape),
-        "batch_size": training.batch_size,
+        "model": kind.model.name,
+        "shape": list(kind.shape),
+        "batch_size": kind.batch_size,
         **{name: rounded(statistics.median(values)) for name, values in parts.items()},
         "intervals": {name: [rounded(end) for end in interval(values)] for name, values in parts.items()},
     }
 
 
 def rounded(value: float) -> float:
-    """To three digits: no measurement here has more."""
+    """Round to three digits: no measurement here has more."""
     return float(f"{value:.3g}")
 
 
 def described() -> str:
-    """The machine and the versions that a profile was measured with."""
+    """Describe the machine and the versions that a profile was measured with."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

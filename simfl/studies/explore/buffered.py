@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from simfl.engine.setup import ClosedRound
-from simfl.experiment.build import Experiment, build, make_clocks
+from simfl.experiment.build import Experiment, build
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.protocols.stamped import Recover, SumOfShares
@@ -32,13 +31,13 @@ from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.cohort import small_world
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, script
-from simfl.studies.explore.replay import drive_here, watched
+from simfl.studies.watch import note_in, play
 
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S
-ROUNDS = 6
+AGGREGATIONS = 6
 ANSWER_NS = 30_000_000
-"""Within which whoever a request reaches has answered: two latencies and its work."""
+"""The time in which every user that a request reaches answers: two latencies and its work."""
 FATES = (
     Fate("shares", "before_send"),
     Fate("training", "mid_send"),
@@ -56,18 +55,15 @@ allows; else the last ones are beyond the deadline."""
 def buffer_scenario(
     protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
 ) -> Scenario:
-    """A few aggregations over a buffer of two; all but one user must answer to recover.
-
-    Raises:
-        ScenarioError: an override does not fit.
-    """
+    """Return a few aggregations over a buffer of two, where all but one user must answer to recover;
+    ScenarioError if an override does not fit."""
     own = {
-        "rounds": ROUNDS,
+        "rounds": AGGREGATIONS,
         "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
         "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
         "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
         "privacy": {"T": 1, "D": 1, "U": users - 1},
-        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
+        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": AGGREGATIONS},
     }
     return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
 
@@ -101,12 +97,12 @@ WORLDS: dict[Detect, dict[str, Any]] = {
         "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
     },
 }
-"""How each family's scenarios differ."""
+"""The settings by which the families' scenarios differ."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
+    """A run of a scenario on the engine. exact: of each aggregation, None where it was aborted."""
 
     scenario: Scenario
     trace: rows.Trace
@@ -132,7 +128,7 @@ class BufferCohort:
         return *DETECTS, "busy", "flapping"
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        """What can become of a user in its first cycle."""
+        """All that can become of a user in its first cycle."""
         return FATES
 
     @cached_property
@@ -140,7 +136,7 @@ class BufferCohort:
         return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """The scenario in which `simfl run` meets this pattern.
+        """Return the scenario in which `simfl run` meets this pattern.
 
         Where the server is told of losses, users return before a recovery's deadline and may be as late as
         they like; where it is not, they return after it, and are given up while their updates could count.
@@ -148,28 +144,23 @@ class BufferCohort:
         return load(self.scenario, {"dropout": script(pattern), **WORLDS[detect]})
 
     def run(self, pattern: Pattern, detect: Detect) -> Watched:
-        """One run on the engine, watched."""
-        scenario = self.replayable(pattern, detect)
-        study = replace(self._study[detect], scenario=scenario)
-        session = study.session(self.protocol, make_clocks(study)(self.protocol))
-        machines, out = session.machines, LoopbackRound()
+        """Return one run on the engine."""
+        scenario, out = self.replayable(pattern, detect), LoopbackRound()
+        played = play(replace(self._study[detect], scenario=scenario), self.protocol, note_in(out))
+        return Watched(scenario, played.trace, played.exact, out)
 
-        def server(*arguments: Any) -> Any:
-            return watched(machines.server(*arguments), SERVER, out)
+    def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+        """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""
+        seen = self.run(pattern, detect)
+        return None not in seen.exact, tuple(broken(seen))
 
-        session.machines = replace(machines, server=server)
-        exact: list[bool | None] = []
-
-        async def publish(outcome: ClosedRound) -> None:
-            audit = await session.ops.get(outcome.audit) if outcome.audit else None
-            exact.append(None if audit is None else not audit[0][:2].any())
-
-        drive_here(session, publish)
-        return Watched(scenario, session.trace, exact, out)
+    def replayed(self, pattern: Pattern, detect: Detect) -> tuple[str, ...]:
+        """Return the laws that do not hold when the engine replays a pattern."""
+        return self.judge(pattern, detect)[1]
 
 
 def broken(seen: Watched) -> Iterator[str]:
-    """The laws that do not hold, each in one sentence."""
+    """Yield the laws that do not hold, each in one sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
     for index, exact in enumerate(seen.exact):
@@ -186,7 +177,7 @@ def broken(seen: Watched) -> Iterator[str]:
 
 
 def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
-    """The laws of what becomes of updates that do not hold in a trace."""
+    """Yield the laws of an update's life that do not hold in a trace."""
     version, began, due, now = 0, dict[str, int](), set[str](), dict[str, str]()
     over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
     unread = {

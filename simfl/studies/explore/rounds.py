@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, product
 from typing import Any
 
@@ -19,15 +20,13 @@ from joblib import Parallel, delayed
 from simfl.errors import RunFailed
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
-from simfl.studies.explore import buffered, invariants
 from simfl.studies.explore.buffered import BufferCohort, buffer_scenario
-from simfl.studies.explore.cohort import Cohort, cohort_scenario, fate_of
+from simfl.studies.explore.cohort import Cohort, cohort_scenario
 from simfl.studies.explore.patterns import Detect, Pattern, count, describe, every
-from simfl.studies.explore.replay import replay
 
 AnyCohort = Cohort | BufferCohort
 
-CHUNK = 128
+CHUNK_PATTERNS = 128
 """Patterns that a worker takes at a time."""
 
 
@@ -45,7 +44,7 @@ class Violation:
 
 @dataclass
 class Report:
-    """What an exploration came to."""
+    """The counts of an exploration, and the first pattern that breaks laws."""
 
     patterns: int = 0
     completed: int = 0
@@ -63,11 +62,8 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """The cohort of a protocol, or of one in a file, `path.py:Name`; `overrides` change its scenario.
-
-    Raises:
-        ValueError: there is no such protocol, or an override does not fit.
-    """
+    """Return the cohort of a protocol, or of one in a file, `path.py:Name`; ValueError if there is none, or
+    if an override does not fit."""
     kind = PROTOCOLS.find(protocol)
     name, spec = protocol, dict[str, Any]()
     if ":" in protocol:
@@ -80,38 +76,32 @@ def make_cohort(
 
 
 def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-    """Whether all that was begun was completed, and the laws that do not hold."""
+    """Return whether all that was begun was completed, and the laws that do not hold."""
     try:
-        return _judge(cohort, pattern, detect)
+        return cohort.judge(pattern, detect)
     except Exception as error:  # a machine that fails is what the explorer is looking for
-        return False, (f"a machine failed: {type(error).__name__}: {error}",)
-
-
-def _judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-    if isinstance(cohort, BufferCohort):
-        seen = cohort.run(pattern, detect)
-        return None not in seen.exact, tuple(buffered.broken(seen))
-    members, reason, found, rules = cohort.tree.find(fate_of(pattern, detect))
-    return members is not None, (*invariants.of_life(members, reason, rules.expected(pattern)), *found)
+        return False, (_failure(error),)
 
 
 def reproduced(cohort: AnyCohort, violation: Violation) -> tuple[str, ...]:
-    """The laws that do not hold when the engine replays a violation's scenario."""
-    if isinstance(cohort, BufferCohort):
-        return judge(cohort, violation.pattern, violation.detect)[1]
+    """Return the laws that do not hold when the engine replays a violation's scenario."""
     try:
-        return tuple(
-            invariants.broken(replay(cohort, violation.pattern, violation.detect), violation.pattern)
-        )
-    except RunFailed as error:
-        return (f"a machine failed: {error}",)
+        return cohort.replayed(violation.pattern, violation.detect)
+    except Exception as error:
+        return (_failure(error),)
+
+
+def _failure(error: Exception) -> str:
+    return (
+        f"a machine failed: {error if isinstance(error, RunFailed) else f'{type(error).__name__}: {error}'}"
+    )
 
 
 def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
-    """How many patterns `explore` tries."""
+    """Return the number of patterns that `explore` tries."""
     return sum(
-        count(cohort.users, len(cohort.fates(detect)), so_many)
-        for so_many in range(1 + (cohort.users if unlucky is None else unlucky))
+        count(cohort.users, len(cohort.fates(detect)), lost)
+        for lost in range(1 + (cohort.users if unlucky is None else unlucky))
         for detect in cohort.detects
     )
 
@@ -124,12 +114,13 @@ def explore(
 ) -> Report:
     """Try every pattern until one breaks a law: first nobody is lost, then one user, then two, ...
 
-    watch: told the counts so far, every few patterns; unlucky: at most so many users meet a fate.
+    watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate.
     """
     report = Report()
     most = cohort.users if unlucky is None else unlucky
     tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, most))
-    how = {"initializer": _leave_interrupts_to_the_parent} if jobs > 1 else {}
+    # Ctrl-C reaches every process of a terminal: the parent alone says where the search was.
+    how = {"initializer": partial(signal.signal, signal.SIGINT, signal.SIG_IGN)} if jobs > 1 else {}
     with Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs", **how) as parallel:
         for part in parallel(tasks):
             report.add(part)
@@ -140,14 +131,10 @@ def explore(
     return report
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _chunks(cohort: AnyCohort, most: int) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
     for unlucky, detect in product(range(most + 1), cohort.detects):
         patterns = every(cohort.users, cohort.fates(detect), unlucky)
-        while chunk := tuple(islice(patterns, CHUNK)):
+        while chunk := tuple(islice(patterns, CHUNK_PATTERNS)):
             yield detect, chunk
 
 

@@ -14,7 +14,7 @@ import yaml
 from simfl import cli, profiles
 from simfl.dataplane.work import WORK
 from simfl.profiles import LAW
-from simfl.studies.calibrate import control, kernels, laws, passes
+from simfl.studies.calibrate import control, kernels, passes, training
 from tests.engine.harness import ROOT
 
 KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(LAW)))}
@@ -61,7 +61,7 @@ def test_a_pass_measures_every_kind_of_work() -> None:
         **kernels.of_keys(),
         **kernels.of_vectors(),
         **kernels.of_codes(),
-        **kernels.training()(),
+        **training.by_steps()(),
     }
     found |= control.measure(found, 0)
     assert set(found) == set(WORK) - set(LAW)
@@ -79,9 +79,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("of_keys", "of_vectors", "of_codes"):
         monkeypatch.setattr(kernels, name, dict)
-    monkeypatch.setattr(kernels, "training", lambda: dict)
+    monkeypatch.setattr(training, "by_steps", lambda: dict)
     monkeypatch.setattr(control, "measure", found)
-    monkeypatch.setattr(laws, "PAPERS", laws.PAPERS[:1])
+    monkeypatch.setattr(training, "PAPERS", training.PAPERS[:1])
 
 
 @pytest.mark.usefixtures("quick")

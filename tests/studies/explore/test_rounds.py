@@ -11,11 +11,11 @@ import pytest
 
 from simfl.cli import main
 from simfl.results import trace as rows
+from simfl.studies.explore import invariants
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Cohort, fate_of
 from simfl.studies.explore.patterns import DETECTS, Fate, count, describe, every
-from simfl.studies.explore.replay import replay
-from simfl.studies.explore.rounds import explore, invariants, make_cohort, sample, total
+from simfl.studies.explore.rounds import explore, make_cohort, sample, total
 from tests.studies.explore.faults import FAULTS, plant
 
 SYNC = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg")
@@ -112,7 +112,7 @@ def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
         choices = [None, None, *cohort.fates(detect)]
         for _ in range(6):
             pattern = tuple(random.choice(choices) for _ in range(4))
-            seen = replay(cohort, pattern, detect)
+            seen = cohort.replay(pattern, detect)
             assert list(invariants.broken(seen, pattern)) == [], describe(pattern)
             other = cohort.observe(fate_of(pattern, detect)).out
             assert seen.out.reason == other.reason

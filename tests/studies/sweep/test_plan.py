@@ -61,7 +61,7 @@ def test_a_problem_of_all_points_is_told_once(tmp_path: Path) -> None:
 def test_more_problems_than_a_person_reads_are_counted(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as error:
         make_plan(study(tmp_path, grid={"rounds": [-i for i in range(1, 24)]}))
-    assert len(error.value.problems) == plan.TOLD + 1
+    assert len(error.value.problems) == plan.SHOWN_PROBLEMS + 1
     assert str(error.value).endswith("... and 13 more problems")
 
 
