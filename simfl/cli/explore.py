@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, tell, tell_whose_code
-
-if TYPE_CHECKING:
-    from simfl.studies.explore.rounds import AnyCohort, Violation
 
 
 @app.command()
@@ -26,30 +24,13 @@ def explore(
     out: Annotated[str, typer.Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
     """Lose users at every combination of points, and hold every law to each round."""
-    from simfl.protocols.registry import PROTOCOLS
-    from simfl.scenario.messages import did_you_mean
-
-    try:
-        PROTOCOLS.find(protocol)
-    except ValueError as problem:
-        raise typer.BadParameter(
-            f"{problem}{did_you_mean(protocol, PROTOCOLS)}", param_hint="PROTOCOL"
-        ) from None
-    changes = overrides(set_)
-
-    from simfl.studies.explore.rounds import make_cohort
-
-    cohort = make_cohort(protocol, users, seed, changes)
-    tell_whose_code()
-    _explore(cohort, random, jobs, Path(out))
-
-
-def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:
-    import time
-
+    from simfl.folder.result import atomic
     from simfl.reports import terminal
-    from simfl.studies.explore.rounds import Report, explore, reproduced, sample, total
+    from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.rounds import Report, explore, make_cohort, reproduced, sample, total
 
+    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    tell_whose_code()
     report, errors, since = Report(), terminal.console(stderr=True), time.monotonic()
     patterns = total(cohort) if random is None else random
     label = f"{cohort.protocol}, {cohort.users} users"
@@ -78,19 +59,12 @@ def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> Non
     tell(f"  {report.violation}")
     again = reproduced(cohort, report.violation)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
-    _write_violation(cohort, report.violation, out)
+    scenario = resolved_yaml(cohort.replayable(report.violation.pattern, report.violation.detect))
+    with atomic(Path(out)) as file:
+        file.writelines(f"# {law}\n" for law in report.violation.laws)
+        file.write(scenario)
     tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
-
-
-def _write_violation(cohort: AnyCohort, violation: Violation, out: Path) -> None:
-    from simfl.folder.result import atomic
-    from simfl.scenario.load import resolved_yaml
-
-    scenario = cohort.replayable(violation.pattern, violation.detect)
-    with atomic(out) as file:
-        file.writelines(f"# {law}\n" for law in violation.laws)
-        file.write(resolved_yaml(scenario))
 
 
 @app.command()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,16 +26,6 @@ from simfl.cli.common import (
 from simfl.errors import BadInput, counted
 from simfl.results.trace import unit
 
-if TYPE_CHECKING:
-    from simfl.folder.result import Result
-
-
-class Format(StrEnum):
-    """The forms in which `run` prints a result."""
-
-    table = "table"
-    json = "json"
-
 
 @app.command("run")
 def run_command(
@@ -56,12 +45,13 @@ def run_command(
     clock: ClockOption = None,
     protocols: Protocols = None,
     workers: Workers = None,
-    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.table,
+    format_: Annotated[Literal["table", "json"], typer.Option("--format", help="What is printed.")] = "table",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
     from simfl.folder.disk import reserve
+    from simfl.folder.result import breakdown
     from simfl.folder.unfinished import unfinished_scenario
 
     if resume is not None and out is not None:
@@ -85,7 +75,7 @@ def run_command(
         parquet_files.need()
     errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
-    live = format_ is Format.table and not no_progress and errors.is_terminal
+    live = format_ == "table" and not no_progress and errors.is_terminal
     bars = (
         terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") if live else nullcontext()
     )
@@ -99,8 +89,11 @@ def run_command(
             Path("runs").rmdir()
         raise
     if parquet:
-        _write_parquet(result, folder)
-    if format_ is Format.json:
+        names, *rows = breakdown(result.rounds)
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        columns["seconds"] = list(map(float, columns["seconds"]))
+        parquet_files.write_parquet(folder / "breakdown.parquet", columns)
+    if format_ == "json":
         print(json.dumps(result.summary, indent=2))
     else:
         terminal.show(terminal.console(), result.summarised(), loaded.profile)
@@ -150,17 +143,6 @@ def check(
         tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}" + (f" ({name}):" if many else ":"))
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
-
-
-def _write_parquet(result: Result, folder: Path) -> None:
-    """`breakdown.csv` once more."""
-    from simfl.folder.result import breakdown
-    from simfl.reports.parquet import write_parquet
-
-    names, *rows = breakdown(result.rounds)
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    columns["seconds"] = [float(seconds) for seconds in columns["seconds"]]
-    write_parquet(folder / "breakdown.parquet", columns)
 
 
 def _left(folder: Path) -> str:

@@ -18,20 +18,17 @@ from simfl.dataplane.handles import Handle
 from simfl.errors import BadInput
 from simfl.experiment.build import build
 from simfl.protocols.machine import Effects, Ignore, Message, Refuse
-from simfl.protocols.protocol import KEYED, STAGES, Protocol
+from simfl.protocols.protocol import KEYED, STAGES
 from simfl.results.trace import row_lines
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
-from simfl.studies.watch import Played, play
+from simfl.studies.watch import Call, Played, play
 
 USERS = 5
 FEWER = 4
 """Users of whom every pattern of losses is tried."""
 
 NOBODY_LOST = {"dropout": "none"}
-
-Receive = Callable[[Callable[..., Effects], int, int, Any], Effects]
-"""(the machine's own `receive`, its party, sender, message) -> the effects, in the place of `receive`."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,10 @@ class Subject:
         """A few users, whose scenario all checks vary."""
         return make_cohort(self.protocol, USERS, overrides=self.overrides)
 
-    @property
-    def kind(self) -> Protocol:
-        """The protocol as its scenario has it."""
-        return self.cohort.scenario.protocols[self.cohort.protocol]
-
-    def run(self, changes: Mapping[str, Any], receive: Receive | None = None) -> Played:
-        """Run three rounds in which a user of five is lost in the second, with changes of the scenario.
-
-        receive: in the place of the machines' own.
-        """
+    def run(self, changes: Mapping[str, Any], call: Call | None = None) -> Played:
+        """Run three rounds in which a user of five is lost in the second, with changes of the scenario."""
         lost = {"user": 1, "round": 1, "at": "upload", "when": "mid_send"}
         base = {"rounds": 3, "dropout": {"kind": "script", "losses": [lost]}}
-
-        def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
-            return receive(own, party, *arguments) if receive and name == "receive" else own(*arguments)
-
         return play(build(load(self.cohort.scenario, {**base, **changes})), self.cohort.protocol, call)
 
 
@@ -70,13 +55,10 @@ Findings = Iterator[str]
 
 def contract(subject: Subject) -> Findings:
     """Its points and timers are those that scenarios know, and it has a docstring."""
-    kind = subject.kind
-    for point in kind.points:
-        if point not in KEYED:
-            yield f"points: {point} is none of {', '.join(KEYED)}"
-    for timer in kind.timers:
-        if timer not in STAGES:
-            yield f"timers: {timer} is none of {', '.join(STAGES)}"
+    kind = subject.cohort.kind
+    for key, words, known in (("points", kind.points, KEYED), ("timers", kind.timers, STAGES)):
+        for word in (word for word in words if word not in known):
+            yield f"{key}: {word} is none of {', '.join(known)}"
     if not {"training", "upload"} <= set(kind.points):
         yield "points: every protocol has training and upload"
     if not (type(kind).__doc__ or "").strip():
@@ -114,29 +96,20 @@ def loss_patterns(subject: Subject) -> Findings:
 
 def replays(subject: Subject) -> Findings:
     """The same seed gives the same messages, to the bit, and the same trace."""
-    sent: list[list[bytes]] = []
-
-    def receive(own: Callable[..., Effects], party: int, sender: int, message: Any) -> Effects:
-        sent[-1].extend(map(_bytes, _arrays(message).values()))  # now: rows may be freed once they are used
-        return own(sender, message)
-
-    traces = []
-    for _ in range(2):
-        sent.append([])
-        traces.append(_text(subject.run({}, receive)))
-    if traces[0] != traces[1]:
+    one, other = (subject.run({}) for _ in range(2))
+    if _text(one) != _text(other):
         yield "two runs of one seed have different traces"
-    elif sent[0] != sent[1]:
+    elif _content(one) != _content(other):
         yield "two runs of one seed sent different content: its entropy is not the scenario's"
 
 
 def fresh_masks(subject: Subject) -> Findings:
     """Uploads of one user in two rounds are neither its plain update nor under the same mask."""
-    if not subject.kind.offline:
+    if not subject.cohort.kind.offline:
         return
     zero = {"learning.lr": 1e-9, "learning.epochs": 1, **NOBODY_LOST}  # updates that quantise to nothing
     uploads: dict[int, list[bytes]] = {}
-    for sender, message in _messages(subject, zero):
+    for sender, _, message in subject.run(zero).sent:
         for part in _arrays(message).values():
             if message.point == "upload" and part.content is not None and part.columns > USERS:
                 values = np.asarray(part.content).ravel()
@@ -169,18 +142,16 @@ def doubles(subject: Subject) -> Findings:
 
 def sizes(subject: Subject) -> Findings:
     """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
-    for kind, message in {
-        m.kind: m for _, m in _messages(subject, {}) if m.size_bytes < _held_bytes(m)
-    }.items():
+    understated: dict[str, Message] = {}
+    for _, _, message in subject.run({}).sent:
+        if message.size_bytes < _held_bytes(message):
+            understated.setdefault(message.kind, message)
+    for kind, message in understated.items():
         yield f"{kind} states {message.size_bytes} bytes and holds {_held_bytes(message)} bytes of arrays"
 
 
-CHECKS: dict[str, Callable[[Subject], Findings]] = {
-    check.__name__: check
-    for check in (
-        contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns,
-    )
-}  # fmt: skip
+_CHECKS = (contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns)
+CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for check in _CHECKS}
 """By name; a check's docstring says what the protocol is held to."""
 
 
@@ -224,28 +195,16 @@ def _text(played: Played) -> str:
     return "".join(row_lines(played.trace))
 
 
-def _messages(subject: Subject, changes: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    """Return (sender, message) of all messages of a run that arrived."""
-    seen: list[tuple[int, Any]] = []
-
-    def receive(own: Callable[..., Effects], party: int, sender: int, message: Any) -> Effects:
-        seen.append((sender, message))
-        return own(sender, message)
-
-    subject.run(changes, receive)
-    return seen
-
-
 def _arrays(message: Message) -> dict[str, Handle]:
     values = {field.name: getattr(message, field.name) for field in fields(message)}
     return {name: value for name, value in values.items() if isinstance(value, Handle)}
 
 
-def _bytes(handle: Handle) -> bytes:
-    content = handle.content
-    if content is None or not isinstance(content, list | np.ndarray):
-        return b""
-    return b"".join(np.asarray(row).tobytes() for row in content)
+def _content(played: Played) -> list[bytes]:
+    parts = [part.content for _, _, message in played.sent for part in _arrays(message).values()]
+    return [
+        np.asarray(row).tobytes() for part in parts if isinstance(part, list | np.ndarray) for row in part
+    ]
 
 
 def _held_bytes(message: Message) -> int:
@@ -254,8 +213,8 @@ def _held_bytes(message: Message) -> int:
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:
     """Return (kind, field) of every array that the protocol's messages hold, but for the model."""
-    messages = (m for _, m in _messages(subject, NOBODY_LOST) if m.kind != "model")
-    return list(dict.fromkeys((m.kind, name) for m in messages for name in _arrays(m)))
+    sent = (m for _, _, m in subject.run(NOBODY_LOST).sent if m.kind != "model")
+    return list(dict.fromkeys((m.kind, name) for m in sent for name in _arrays(m)))
 
 
 def _altered(
@@ -265,15 +224,15 @@ def _altered(
     those to be judged; return the latter, None if there is no such message."""
     answers: list[Effects] = []
 
-    def receive(own: Callable[..., Effects], party: int, sender: int, message: Any) -> Effects:
-        if message.kind != kind or answers:
-            return own(sender, message)
-        effects, answer = alter(partial(own, sender), message)
+    def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+        if answers or name != "receive" or arguments[1].kind != kind:
+            return own(*arguments)
+        effects, answer = alter(partial(own, arguments[0]), arguments[1])
         answers.append(answer)
         return effects
 
     try:
-        if False in subject.run(NOBODY_LOST, receive).exact:
+        if False in subject.run(NOBODY_LOST, call).exact:
             yield f"{what} makes the aggregate wrong"
     except Exception as error:
         yield f"{what}: a machine failed: {type(error).__name__}: {error}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from simfl.learning.threads import one_thread
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, Abort, Effects, Refuse, Result, Send, Verdict
 from simfl.results.trace import Trace
+from simfl.scenario.schema import Scenario
 
 CALLS = ("start", "begin", "receive", "submit", "expire", "gone", "back")
 
@@ -31,27 +32,53 @@ def watched(machine: Any, party: int, call: Call) -> Any:
     return machine
 
 
-@dataclass(frozen=True)
-class Played:
-    """A run on the engine. exact: of each aggregate, None without one; machines: the last of each party."""
+@dataclass
+class Played(LoopbackRound):
+    """A run on the engine, and what the loopback would have seen of it.
 
-    trace: Trace
-    exact: list[bool | None]
-    machines: dict[int, Any]
+    exact: of each aggregate, None without one; machines: the last of each party.
+    """
+
+    scenario: Scenario = field(kw_only=True)
+    trace: Trace = field(kw_only=True)
+    exact: list[bool | None] = field(default_factory=list)
+    machines: dict[int, Any] = field(default_factory=dict)
+
+    def note(self, party: int, name: str, arguments: Sequence[Any], effects: Effects) -> None:
+        """Write down a call of a machine."""
+        if party == SERVER and name == "receive":  # what was lost on the way is not among what was sent
+            self.sent.append((arguments[0], SERVER, arguments[1]))
+        for effect in effects:
+            match effect:
+                case Send(to, message) if party == SERVER:
+                    self.sent.append((SERVER, to, message))
+                case Result():
+                    self.result = effect
+                case Abort(reason):
+                    self.reason = reason
+                case Refuse():
+                    self.refused.append((party, effect))
+                case Verdict():
+                    self.verdict = effect
 
 
 def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Played:
     """Run a scenario's protocol on the engine, its machines' calls through `call`."""
     session = experiment.session(protocol, make_clocks(experiment)(protocol))
-    setup, machines, exact = session.machines, dict[int, Any](), list[bool | None]()
+    setup, played = session.machines, Played(scenario=experiment.scenario, trace=session.trace)
+
+    def noted(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+        effects = call(party, name, own, *arguments) if call else own(*arguments)
+        played.note(party, name, arguments, effects)
+        return effects
 
     def made(party: int, machine: Any) -> Any:
-        machines[party] = machine if call is None else watched(machine, party, call)
+        played.machines[party] = watched(machine, party, noted)
         return machine
 
     async def publish(closed: ClosedRound) -> None:
         audit = await session.ops.get(closed.audit) if closed.audit else None
-        exact.append(None if audit is None else not audit[0][:2].any())
+        played.exact.append(None if audit is None else not audit[0][:2].any())
 
     session.machines = replace(
         setup,
@@ -63,28 +90,4 @@ def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Pla
             asyncio.run(drive(session, publish, lambda: None))
     finally:
         session.ops.close()
-    return Played(session.trace, exact, machines)
-
-
-def note_in(out: LoopbackRound) -> Call:
-    """Return a `Call` that writes down what the loopback would have seen."""
-
-    def note(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
-        effects = own(*arguments)
-        if party == SERVER and name == "receive":  # what was lost on the way is not among what was sent
-            out.sent.append((arguments[0], SERVER, arguments[1]))
-        for effect in effects:
-            match effect:
-                case Send(to, message) if party == SERVER:
-                    out.sent.append((SERVER, to, message))
-                case Result():
-                    out.result = effect
-                case Abort(reason):
-                    out.reason = reason
-                case Refuse():
-                    out.refused.append((party, effect))
-                case Verdict():
-                    out.verdict = effect
-        return effects
-
-    return note
+    return played

@@ -59,18 +59,14 @@ def of_keys() -> Rates:
     agreed = keys.agree(secret, publics, b"x")
     rows = []
     for length in (100, 120_000):
-        items, others = np.zeros((n, length), np.uint8), range(1, n + 1)
-        seal = partial(
-            keys.seal, agreed, items, nonces_of(Same(0, n), Same(0, n)), aads_of(Same(0, n), others)
-        )
+        items, sender = np.zeros((n, length), np.uint8), Same(0, n)
+        nonces, aads = nonces_of(sender, sender), aads_of(sender, range(1, n + 1))
+        seal = partial(keys.seal, agreed, items, nonces, aads)
         rows.append((n, n * length, seconds(seal)))
-    item, byte = solve(*rows)
-    return {
-        "x25519": seconds(lambda: keys.public(secret), 15),
-        "agree": seconds(lambda: keys.agree(secret, publics, b"x")) / n,
-        "aead_item": item,
-        "aead_byte": byte,
-    }
+    agree_s = seconds(lambda: keys.agree(secret, publics, b"x"))
+    rates = {"x25519": seconds(lambda: keys.public(secret), 15), "agree": agree_s / n}
+    rates["aead_item"], rates["aead_byte"] = solve(*rows)
+    return rates
 
 
 def of_vectors() -> Rates:
@@ -79,8 +75,8 @@ def of_vectors() -> Rates:
     rows, weights = [a, b] * 5, [64, 32] * 5
     delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
     quantised = quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False)
-    there = seconds(lambda: quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False))
-    back = seconds(lambda: quantize.dequantise(quantised, 2**16, 3, Q))
+    forth_s = seconds(lambda: quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False))
+    back_s = seconds(lambda: quantize.dequantise(quantised, 2**16, 3, Q))
     g = delta.astype(np.float64)
     seeds, few = np.concatenate([seed("mask", i) for i in range(50)]), np.zeros((1, 16), np.uint32)
     return {
@@ -88,7 +84,7 @@ def of_vectors() -> Rates:
         "prg_element": seconds(lambda: prg.expand(seed("a"), D, Q)) / D,
         "field_add": seconds(lambda: field.add(a, b, Q)) / D,
         "field_mac": seconds(lambda: field.weighted_sum(rows, weights, Q)) / (len(rows) * D),
-        "quantise_element": (there + back) / (2 * D),
+        "quantise_element": (forth_s + back_s) / (2 * D),
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
         "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
     }
@@ -103,30 +99,23 @@ def of_codes() -> Rates:
     noise = seconds(lambda: prg.expand(seed("n"), T * m, Q))
     encode = seconds(lambda: mds.encode(z, seed("n"), points, U, T, Q)) - noise
     secrets = np.concatenate([seed("s"), seed("b")])
-    made, found, decoded = [], [], []
+    decoded, shared, reconstructed = [], [], []
     for u in (20, 60, 140):
         decode = partial(mds.decode, np.ones((u, 1), np.uint32), range(1, u + 1), u, 1, u - 1, Q)
         decoded.append((1.0, float(u**2), seconds(decode, 7, cold=True)))  # it comes once a round
     for n, t in ((4, 2), (100, 51)):
         at = list(range(1, n + 1))
         taken = seconds(partial(shamir.share, secrets, seed("c"), at, t))
-        made.append((1.0, 9.0 * len(secrets) * n * t, taken))
+        shared.append((1.0, 9.0 * len(secrets) * n * t, taken))
     for t in (3, 51):
         at = list(range(1, t + 2))
         rows = list(shamir.share(secrets[:1], seed("c"), at, t)[:, None])
         others = [np.delete(np.arange(t + 1), k % t) for k in range(20)]  # never the same as just before
         held = [(users, np.zeros(t, np.int64)) for users in others]
         taken = seconds(partial(shamir.reconstruct_many, rows, held, at))
-        found.append((1.0, float(t**2), taken / len(held)))
-    decoding, coefficient = solve(*decoded)
-    sharing, mac = solve(*made)
-    secret, pair = solve(*found)
-    return {
-        "mds_mac": encode / (len(points) * U * m),
-        "mds_coefficient": coefficient,
-        "decoding": decoding,
-        "sharing": sharing,
-        "shamir_mac": mac,
-        "secret": secret,
-        "lagrange_pair": pair,
-    }
+        reconstructed.append((1.0, float(t**2), taken / len(held)))
+    rates = {"mds_mac": encode / (len(points) * U * m)}
+    rates["decoding"], rates["mds_coefficient"] = solve(*decoded)
+    rates["sharing"], rates["shamir_mac"] = solve(*shared)
+    rates["secret"], rates["lagrange_pair"] = solve(*reconstructed)
+    return rates

@@ -81,7 +81,6 @@ def by_steps() -> Callable[[], Rates]:
             taken = seconds(partial(trainer.training, trainer.initial(bytes(32)), 0, bytes(32), 0))
             work = trainer.work(0)
             rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
-        step, mac = solve(*rows)
-        return {"train_step": step, "train_mac": mac}
+        return dict(zip(("train_step", "train_mac"), solve(*rows), strict=True))
 
     return measure

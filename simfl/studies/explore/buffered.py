@@ -17,25 +17,25 @@ nobody refuses; and the run comes to its end.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from simfl.experiment.build import Experiment, build
-from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.protocols.stamped import Recover, SumOfShares
 from simfl.results import trace as rows
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
-from simfl.studies.explore.cohort import small_world
+from simfl.studies.explore.cohort import Cohort
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, script
-from simfl.studies.watch import note_in, play
+from simfl.studies.watch import Played, play
 
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S
 AGGREGATIONS = 6
+UNEQUAL = {"kind": "uniform", "low": 1.0, "high": 2.0}
 ANSWER_NS = 30_000_000
 """The time in which every user that a request reaches answers: two latencies and its work."""
 FATES = (
@@ -52,87 +52,47 @@ FATES = (
 allows; else the last ones are beyond the deadline."""
 
 
-def buffer_scenario(
-    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
-) -> Scenario:
-    """Return a few aggregations over a buffer of two, where all but one user must answer to recover;
-    ScenarioError if an override does not fit."""
-    own = {
-        "rounds": AGGREGATIONS,
-        "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
-        "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
-        "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
-        "privacy": {"T": 1, "D": 1, "U": users - 1},
-        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": AGGREGATIONS},
-    }
-    return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
-
-
 WORLDS: dict[Detect, dict[str, Any]] = {
-    "timeout": {
-        "detect": "timeout",
-        "buffer.return_s": 2 * DEADLINE_S,
-        "deadlines.upload": DEADLINE_S / 2,
-    },
-    "told": {
-        "detect": {"kind": "disconnect", "delay_s": 0.0},
-        "buffer.return_s": DEADLINE_S / 2,
-        "deadlines.upload": LONG_S,
-    },
+    "timeout": {"buffer.return_s": 2 * DEADLINE_S, "deadlines.upload": DEADLINE_S / 2},
+    "told": {"detect": {"kind": "disconnect", "delay_s": 0.0}, "deadlines.upload": LONG_S},
     "busy": {
-        "detect": "timeout",
-        "buffer.return_s": DEADLINE_S / 2,
         "network.overhead_s": 0.02,
         "deadlines": {"advertise": LONG_S, "upload": 0.08, "recovery": LONG_S},
     },
     "flapping": {
-        "detect": "timeout",
-        "buffer.return_s": DEADLINE_S / 2,
         "population.availability": {
-            "kind": "sessions",
-            "on_s": {"exponential": 0.1},
-            "off_s": {"exponential": 0.03},
+            "kind": "sessions", "on_s": {"exponential": 0.1}, "off_s": {"exponential": 0.03}
         },
         "server.slowdown": 3000.0,
         "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
     },
-}
+}  # fmt: skip
 """The settings by which the families' scenarios differ."""
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A run of a scenario on the engine. exact: of each aggregation, None where it was aborted."""
+class BufferCohort(Cohort):
+    """A few aggregations over a buffer of two, where all but one user must answer to recover."""
 
-    scenario: Scenario
-    trace: rows.Trace
-    exact: list[bool | None]
-    out: LoopbackRound
+    latency_s = 0.01
+    detects = (*DETECTS, "busy", "flapping")
 
-
-@dataclass(frozen=True)
-class BufferCohort:
-    """One asynchronous protocol of a scenario, ready for run after run."""
-
-    scenario: Scenario
-    protocol: str
-
-    @property
-    def users(self) -> int:
-        """N."""
-        return self.scenario.population.users
-
-    @property
-    def detects(self) -> tuple[Detect, ...]:
-        """The families of patterns."""
-        return *DETECTS, "busy", "flapping"
+    @staticmethod
+    def settings(users: int) -> dict[str, Any]:
+        return {
+            "rounds": AGGREGATIONS,
+            "population": {"users": users, "devices": {"slowdown": UNEQUAL}},
+            "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
+            "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
+            "privacy": {"T": 1, "D": 1, "U": users - 1},
+            "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": AGGREGATIONS},
+        }
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
         """All that can become of a user in its first cycle."""
         return FATES
 
     @cached_property
-    def _study(self) -> dict[Detect, Experiment]:
+    def _built(self) -> dict[Detect, Experiment]:
         return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
@@ -141,25 +101,22 @@ class BufferCohort:
         Where the server is told of losses, users return before a recovery's deadline and may be as late as
         they like; where it is not, they return after it, and are given up while their updates could count.
         """
-        return load(self.scenario, {"dropout": script(pattern), **WORLDS[detect]})
+        usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
+        return load(self.scenario, {**usual, **WORLDS[detect]})
 
-    def run(self, pattern: Pattern, detect: Detect) -> Watched:
+    def run(self, pattern: Pattern, detect: Detect) -> Played:
         """Return one run on the engine."""
-        scenario, out = self.replayable(pattern, detect), LoopbackRound()
-        played = play(replace(self._study[detect], scenario=scenario), self.protocol, note_in(out))
-        return Watched(scenario, played.trace, played.exact, out)
+        return play(replace(self._built[detect], scenario=self.replayable(pattern, detect)), self.protocol)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""
         seen = self.run(pattern, detect)
         return None not in seen.exact, tuple(broken(seen))
 
-    def replayed(self, pattern: Pattern, detect: Detect) -> tuple[str, ...]:
-        """Return the laws that do not hold when the engine replays a pattern."""
-        return self.judge(pattern, detect)[1]
+    replayed = judge
 
 
-def broken(seen: Watched) -> Iterator[str]:
+def broken(seen: Played) -> Iterator[str]:
     """Yield the laws that do not hold, each in one sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
@@ -220,7 +177,7 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
             yield f"update {name} has begun, and the server has no deadline for it"
 
 
-def _aborts(seen: Watched) -> Iterator[str]:
+def _aborts(seen: Played) -> Iterator[str]:
     """A recovery that is aborted had its whole deadline, fewer than U answers, and fewer than U users whom
     the request reached in time to answer, and who stayed."""
     privacy, now, due, answers, there = seen.scenario.privacy, "", 0, set[int](), set[int]()
@@ -243,14 +200,14 @@ def _aborts(seen: Watched) -> Iterator[str]:
                     yield f"{len(there)} users were there, {len(answers)} answered, and yet: {reason}"
 
 
-def _one_sum_a_mask(seen: Watched) -> Iterator[str]:
-    told: dict[tuple[int, RecoveryId], Recover] = {}
+def _one_sum_a_mask(seen: Played) -> Iterator[str]:
+    requests: dict[tuple[int, RecoveryId], Recover] = {}
     sums: defaultdict[UpdateId, Counter[Any]] = defaultdict(Counter)
-    for sender, to, message in seen.out.sent:
+    for sender, to, message in seen.sent:
         if isinstance(message, Recover):
-            told[to, message.recovery] = message
+            requests[to, message.recovery] = message
         elif isinstance(message, SumOfShares):
-            request = told[sender, message.recovery]
+            request = requests[sender, message.recovery]
             for mask in request.masks:
                 sums[mask][request.masks, request.weights] += 1
     privacy = seen.scenario.privacy

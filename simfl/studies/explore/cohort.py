@@ -6,10 +6,11 @@ loopback's machines, and a pattern becomes a script of losses that `simfl run` r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import seed_array
 from simfl.experiment.build import build
-from simfl.protocols.loopback import LoopbackRound, run_round
+from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Streams
@@ -28,7 +29,7 @@ from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Observation, Rules
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
-from simfl.studies.watch import note_in, play
+from simfl.studies.watch import play
 
 D = 4
 """Length of the updates of the loopback's rounds: no loss depends on it."""
@@ -38,36 +39,48 @@ LATE_S = DEADLINE_S - LATENCY_S
 """Delay of what is late: an answer to the server, two latencies later, comes amid the next step."""
 
 
-def cohort_scenario(
-    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
-) -> Scenario:
-    """Return a round of users that differ in weight, of whom a majority or two are left; ScenarioError if
-    an override does not fit."""
-    own = {
-        "rounds": 1,
-        "population": {"users": users, "devices": {"slowdown": 1.0}},
-        "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
-        "privacy": {"T": 1, "D": (users - 1) // 2},
-        "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
-    }
-    return load(small_world(protocol, spec, seed, LATENCY_S) | own, overrides)
+@dataclass(frozen=True)
+class Cohort(ABC):
+    """A few users under one protocol of a scenario, ready for pattern after pattern."""
 
+    scenario: Scenario
+    protocol: str
+    latency_s: ClassVar[float]
+    detects: ClassVar[tuple[Detect, ...]] = DETECTS
+    """The families of patterns."""
 
-def small_world(protocol: str, spec: dict[str, Any], seed: int, latency_s: float) -> dict[str, Any]:
-    """Return the part that the scenarios of all explored cohorts share."""
-    return {
-        "name": f"explore_{protocol}",
-        "seed": seed,
-        "clock": "modelled",
-        "network": {
-            "users": {"preset": "4g", "latency_s": latency_s},
-            "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
-            "overhead_s": 0.0002,
-        },
-        "detect": "timeout",
-        "quantization": {"levels": 65536, "clip": 4.0},
-        "protocols": {protocol: spec},
-    }
+    @classmethod
+    def made(cls, name: str, spec: Any, users: int, seed: int, overrides: Mapping[str, Any]) -> Self:
+        """Return a cohort of a protocol; ScenarioError if an override does not fit."""
+        common = {
+            "name": f"explore_{name}",
+            "seed": seed,
+            "clock": "modelled",
+            "network": {
+                "users": {"preset": "4g", "latency_s": cls.latency_s},
+                "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
+                "overhead_s": 0.0002,
+            },
+            "detect": "timeout",
+            "quantization": {"levels": 65536, "clip": 4.0},
+            "protocols": {name: spec},
+        }
+        return cls(load({**common, **cls.settings(users)}, overrides), name)
+
+    @staticmethod
+    @abstractmethod
+    def settings(users: int) -> dict[str, Any]:
+        """Return the other blocks of the scenario."""
+
+    @property
+    def kind(self) -> Protocol:
+        """The protocol, as its scenario has it."""
+        return self.scenario.protocols[self.protocol]
+
+    @property
+    def users(self) -> int:
+        """N."""
+        return self.scenario.population.users
 
 
 Fates = Callable[[int, Any], str]
@@ -102,10 +115,9 @@ class Tree:
         answers: Answers = ()
         while answers in self.questions:
             answers = (*answers, fate(*self.questions[answers]))
-        return self.leaves[answers] if answers in self.leaves else self._grow(fate)
-
-    def _grow(self, fate: Fates) -> Leaf:
-        answers: Answers = ()
+        if answers in self.leaves:
+            return self.leaves[answers]
+        answers = ()
 
         def asked(user: int, message: Any) -> str:
             nonlocal answers
@@ -119,22 +131,20 @@ class Tree:
         return leaf
 
 
-@dataclass(frozen=True)
-class Cohort:
-    """One protocol of a scenario, ready for round after round."""
+class RoundCohort(Cohort):
+    """Users that differ in weight, of whom a majority or two must be left in a round over the loopback."""
 
-    scenario: Scenario
-    protocol: str
+    latency_s = LATENCY_S
 
-    @cached_property
-    def kind(self) -> Protocol:
-        """The protocol, as its scenario has it."""
-        return self.scenario.protocols[self.protocol]
-
-    @property
-    def users(self) -> int:
-        """N."""
-        return self.scenario.population.users
+    @staticmethod
+    def settings(users: int) -> dict[str, Any]:
+        return {
+            "rounds": 1,
+            "population": {"users": users, "devices": {"slowdown": 1.0}},
+            "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
+            "privacy": {"T": 1, "D": (users - 1) // 2},
+            "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
+        }
 
     @cached_property
     def points(self) -> tuple[str, ...]:
@@ -161,11 +171,6 @@ class Cohort:
         """The rounds that were observed so far."""
         return Tree(self.observe)
 
-    @property
-    def detects(self) -> tuple[Detect, ...]:
-        """The families of patterns."""
-        return DETECTS
-
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
         """All that can become of a user."""
         return fates(self.points, detect, LATE_S)
@@ -191,13 +196,13 @@ class Cohort:
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
         """Return the round of a pattern's scenario on the engine, as the loopback would have seen it."""
-        experiment, out = build(self.replayable(pattern, detect)), LoopbackRound()
-        played = play(experiment, self.protocol, note_in(out))
-        return Observation(self._rules(played.machines[SERVER]), out, played.machines, played.exact[0])
+        played = play(build(self.replayable(pattern, detect)), self.protocol)
+        return Observation(self._rules(played.machines[SERVER]), played, played.machines, played.exact[0])
 
-    def replayed(self, pattern: Pattern, detect: Detect) -> tuple[str, ...]:
-        """Return the laws that do not hold when the engine replays a pattern."""
-        return tuple(invariants.broken(self.replay(pattern, detect), pattern))
+    def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+        """Return what `judge` does, of the pattern's scenario on the engine."""
+        seen = self.replay(pattern, detect)
+        return seen.out.result is not None, tuple(invariants.broken(seen, pattern))
 
     def _rules(self, server: Any) -> Rules:
         return Rules(self.kind, self.params, getattr(server, "graph", None), self.points)

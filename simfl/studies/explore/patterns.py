@@ -13,7 +13,6 @@ Asynchronous runs have two families more (`buffered.py`): a server that is `busy
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -43,22 +42,15 @@ def fates(points: Sequence[str], detect: Detect, delay_s: float) -> tuple[Fate, 
     lost = [Fate(point, "before_send") for point in points]
     late = [Fate(point, "delay", delay_s) for point in points]
     left = [Fate(point, "after_send") for point in points]
-    return tuple([*lost, *late] if detect == "timeout" else [*lost, *left])
-
-
-def count(users: int, choices: int, unlucky: int) -> int:
-    """Return the number of patterns that `every` yields."""
-    return int(math.comb(users, unlucky) * choices**unlucky)
+    return (*lost, *(late if detect == "timeout" else left))
 
 
 def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
     """Yield all patterns in which so many users meet a fate."""
     for who in combinations(range(users), unlucky):
         for what in product(choices, repeat=unlucky):
-            pattern: list[Fate | None] = [None] * users
-            for user, fate in zip(who, what, strict=True):
-                pattern[user] = fate
-            yield tuple(pattern)
+            met = dict(zip(who, what, strict=True))
+            yield tuple(met.get(user) for user in range(users))
 
 
 def script(pattern: Pattern) -> dict[str, Any]:

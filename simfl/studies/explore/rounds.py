@@ -8,23 +8,25 @@ a scenario that `simfl run` replays, and is replayed at once on the engine under
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, product
+from math import comb
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import delayed
 
-from simfl.errors import RunFailed
+from simfl.errors import BadInput, RunFailed
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
-from simfl.studies.explore.buffered import BufferCohort, buffer_scenario
-from simfl.studies.explore.cohort import Cohort, cohort_scenario
-from simfl.studies.explore.patterns import Detect, Pattern, count, describe, every
+from simfl.scenario.messages import did_you_mean
+from simfl.studies.explore.buffered import BufferCohort
+from simfl.studies.explore.cohort import RoundCohort
+from simfl.studies.explore.patterns import Detect, Pattern, describe, every
+from simfl.studies.sweep.backends import workers
 
-AnyCohort = Cohort | BufferCohort
+AnyCohort = RoundCohort | BufferCohort
 
 CHUNK_PATTERNS = 128
 """Patterns that a worker takes at a time."""
@@ -62,53 +64,54 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """Return the cohort of a protocol, or of one in a file, `path.py:Name`; ValueError if there is none, or
-    if an override does not fit."""
-    kind = PROTOCOLS.find(protocol)
+    """Return the cohort of a protocol, or of one in a file, `path.py:Name`; BadInput if there is none, or if
+    an override does not fit."""
+    try:
+        kind = PROTOCOLS.find(protocol)
+    except BadInput as problem:
+        raise BadInput(f"{problem}{did_you_mean(protocol, PROTOCOLS)}") from None
     name, spec = protocol, dict[str, Any]()
     if ":" in protocol:
         name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
-    if kind.mode is Mode.BUFFERED:
-        spec |= kind.small(users, 1)
-        return BufferCohort(buffer_scenario(name, spec, users, seed, overrides or {}), name)
-    spec |= kind.small(users, (users - 1) // 2)
-    return Cohort(cohort_scenario(name, spec, users, seed, overrides or {}), name)
+    buffered = kind.mode is Mode.BUFFERED
+    cohort: type[AnyCohort] = BufferCohort if buffered else RoundCohort
+    spec |= kind.small(users, 1 if buffered else (users - 1) // 2)
+    return cohort.made(name, spec, users, seed, overrides or {})
 
 
 def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
     """Return whether all that was begun was completed, and the laws that do not hold."""
-    try:
-        return cohort.judge(pattern, detect)
-    except Exception as error:  # a machine that fails is what the explorer is looking for
-        return False, (_failure(error),)
+    return _unless_failed(cohort.judge, pattern, detect)
 
 
 def reproduced(cohort: AnyCohort, violation: Violation) -> tuple[str, ...]:
     """Return the laws that do not hold when the engine replays a violation's scenario."""
+    return _unless_failed(cohort.replayed, violation.pattern, violation.detect)[1]
+
+
+def _unless_failed(
+    call: Callable[[Pattern, Detect], tuple[bool, tuple[str, ...]]], pattern: Pattern, detect: Detect
+) -> tuple[bool, tuple[str, ...]]:
     try:
-        return cohort.replayed(violation.pattern, violation.detect)
-    except Exception as error:
-        return (_failure(error),)
-
-
-def _failure(error: Exception) -> str:
-    return (
-        f"a machine failed: {error if isinstance(error, RunFailed) else f'{type(error).__name__}: {error}'}"
-    )
+        return call(pattern, detect)
+    except Exception as error:  # a machine that fails is what the explorer is looking for
+        what = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
+        return False, (f"a machine failed: {what}",)
 
 
 def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
     """Return the number of patterns that `explore` tries."""
-    return sum(
-        count(cohort.users, len(cohort.fates(detect)), lost)
-        for lost in range(1 + (cohort.users if unlucky is None else unlucky))
-        for detect in cohort.detects
-    )
+    families = _families(cohort, unlucky)
+    return sum(comb(cohort.users, lost) * len(cohort.fates(detect)) ** lost for lost, detect in families)
+
+
+def _families(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[int, Detect]]:
+    return product(range(1 + (cohort.users if unlucky is None else unlucky)), cohort.detects)
 
 
 def explore(
     cohort: AnyCohort,
-    watch: Callable[[Report], None] | None = None,
+    watch: Callable[[Report], None] = lambda report: None,
     jobs: int = 1,
     unlucky: int | None = None,
 ) -> Report:
@@ -117,23 +120,19 @@ def explore(
     watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate.
     """
     report = Report()
-    most = cohort.users if unlucky is None else unlucky
-    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, most))
-    # Ctrl-C reaches every process of a terminal: the parent alone says where the search was.
-    how = {"initializer": partial(signal.signal, signal.SIGINT, signal.SIG_IGN)} if jobs > 1 else {}
-    with Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs", **how) as parallel:
+    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, unlucky))
+    with workers("loky", jobs, ordered=True) as parallel:  # so that the first violation is a smallest one
         for part in parallel(tasks):
             report.add(part)
-            if watch is not None:
-                watch(report)
+            watch(report)
             if report.violation is not None:
                 break
     return report
 
 
-def _chunks(cohort: AnyCohort, most: int) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
-    for unlucky, detect in product(range(most + 1), cohort.detects):
-        patterns = every(cohort.users, cohort.fates(detect), unlucky)
+def _chunks(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
+    for lost, detect in _families(cohort, unlucky):
+        patterns = every(cohort.users, cohort.fates(detect), lost)
         while chunk := tuple(islice(patterns, CHUNK_PATTERNS)):
             yield detect, chunk
 
@@ -142,17 +141,15 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
     """Try some patterns, up to the first that breaks a law."""
     report = Report()
     for pattern in patterns:
-        completed, found = judge(cohort, pattern, detect)
-        report.patterns += 1
-        report.completed += completed
-        report.aborted += not completed
-        if found:
-            report.violation = Violation(detect, pattern, found)
+        completed, laws = judge(cohort, pattern, detect)
+        violation = Violation(detect, pattern, laws) if laws else None
+        report.add(Report(1, int(completed), int(not completed), violation))
+        if laws:
             break
     return report
 
 
-def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | None = None) -> Report:
+def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = lambda report: None) -> Report:
     """Try random patterns, drawn and shrunk by hypothesis."""
     from hypothesis import Phase, find, settings
     from hypothesis import strategies as st
@@ -164,8 +161,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | N
         detect, pattern = case
         part = attempt(cohort, detect, (pattern,))
         report.add(part)
-        if watch is not None:
-            watch(report)
+        watch(report)
         return part.violation is not None
 
     def patterns(detect: Detect) -> Any:
@@ -176,9 +172,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | N
         max_examples=examples, deadline=None, database=None, derandomize=True,
         phases=(Phase.generate, Phase.shrink),
     )  # fmt: skip
-    try:
-        smallest = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
-    except NoSuchExample:
-        return report
-    report.violation = attempt(cohort, smallest[0], (smallest[1],)).violation
+    with suppress(NoSuchExample):
+        detect, pattern = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
+        report.violation = attempt(cohort, detect, (pattern,)).violation
     return report

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from simfl.errors import BadInput, Problem, ScenarioError, refusal
 from simfl.experiment.build import build, make_clocks
 from simfl.scenario.schema import Scenario
-from simfl.scenario.study import Settings, Study, load_study
+from simfl.scenario.study import load_study
+
+T = TypeVar("T")
 
 MAX_CELLS = 100_000
 """More cells of a study are taken for a slip."""
@@ -72,7 +73,8 @@ def make_plan(path: Path) -> Plan:
         raise refusal(study.file, None, f"{many} cells; at most {MAX_CELLS}")
     chosen = [(*cell, *axes) for cell in study.cells for axes in product(*study.grid)]
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
-    scenarios = _resolved(study, chosen, points)
+    # No rule of a scenario depends on its seed, so that one is enough to check them all.
+    scenarios = _of_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
     cells = tuple(
         Cell(number, seed, scenario.model_copy(update={"seed": seed}))
         for number, scenario in enumerate(scenarios)
@@ -81,7 +83,7 @@ def make_plan(path: Path) -> Plan:
     return Plan(study.name, points, cells)
 
 
-def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] | None = None) -> None:
+def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
     """Build each point that these cells belong to, under its first seed, for what needs data or files.
 
     Where real training picks its way by a measurement, that is done here and remembered in the cache folder,
@@ -91,52 +93,36 @@ def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] | None
         ScenarioError: a scenario cannot be built.
     """
     firsts = {cell.point: cell.scenario for cell in reversed(list(cells))}
-    problems = _Problems(len(firsts))
-    for done, (number, scenario) in enumerate(sorted(firsts.items()), 1):
-        with problems.at(plan.points[number]):
-            make_clocks(build(scenario))
-        if watch is not None:
-            watch(done)
-    problems.raise_if_any()
+    numbers = sorted(firsts)
 
-
-def _resolved(
-    study: Study, chosen: Iterable[Settings], points: tuple[Mapping[str, Any], ...]
-) -> list[Scenario]:
-    """Return the scenario of each point under the first seed, which no rule of a scenario depends on."""
-    scenarios, problems = list[Scenario](), _Problems(len(points))
-    for settings, point in zip(chosen, points, strict=True):
-        with problems.at(point):
-            scenarios.append(study.resolve(settings, study.seeds[0]))
-    problems.raise_if_any()
-    return scenarios
-
-
-class _Problems:
-    """The problems of many points, each once, with the points that have it unless all have."""
-
-    def __init__(self, points: int) -> None:
-        self.points = points
-        self.found: dict[Problem, list[Mapping[str, Any]]] = {}
-
-    @contextmanager
-    def at(self, point: Mapping[str, Any]) -> Iterator[None]:
-        """Keep the problems that are raised at a point."""
+    def make(index: int) -> None:
         try:
-            yield
+            make_clocks(build(firsts[numbers[index]]))
+        finally:
+            watch(index + 1)
+
+    _of_each([plan.points[number] for number in numbers], make)
+
+
+def _of_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> list[T]:
+    """Return `make(index)` of each point; a problem is told once, with its points unless all have it."""
+    made: list[T] = []
+    found: dict[Problem, list[Mapping[str, Any]]] = {}
+    for index, point in enumerate(points):
+        try:
+            made.append(make(index))
         except BadInput as error:
             single = (Problem("", None, "", str(error)),)
             for problem in error.problems if isinstance(error, ScenarioError) else single:
-                self.found.setdefault(problem, []).append(point)
-
-    def raise_if_any(self) -> None:
-        problems = []
-        for problem, points in self.found.items():
-            more = f" and {len(points) - 1} more" if len(points) > 1 else ""
-            where = f" (at {in_words(points[0])}{more})" if len(points) < self.points else ""
-            problems.append(replace(problem, message=problem.message + where))
-        if len(problems) > SHOWN_PROBLEMS:
-            rest = f"... and {len(problems) - SHOWN_PROBLEMS} more problems"
-            problems[SHOWN_PROBLEMS:] = [Problem("", None, "", rest)]
-        if problems:
-            raise ScenarioError(problems)
+                found.setdefault(problem, []).append(point)
+    problems = []
+    for problem, having in found.items():
+        more = f" and {len(having) - 1} more" if len(having) > 1 else ""
+        where = f" (at {in_words(having[0])}{more})" if len(having) < len(points) else ""
+        problems.append(replace(problem, message=problem.message + where))
+    if len(problems) > SHOWN_PROBLEMS:
+        rest = f"... and {len(problems) - SHOWN_PROBLEMS} more problems"
+        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", rest)]
+    if problems:
+        raise ScenarioError(problems)
+    return made

@@ -84,11 +84,6 @@ def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
     }
 
 
-def columns(plan: Plan, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Return the rows as columns by name: point, what varies, and the other fields of `Row`."""
-    return _columns(plan, Row._fields, rows)
-
-
 def mean_columns(
     plan: Plan, groups: Mapping[Group, Mapping[Measure, Estimate | None]]
 ) -> dict[str, list[Any]]:
@@ -99,10 +94,13 @@ def mean_columns(
         for group, measures in groups.items()
         for measure, e in measures.items()
     ]
-    return _columns(plan, names, rows)
+    return columns(plan, rows, names)
 
 
-def _columns(plan: Plan, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+def columns(
+    plan: Plan, rows: Sequence[tuple[Any, ...]], names: Sequence[str] = Row._fields
+) -> dict[str, list[Any]]:
+    """Return rows as columns by name, with the values that vary behind the point."""
     named = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     varied = {key: [plan.points[point].get(key) for point in named["point"]] for key in plan.keys}
     return {"point": named["point"], **varied, **named}

@@ -1,16 +1,56 @@
-"""The beginnings of a protocol of one's own: a module, a scenario and a test that pass as they are."""
+"""For authors of scenarios and protocols: the schema, lists of names, and the beginnings of a protocol."""
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from simfl.cli.common import app, tell
+from simfl.cli.common import app, say, tell
+
+NAME_COLUMNS = 20
+
+
+Things = Literal[
+    "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "partition",
+    "server", "clip", "staleness",
+]  # fmt: skip
+
+
+@app.command()
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As a page for people: docs/scenario.md.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of scenarios, for editors."""
+    if markdown:
+        from simfl.scenario import reference
+
+        print(reference.markdown(), end="")
+        return
+    from simfl.scenario.load import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command("list")
+def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
+    """List protocols, models, datasets, profiles, or the kinds of another thing."""
+    from simfl.catalog import listed
+
+    for name, text in listed(things):
+        if len(name) < NAME_COLUMNS - 1:
+            say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
+        else:  # a long name has a line of its own
+            print(name)
+            say(" " * NAME_COLUMNS + text, further=" " * NAME_COLUMNS)
+
 
 new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)
 app.add_typer(new, name="new")
