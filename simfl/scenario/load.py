@@ -92,7 +92,7 @@ PATHS = (
 """Where a scenario names a file or folder; besides, every `module` names one."""
 
 
-def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
+def anchor(tree: Node, folders: Mapping[str, Path]) -> None:
     """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
     _anchor_modules(tree, folders)
     for keys in PATHS:
@@ -115,9 +115,9 @@ def _anchor_modules(node: Node, folders: Mapping[str, Path]) -> None:
 def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
     """`load` for a tree, which is changed: overrides may be nodes, which then keep their place. folders: what
     the paths of a file are relative to; those of any other, to the working directory."""
-    _anchor_modules(
-        tree, folders
-    )  # before shorthands are written out, which asks such a class for its fields
+    # Before shorthands are written out, which asks a file's class for its fields.
+    for part in (tree, *(value for value in overrides.values() if isinstance(value, Node))):
+        _anchor_modules(part, folders)
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
@@ -126,7 +126,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         except Unfit as unfit:
             at = value if isinstance(value, Node) else Node(None, SET)
             problems.append(Problem(at.file, at.line, path, str(unfit)))
-    _anchor(tree, folders)
+    anchor(tree, folders)
     try:
         with blamed(BadInput):
             scenario = Scenario.model_validate(plain(tree))

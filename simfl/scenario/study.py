@@ -25,7 +25,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.blocks import Block, Name
 from simfl.errors import Problem, ScenarioError, cut, refusal, show
-from simfl.scenario.load import load_tree
+from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import did_you_mean, place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
@@ -129,6 +129,9 @@ def load_study(path: Path) -> Study:
     except ValidationError as errors:
         raise ScenarioError(translate(errors, tree, SweepFile)) from None
     base = _tree_of(study, tree, path)
+    folders = {node_file: Path(node_file).parent for node_file in (file, base.file)}
+    anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
+    base = expand(Scenario, base)
     cells = tuple(
         tuple(_settings(f"cells.{i}", cell)) for i, cell in enumerate(_node(tree, "cells").value or ())
     )
@@ -140,7 +143,6 @@ def load_study(path: Path) -> Study:
     problems = list(_misplaced(tree, common, cells, grid))
     if problems:
         raise ScenarioError(problems)
-    folders = {node_file: Path(node_file).parent for node_file in (file, base.file)}
     return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
 
 
@@ -154,14 +156,14 @@ def _settings(part: str, mapping: Node) -> Iterator[Setting]:
 
 
 def _tree_of(study: SweepFile, tree: Node, path: Path) -> Node:
-    """The base's tree with its shorthands written out."""
+    """Return the base's tree."""
     if isinstance(study.base, str):
         there = Path(os.path.normpath(path.parent / study.base))
         base = read(there, str(there))
     else:
         base = _node(tree, "base")
         base.value.setdefault("name", Node(study.name, tree.file))
-    return expand(Scenario, base)
+    return base
 
 
 def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
