@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "experiment", "folder",
     ),
     "studies": (
-        "errors", "random_streams", "results", "crypto", "learning", "dataplane", "profiles", "protocols",
+        "errors", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
     "reports": ("virtual_time",
@@ -57,7 +57,7 @@ MAY_IMPORT = {
     ),
     "catalog": ("profiles", "protocols", "learning"),
     "cli": ("python_files",
-        "errors", "results", "privacy", "profiles", "protocols", "scenario", "experiment", "folder",
+        "errors", "results", "privacy", "profiles", "scenario", "experiment", "folder",
         "simulation", "studies", "reports", "catalog", "papers",
     ),
     "papers": (

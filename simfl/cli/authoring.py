@@ -15,7 +15,6 @@ from simfl.cli.common import app, say, tell
 
 NAME_COLUMNS = 20
 
-
 Things = Literal[
     "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "partition",
     "server", "clip", "staleness",
@@ -45,20 +44,14 @@ def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]
     from simfl.catalog import listed
 
     for name, text in listed(things):
-        if len(name) < NAME_COLUMNS - 1:
-            say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
-        else:  # a long name has a line of its own
+        if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
             print(name)
-            say(" " * NAME_COLUMNS + text, further=" " * NAME_COLUMNS)
+            name = ""
+        say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
 
 
 new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)
 app.add_typer(new, name="new")
-
-
-@new.callback()
-def _group() -> None:
-    """Begin something of your own."""
 
 
 @new.command()
@@ -71,14 +64,13 @@ def protocol(
         rule = "must be small letters, digits and _, beginning with a letter"
         raise typer.BadParameter(f"{name!r:.80} {rule}", param_hint="NAME")
     class_name, title = name.title().replace("_", ""), name.replace("_", " ").capitalize()
-    templates = resources.files("simfl.cli") / "templates"
-    files = {out / f"{name}.py": "protocol.py", out / f"{name}.yaml": "protocol.yaml"}
-    files[out / f"test_{name}.py"] = "test_protocol.py"
-    if taken := [file for file in files if file.exists()]:
+    templates = (resources.files("simfl.cli") / "templates").iterdir()
+    files = {out / t.name.removesuffix(".template").replace("protocol", name): t for t in templates}
+    if taken := sorted(file for file in files if file.exists()):
         raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
     out.mkdir(parents=True, exist_ok=True)
-    for file, source in files.items():
-        text = Template((templates / f"{source}.template").read_text(encoding="utf-8"))
+    for file, template in sorted(files.items()):
+        text = Template(template.read_text(encoding="utf-8"))
         file.write_text(text.substitute(file=name, class_name=class_name, title=title), encoding="utf-8")
         tell(f"Written to {file}")
     tell(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")

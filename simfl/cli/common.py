@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 FAILED, BAD, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
-_signals: list[int] = []
-"""The signals to end that have come."""
+_ending_signals: list[int] = []
 
 
 def heed_termination() -> None:
     """Let SIGTERM, which batch systems send, end a command as Ctrl-C does."""
 
     def end(number: int, frame: object) -> None:
-        _signals.append(number)
+        _ending_signals.append(number)
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as in a shell's background
             raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # which asyncio handles while it runs
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
@@ -39,7 +38,7 @@ def heed_termination() -> None:
 
 def interrupted() -> int:
     """Return the exit code of a command that was interrupted."""
-    return TERMINATED if _signals else INTERRUPTED
+    return TERMINATED if _ending_signals else INTERRUPTED
 
 
 @contextmanager
@@ -58,11 +57,8 @@ def keeping(kept: Callable[[], str]) -> Iterator[None]:
     raise typer.Exit(code)
 
 
-WIDTH = 80
-"""Columns of text, on a terminal and off it."""
-
-PATIENCE_S = 2.0
-"""Off a terminal a stage is told once it has taken so long."""
+WIDTH = 80  # columns of text, on a terminal and off it
+PATIENCE_S = 2.0  # after which a stage is told off a terminal
 
 app = typer.Typer(
     name="simfl",
@@ -85,7 +81,7 @@ Protocols = Annotated[str | None, typer.Option(metavar="A,B", help="Only these o
 Workers = Annotated[int | None, typer.Option(help="Threads for the real work; 0: in line.")]
 
 
-def overrides(set_: list[str] | None) -> dict[str, Any]:
+def overrides(set_: Set) -> dict[str, Any]:
     """Return the values of `--set` by dotted path."""
     from simfl.scenario.load import parse_override
 
@@ -93,12 +89,7 @@ def overrides(set_: list[str] | None) -> dict[str, Any]:
 
 
 def load_scenario(
-    scenario: Path,
-    set_: list[str] | None,
-    seed: int | None,
-    clock: str | None,
-    protocols: str | None,
-    workers: int | None,
+    scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
     """Return the scenario of a file with the command line's overrides."""
     from simfl.scenario.load import load, select_protocols

@@ -61,9 +61,8 @@ def run_command(
     elif resume is None:
         raise typer.BadParameter("is missing", param_hint="SCENARIO")
     elif any(given is not None for given in (set_, seed, clock, protocols, workers)):
-        raise typer.BadParameter(
-            "goes on with the run as it is: leave other settings away", param_hint="--resume"
-        )
+        message = "goes on with the run as it is: leave other settings away"
+        raise typer.BadParameter(message, param_hint="--resume")
     else:
         loaded = unfinished_scenario(resume)
 

@@ -25,9 +25,7 @@ from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
 from simfl.studies.watch import Call, Played, play
 
 USERS = 5
-FEWER = 4
-"""Users of whom every pattern of losses is tried."""
-
+USERS_TO_LOSE = 4  # in every pattern
 NOBODY_LOST = {"dropout": "none"}
 
 
@@ -88,7 +86,7 @@ def exact_sums(subject: Subject) -> Findings:
 
 def loss_patterns(subject: Subject) -> Findings:
     """Every pattern of losses of four users ends as the protocol's own thresholds say (`simfl explore`)."""
-    cohort = make_cohort(subject.protocol, FEWER, overrides=subject.overrides)
+    cohort = make_cohort(subject.protocol, USERS_TO_LOSE, overrides=subject.overrides)
     found = explore(cohort, unlucky=None if len(cohort.detects) == 2 else 1).violation
     if found is not None:
         yield f"{'; '.join(found.laws)} ({found})"
@@ -142,12 +140,12 @@ def doubles(subject: Subject) -> Findings:
 
 def sizes(subject: Subject) -> Findings:
     """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
-    understated: dict[str, Message] = {}
+    understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
-        if message.size_bytes < _held_bytes(message):
-            understated.setdefault(message.kind, message)
-    for kind, message in understated.items():
-        yield f"{kind} states {message.size_bytes} bytes and holds {_held_bytes(message)} bytes of arrays"
+        held = sum(part.size_bytes for part in _arrays(message).values())
+        if message.size_bytes < held and message.kind not in understated:
+            understated.add(message.kind)
+            yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
 
 
 _CHECKS = (contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns)
@@ -158,11 +156,7 @@ CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for ch
 def verify(
     subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (check, what it holds the protocol to, findings) one after the other.
-
-    Raises:
-        BadInput: there is no such protocol, or its scenarios are refused.
-    """
+    """Yield (check, its docstring, findings) one after the other; BadInput if a scenario is refused."""
     _ = subject.cohort
     for name, check in checks.items():
         try:
@@ -185,6 +179,7 @@ CHANGES = {"a row more": (1, 0), "a column less": (0, -1)}
 def _take_reshaped(key: str, change: tuple[int, int], take: Take, message: Any) -> tuple[Effects, Effects]:
     handle: Handle = getattr(message, key)
     shape, content = (handle.rows + change[0], handle.columns + change[1]), handle.content
+    # Content that is yet to be computed has no rows to resize: its shape alone is altered.
     if content is not None and type(content).__name__ not in ("Held", "Deferred"):
         content = np.resize(np.asarray(content), shape)
     effects = take(replace(message, **{key: Handle(*shape, handle.itemsize, content)}))
@@ -205,10 +200,6 @@ def _content(played: Played) -> list[bytes]:
     return [
         np.asarray(row).tobytes() for part in parts if isinstance(part, list | np.ndarray) for row in part
     ]
-
-
-def _held_bytes(message: Message) -> int:
-    return sum(part.size_bytes for part in _arrays(message).values())
 
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:

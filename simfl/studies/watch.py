@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import Experiment, make_clocks
 from simfl.learning.threads import one_thread
 from simfl.protocols.loopback import LoopbackRound
-from simfl.protocols.machine import SERVER, Abort, Effects, Refuse, Result, Send, Verdict
+from simfl.protocols.machine import SERVER, Effects, Send
 from simfl.results.trace import Trace
 from simfl.scenario.schema import Scenario
 
@@ -25,6 +25,7 @@ Call = Callable[..., Effects]
 
 def watched(machine: Any, party: int, call: Call) -> Any:
     """Return the machine, each of whose calls goes through `call`."""
+    # Set on the instance: a proxy would miss the calls that a machine makes of itself.
     for name in CALLS:
         own = getattr(machine, name, None)
         if own is not None:
@@ -44,23 +45,6 @@ class Played(LoopbackRound):
     exact: list[bool | None] = field(default_factory=list)
     machines: dict[int, Any] = field(default_factory=dict)
 
-    def note(self, party: int, name: str, arguments: Sequence[Any], effects: Effects) -> None:
-        """Write down a call of a machine."""
-        if party == SERVER and name == "receive":  # what was lost on the way is not among what was sent
-            self.sent.append((arguments[0], SERVER, arguments[1]))
-        for effect in effects:
-            match effect:
-                case Send(to, message) if party == SERVER:
-                    self.sent.append((SERVER, to, message))
-                case Result():
-                    self.result = effect
-                case Abort(reason):
-                    self.reason = reason
-                case Refuse():
-                    self.refused.append((party, effect))
-                case Verdict():
-                    self.verdict = effect
-
 
 def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Played:
     """Run a scenario's protocol on the engine, its machines' calls through `call`."""
@@ -69,7 +53,12 @@ def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Pla
 
     def noted(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
         effects = call(party, name, own, *arguments) if call else own(*arguments)
-        played.note(party, name, arguments, effects)
+        if party == SERVER and name == "receive":  # what was lost on the way is not among what was sent
+            played.sent.append((arguments[0], SERVER, arguments[1]))
+        for effect in effects:
+            if isinstance(effect, Send) and party == SERVER:
+                played.sent.append((SERVER, effect.to, effect.message))
+            played.keep(party, effect)
         return effects
 
     def made(party: int, machine: Any) -> Any:

@@ -1,8 +1,8 @@
 """The seconds of each thing that is done one by one: a step, an operation, a row, an agreement, a secret.
 
-The machines of small rounds run over the loopback, and each of their steps is timed beside its counted
-work. What the other kinds do not explain is shared out over `KINDS`, what costs something a time whatever its
-size, by least relative squares, none of them negative. Updates are short, so that nothing else takes long.
+The machines of small rounds run over the loopback, and each of their steps is timed beside its counted work.
+What the other kinds do not explain is shared out over `ONE_BY_ONE`, work that costs something a time whatever
+its size, by least relative squares, none of them negative. Updates are short: nothing else takes long.
 An agreement in the midst of a round takes a tenth longer than in a loop of its own: hence from rounds too.
 """
 
@@ -26,7 +26,7 @@ from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy
 from simfl.studies.watch import watched
 
-KINDS = ("step", "call", "row", "agree", "aead_item", "sharing", "secret", "decoding")
+ONE_BY_ONE = ("step", "call", "row", "agree", "aead_item", "sharing", "secret", "decoding")
 SIZES = (8, 32)
 D = 16
 Q = 2**32 - 5
@@ -65,7 +65,7 @@ def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
 
 
 def measure(known: Mapping[str, float], round_: int) -> dict[str, float]:
-    """Return the seconds of `KINDS` from rounds of all synchronous protocols, given those of other kinds."""
+    """Return the seconds of `ONE_BY_ONE` from rounds of all synchronous protocols, given the other kinds'."""
     steps: Steps = defaultdict(list)
     collecting = gc.isenabled()
     gc.disable()  # a collection amid a step would be taken for its work
@@ -82,8 +82,8 @@ def measure(known: Mapping[str, float], round_: int) -> dict[str, float]:
         for counted, _ in like:
             work.update(counted)
         taken = sum(cpu_s for _, cpu_s in like)
-        explained = sum(amount * known[kind] for kind, amount in work.items() if kind not in KINDS)
-        rows.append([work[kind] / taken for kind in KINDS])
+        explained = sum(amount * known[kind] for kind, amount in work.items() if kind not in ONE_BY_ONE)
+        rows.append([work[kind] / taken for kind in ONE_BY_ONE])
         left.append(max(0.0, 1 - explained / taken))
     found, _ = nnls(np.array(rows), np.array(left))
-    return {kind: max(float(rate), 1e-12) for kind, rate in zip(KINDS, found, strict=True)}
+    return {kind: max(float(rate), 1e-12) for kind, rate in zip(ONE_BY_ONE, found, strict=True)}

@@ -50,7 +50,9 @@ def calibrate(
     """
     with one_thread():
         by_steps = training.by_steps()
-        wanted = {kind.key: kind for kind in (*training.PAPERS, *more)}.values()
+        # A profile finds a law by these three, and holds each once.
+        keyed = {(t.model.name, t.shape, t.batch_size): t for t in (*training.PAPERS, *more)}
+        wanted = keyed.values()
         measures = [training.measure(kind) for kind in wanted]
         rates: defaultdict[str, list[float]] = defaultdict(list)
         laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in measures]

@@ -1,6 +1,4 @@
-"""The seconds of local training, by minibatches and multiply-adds and as the law T = a + b E n of models.
-
-Each client is alone in the loop."""
+"""The seconds of local training: of minibatches and multiply-adds, and by the law T = a + b E n of models."""
 
 from __future__ import annotations
 
@@ -30,11 +28,6 @@ class Training:
     shape: tuple[int, ...]
     classes: int
     batch_size: int
-
-    @property
-    def key(self) -> tuple[str, tuple[int, ...], int]:
-        """The key by which a profile finds its law."""
-        return self.model.name, self.shape, self.batch_size
 
 
 PAPERS = (

@@ -52,7 +52,7 @@ FATES = (
 allows; else the last ones are beyond the deadline."""
 
 
-WORLDS: dict[Detect, dict[str, Any]] = {
+FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
     "timeout": {"buffer.return_s": 2 * DEADLINE_S, "deadlines.upload": DEADLINE_S / 2},
     "told": {"detect": {"kind": "disconnect", "delay_s": 0.0}, "deadlines.upload": LONG_S},
     "busy": {
@@ -102,7 +102,7 @@ class BufferCohort(Cohort):
         they like; where it is not, they return after it, and are given up while their updates could count.
         """
         usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
-        return load(self.scenario, {**usual, **WORLDS[detect]})
+        return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
 
     def run(self, pattern: Pattern, detect: Detect) -> Played:
         """Return one run on the engine."""
@@ -135,7 +135,8 @@ def broken(seen: Played) -> Iterator[str]:
 
 def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
     """Yield the laws of an update's life that do not hold in a trace."""
-    version, began, due, now = 0, dict[str, int](), set[str](), dict[str, str]()
+    version, began, due = 0, dict[str, int](), set[str]()
+    states: defaultdict[str, str] = defaultdict(lambda: "not begun")
     over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
     unread = {
         row.cause
@@ -143,10 +144,10 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
         if isinstance(row, rows.Ignored | rows.Refused) and (row.party, row.message) == (SERVER, "upload")
     }
 
-    def become(name: str, was: str, state: str) -> Iterator[str]:
-        if now.get(name, "not begun") != was:
-            yield f"update {name} is {state}, and was {now.get(name, 'not begun')} before instead of {was}"
-        now[name] = state
+    def become(name: str, before: str, state: str) -> Iterator[str]:
+        if states[name] != before:
+            yield f"update {name} is {state}, and was {states[name]} before instead of {before}"
+        states[name] = state
 
     for number, row in enumerate(trace[:over]):  # behind it are steps that the end of the run broke off
         match row:
@@ -166,38 +167,36 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
                     yield f"aggregate {version} has members {members}, not K={K} different users"
                 for _, name, staleness in members:
                     yield from become(name, "taken", f"in aggregate {version}")
-                    old = version - began.get(name, 0)
-                    if staleness != old:
-                        yield f"update {name} is {old} versions old, not {staleness}"
-                    if old > bound:
+                    age = version - began.get(name, 0)
+                    if staleness != age:
+                        yield f"update {name} is {age} versions old, not {staleness}"
+                    if age > bound:
                         yield f"update {name} is staler than the bound of {bound}"
                 version += 1
-    for name in began:
-        if name not in due:
-            yield f"update {name} has begun, and the server has no deadline for it"
+    for name in (name for name in began if name not in due):
+        yield f"update {name} has begun, and the server has no deadline for it"
 
 
 def _aborts(seen: Played) -> Iterator[str]:
-    """A recovery that is aborted had its whole deadline, fewer than U answers, and fewer than U users whom
-    the request reached in time to answer, and who stayed."""
-    privacy, now, due, answers, there = seen.scenario.privacy, "", 0, set[int](), set[int]()
+    """Yield aborted recoveries without their whole deadline, or for which U users answered, or U stayed whom
+    the request reached in time to answer."""
+    privacy, recovery, due, answers, reached = seen.scenario.privacy, "", 0, set[int](), set[int]()
     assert privacy is not None
     assert privacy.U is not None
     for row in seen.trace:
         match row:
-            case rows.TimerSet(name="recovery", about=about, fires=fires):
-                now, due, answers, there = about, fires, set(), set()
-            case rows.Sent(kind="recover", to=user, about=about, arrived=arrived):
-                if about == now and arrived is not None and arrived + ANSWER_NS <= due:
-                    there.add(user)
-            case rows.Sent(kind="answer", sender=user, about=about, arrived=arrived):
-                if about == now and arrived is not None:
-                    answers.add(user)
+            case rows.TimerSet(name="recovery", about=recovery, fires=due):
+                answers, reached = set(), set()
+            case rows.Sent(kind="recover", to=user, about=about, arrived=int(arrived)):
+                if about == recovery and arrived + ANSWER_NS <= due:
+                    reached.add(user)
+            case rows.Sent(kind="answer", sender=user, about=about, arrived=int()) if about == recovery:
+                answers.add(user)
             case rows.Lost(user=user) | rows.Presence(user=user, online=False):
-                there.discard(user)
+                reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
-                if at < due or max(len(answers), len(there)) >= privacy.U:
-                    yield f"{len(there)} users were there, {len(answers)} answered, and yet: {reason}"
+                if at < due or max(len(answers), len(reached)) >= privacy.U:
+                    yield f"{len(reached)} users were there, {len(answers)} answered, and yet: {reason}"
 
 
 def _one_sum_a_mask(seen: Played) -> Iterator[str]:
@@ -212,7 +211,6 @@ def _one_sum_a_mask(seen: Played) -> Iterator[str]:
                 sums[mask][request.masks, request.weights] += 1
     privacy = seen.scenario.privacy
     for mask, counted in sums.items():
-        most = max(counted.values())
-        others = counted.total() - most
+        others = counted.total() - max(counted.values())
         if privacy is not None and others > privacy.T:
             yield f"the server holds {others} coded shares of mask {mask} beside those of its aggregate"

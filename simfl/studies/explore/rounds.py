@@ -28,8 +28,7 @@ from simfl.studies.sweep.backends import workers
 
 AnyCohort = RoundCohort | BufferCohort
 
-CHUNK_PATTERNS = 128
-"""Patterns that a worker takes at a time."""
+CHUNK_PATTERNS = 128  # that a worker takes at a time
 
 
 @dataclass(frozen=True)

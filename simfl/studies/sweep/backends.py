@@ -45,10 +45,7 @@ def workers(
     """Yield a joblib `Parallel` that gives results as they come, or `ordered` as the tasks.
 
     jobs: the number of workers that are made here. address: of a Dask scheduler or a Ray cluster; without
-    one a cluster is started on this machine.
-
-    Raises:
-        BadInput: the cluster does not answer, or has workers with several threads.
+    one a cluster is started on this machine. BadInput if it does not answer, or has several threads a worker.
     """
     results = "generator" if ordered else "generator_unordered"
     how: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
@@ -87,25 +84,17 @@ def follow(parent: int) -> None:
 def _dask(jobs: int, address: str | None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
-    with _reachable("dask", address):
-        if address is None:
-            how = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
-            cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, **how)
-            client = Client(cluster)
-        else:
-            cluster, client = None, Client(address, timeout=SCHEDULER_ANSWERS_S)
-    try:
-        threads = client.nthreads()
-        several = next((worker for worker, count in threads.items() if count > 1), None)
-        if several is not None:
-            raise BadInput(
-                f"Dask worker {several} has {threads[several]} threads: start it with --nthreads 1"
-            )
+    how = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
+    with ExitStack() as stack:
+        with _reachable("dask", address):
+            cluster: Any = address
+            if address is None:
+                cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **how))
+            client = stack.enter_context(Client(cluster, timeout=SCHEDULER_ANSWERS_S))
+        for worker, threads in client.nthreads().items():
+            if threads > 1:
+                raise BadInput(f"Dask worker {worker} has {threads} threads: start it with --nthreads 1")
         yield client
-    finally:
-        client.close()
-        if cluster is not None:
-            cluster.close()
 
 
 def dask_setup(worker: Any) -> None:

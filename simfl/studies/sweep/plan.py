@@ -18,9 +18,7 @@ from simfl.scenario.study import load_study
 
 T = TypeVar("T")
 
-MAX_CELLS = 100_000
-"""More cells of a study are taken for a slip."""
-
+MAX_CELLS = 100_000  # more are taken for a slip
 SHOWN_PROBLEMS = 10
 
 
@@ -62,11 +60,7 @@ def plain(value: Any) -> str:
 
 
 def make_plan(path: Path) -> Plan:
-    """Return the cells of a study's file, points by seeds.
-
-    Raises:
-        ScenarioError: the study or any of its scenarios is wrong.
-    """
+    """Return the cells of a study's file, points by seeds; ScenarioError if any of its scenarios is wrong."""
     study = load_study(path)
     many = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
     if many > MAX_CELLS:
@@ -84,13 +78,10 @@ def make_plan(path: Path) -> Plan:
 
 
 def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
-    """Build each point that these cells belong to, under its first seed, for what needs data or files.
+    """Build each point of these cells under its first seed; ScenarioError with all that data and files show.
 
     Where real training picks its way by a measurement, that is done here and remembered in the cache folder,
     so that all cells go the same way. watch: called with the number of points that are done.
-
-    Raises:
-        ScenarioError: a scenario cannot be built.
     """
     firsts = {cell.point: cell.scenario for cell in reversed(list(cells))}
     numbers = sorted(firsts)

@@ -26,7 +26,7 @@ from simfl.studies.sweep.plan import Cell, Plan
 from simfl.studies.sweep.store import Damaged, Store
 
 TRACE = "trace.jsonl"
-KEPT = ("summary.json", "breakdown.csv", "resolved.yaml")
+CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Sweep:
 
     def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
         """Return the cells that are still to be run, by key; call `warn` for each that is damaged."""
-        needed = (*KEPT, TRACE) if self.traces else KEPT
+        needed = (*CELL_FILES, TRACE) if self.traces else CELL_FILES
         out: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
@@ -95,11 +95,7 @@ class Sweep:
     ) -> None:
         """Run these cells by `workers` and write each that did not fail; call it with the store locked.
 
-        watch: called with the number of cells that are done.
-
-        Raises:
-            BadInput: there are no such workers.
-            RunFailed: the workers went away; the cells that were done before are kept.
+        watch: called with the number of cells that are done. RunFailed if the workers go away.
         """
         if not todo:
             return

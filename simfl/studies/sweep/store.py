@@ -46,11 +46,8 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock out other writers, and remove what a killed one left half-written.
-
-        Raises:
-            BadInput: another sweep is at work in this folder, or something else is in the place of its own.
-        """
+        """Lock out other writers, and remove what a killed one left half-written; BadInput if another sweep
+        is at work in this folder, or something else is in the place of its own."""
         file = self.folder / ".lock"
         if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
             raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
@@ -75,11 +72,8 @@ class Store:
         return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
-        """Return whether there is such a cell with the files that are needed.
-
-        Raises:
-            Damaged: there is one, but a file is not as it was written, or the cell is no folder of its own.
-        """
+        """Return whether there is such a cell with the files that are needed; Damaged if a file is not as it
+        was written, or the cell is no folder of its own."""
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():

@@ -23,8 +23,7 @@ from simfl.results.text import write_csv
 from simfl.studies.sweep.plan import Plan, in_words, plain
 from simfl.studies.sweep.run import Sweep
 
-SHOWN_SELECTIONS = 3
-"""Points whose selection is shown."""
+SHOWN_SELECTIONS = 3  # of as many points
 
 
 class Row(NamedTuple):

@@ -53,8 +53,10 @@ def test_steps_of_small_rounds_tell_single_operations_apart(
 
     monkeypatch.setattr(control, "play", play)
     monkeypatch.setattr(control, "SIZES", (5, 12))
-    known = {kind: rate for kind, rate in KNOWN.items() if kind not in control.KINDS}
-    assert control.measure(known, 0) == pytest.approx({kind: KNOWN[kind] for kind in control.KINDS}, rel=1e-6)
+    known = {kind: rate for kind, rate in KNOWN.items() if kind not in control.ONE_BY_ONE}
+    assert control.measure(known, 0) == pytest.approx(
+        {kind: KNOWN[kind] for kind in control.ONE_BY_ONE}, rel=1e-6
+    )
 
 
 def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def stopping(original: Any, count: int) -> Any:
 
 
 @pytest.mark.parametrize(("of", "call", "calls"), [(Path, "open", 3), (os, "fsync", 5), (os, "rename", 1)])
-def test_a_writer_that_stops_anywhere_leaves_nothing_half_written(
+def test_a_writer_that_stops_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: Any, call: str, calls: int
 ) -> None:
     """As if killed at each of its calls that touch the disk; the next one with the lock clears up."""

@@ -90,7 +90,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
-def test_the_files_have_a_column_for_each_key_and_an_empty_field_for_what_is_not_there(
+def test_files_have_a_column_for_each_key_that_varies(
     tmp_path: Path,
 ) -> None:
     cells = [{"dropout": "none"}, {"dropout.rate": 0.2, "privacy": {"T": 1, "D": 2}}]
