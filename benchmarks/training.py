@@ -22,9 +22,9 @@ from torch.nn.functional import cross_entropy
 
 from simfl.learning.data import Split
 from simfl.learning.models import MODELS
-from simfl.learning.sgd import LocalSgd
+from simfl.learning.sgd import LocalSgd, WayName
 from simfl.learning.threads import one_thread
-from simfl.learning.trainer import SealedPipe, Trainer
+from simfl.learning.trainer import Trainer
 
 ROUNDS = 5
 SGD = LocalSgd(epochs=1, batch_size=10, lr=0.1)
@@ -51,7 +51,7 @@ def plain(name: str, split: Split, parts: list[np.ndarray], device: str) -> Call
 
     def train() -> None:
         for part in parts:
-            module = MODELS[name].build(split.shape, split.classes).to(device)
+            module = MODELS[name]().build(split.shape, split.classes).to(device)
             optimiser = torch.optim.SGD(module.parameters(), lr=SGD.lr)
             for rows in torch.from_numpy(part)[torch.randperm(len(part))].split(SGD.batch_size):
                 optimiser.zero_grad()
@@ -66,10 +66,10 @@ def measure(name: str, shape: tuple[int, ...], classes: int, clients: int, sampl
     split = made_up(shape, classes, clients * samples)
     parts = [np.arange(k * samples, (k + 1) * samples) for k in range(clients)]
     users, seeds = range(clients), [bytes([k]) * 32 for k in range(clients)]
-    weights = Trainer(split, parts, MODELS[name], SGD, device, "loop").initial(bytes(32))
+    weights = Trainer(split, parts, MODELS[name](), SGD, device, "loop").initial(bytes(32))
 
-    def in_way(way: SealedPipe, threads: int = 1) -> Callable[[], object]:
-        trainer = Trainer(split, parts, MODELS[name], SGD, device, way)
+    def in_way(way: WayName, threads: int = 1) -> Callable[[], object]:
+        trainer = Trainer(split, parts, MODELS[name](), SGD, device, way)
 
         def half(mine: range) -> None:
             some = [seeds[k] for k in mine]
@@ -81,7 +81,7 @@ def measure(name: str, shape: tuple[int, ...], classes: int, clients: int, sampl
         halves = [range(k, clients, threads) for k in range(threads)]
         return lambda: list(pool.map(half, halves))
 
-    other: SealedPipe = "closed_form" if name == "logistic" else "vectorised"
+    other: WayName = "closed_form" if name == "logistic" else "vectorised"
     runs: dict[str, Callable[[], object]] = {"plain": plain(name, split, parts, device)}
     runs |= {"loop": in_way("loop"), other: in_way(other)}
     if device == "cpu":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simfl.folder.result import Result
-from simfl.learning.data.registry import ROOT_VARIABLE
+from simfl.learning.data.published import ROOT_VARIABLE
 from simfl.simulation import run
 from simfl.studies.sweep.plan import check, make_plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 KINDS = {
+    "models": "learning.models.registry:MODELS",
     "datasets": "learning.data.registry:DATASETS",
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",
@@ -18,24 +19,18 @@ KINDS = {
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """Return (name, one line) of all protocols, models, profiles, or kinds of a thing. KeyError else."""
+    """Return (name, one line) of all protocols, profiles, or kinds of a thing. KeyError else."""
     if things in KINDS:
         module, _, name = KINDS[things].partition(":")
         found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
         return found
-    return {"protocols": _protocols, "models": _models, "profiles": _profiles}[things]()
+    return {"protocols": _protocols, "profiles": _profiles}[things]()
 
 
 def _protocols() -> list[tuple[str, str]]:
     from simfl.protocols.registry import PROTOCOLS
 
     return [(name, (PROTOCOLS[name].__doc__ or "").partition("\n")[0]) for name in PROTOCOLS]
-
-
-def _models() -> list[tuple[str, str]]:
-    from simfl.learning.models import MODELS
-
-    return [(name, model.describe()) for name, model in MODELS.items()]
 
 
 def _profiles() -> list[tuple[str, str]]:

@@ -30,9 +30,11 @@ from pydantic import (
 
 from simfl import python_files
 from simfl.blocks import Block, Text, shorthand
-from simfl.errors import BadInput
+from simfl.errors import BadInput, cut
 
 B = TypeVar("B", bound=Block)
+MAX_LINE = 600
+"""Characters of what is wrong with a file."""
 
 
 class Choice(Block):
@@ -64,7 +66,10 @@ class Outside(Block):
     @classmethod
     def named(cls, reference: str) -> type[Block]:
         """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
-        _, found = python_files.find(reference, f"a class of {cls.thing}")
+        try:
+            _, found = python_files.find(reference, f"a class of {cls.thing}")
+        except ValueError as problem:  # a path may be long, and hold what acts on a terminal
+            raise ValueError(cut(str(problem), MAX_LINE)) from problem
         if not (isinstance(found, type) and issubclass(found, cls.base)):
             base = f"{cls.base.__module__}.{cls.base.__name__}"
             raise ValueError(f"{reference:.200} is no {cls.thing}: it must be a class derived from {base}")

@@ -6,6 +6,7 @@ Such a file can do whatever its user can. `executed` lists them, so that a comma
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def find(reference: str, what: str) -> tuple[Path, Any]:
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
     path = Path(file)
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not os.path.isfile(path):  # False, where Path's raises: a name too long
         raise ValueError(f"{reference:.200}: there is no Python file {file:.200}")
     module = execute(path)
     if not hasattr(module, name):

@@ -253,7 +253,39 @@ class Raises(Dataset):
     "load",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP, DATASET]
+MODEL = Case(
+    "learning.model",
+    "model",
+    """
+from math import prod
+from pydantic import Field
+from simfl.learning.models import Model
+
+
+class Theirs(Model):
+    hidden: int = Field(3, ge=1)
+
+    def build(self, shape, classes):
+        from torch import nn
+
+        last = nn.Linear(self.hidden, classes)
+        return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), self.hidden), last)
+
+
+class Half(Model):
+    pass
+
+
+class Raises(Model):
+    def build(self, shape, classes):
+        return 1 // 0
+""",
+    {"hidden": 2},
+    ({"hidden": 0}, "learning.model.hidden: must be at least 1, not 0"),
+    "build",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP, DATASET, MODEL]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

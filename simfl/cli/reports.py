@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from simfl.cli.common import app, say, tell
-from simfl.errors import BadInput
+from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,12 +36,12 @@ def report(
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     asked = _from_to(rounds)
     from simfl.folder.unfinished import recover
-    from simfl.reports.figures import catalogue
     from simfl.reports.folder import open_run
     from simfl.scenario.load import look_at
 
     if figures:
-        catalogue.need()
+        need("--figures", "matplotlib.figure")
+        from simfl.reports.figures import catalogue
     if (folder / "means.csv").exists():
         if not figures:
             tables = "whose tables are there already; --figures draws its figure"
@@ -102,10 +102,10 @@ def privacy(
 ) -> None:
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
     from simfl.privacy.recorded import attack
-    from simfl.reports.attack import lines
+    from simfl.reports.histograms import attack_lines
 
     files = sorted(folder.glob("updates-*.npz"))
     if not files:
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
     for file in files:
-        tell("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))
+        tell("\n".join(attack_lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

@@ -27,7 +27,7 @@ def reproduce(
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
-    from simfl.errors import BadInput
+    from simfl.errors import BadInput, need
 
     place = Place(root)
     if page and names:
@@ -40,11 +40,10 @@ def reproduce(
     if not place.page.parent.is_dir():
         raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
     if entries:
+        need("--figures", "matplotlib.figure")
         from papers.figures import of_result
         from papers.store import perform
         from simfl.reports.figures import catalogue
-
-        catalogue.need()
     for entry in entries:
         stored = perform(entry, place)
         agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]

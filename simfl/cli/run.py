@@ -23,7 +23,7 @@ from simfl.cli.common import (
     stages,
     tell,
 )
-from simfl.errors import BadInput, counted
+from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
 
 
@@ -66,12 +66,11 @@ def run_command(
     else:
         loaded = unfinished_scenario(resume)
 
-    from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
     from simfl.simulation import run
 
     if parquet:
-        parquet_files.need()
+        need("--parquet", "pyarrow.parquet")
     errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
     live = format_ == "table" and not no_progress and errors.is_terminal
@@ -91,7 +90,9 @@ def run_command(
         names, *rows = breakdown(result.rounds)
         columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
         columns["seconds"] = list(map(float, columns["seconds"]))
-        parquet_files.write_parquet(folder / "breakdown.parquet", columns)
+        from simfl.reports.parquet import write_parquet
+
+        write_parquet(folder / "breakdown.parquet", columns)
     if format_ == "json":
         print(json.dumps(result.summary, indent=2))
     else:
@@ -113,7 +114,7 @@ def check(
 
     from simfl.experiment.build import build, make_clocks
     from simfl.python_files import blamed
-    from simfl.reports.histogram import label_histogram
+    from simfl.reports.histograms import label_histogram
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.params import notes
 

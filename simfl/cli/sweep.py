@@ -44,7 +44,7 @@ def sweep(
     if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
 
-    from simfl.reports import parquet as parquet_files
+    from simfl.errors import need
     from simfl.studies.sweep import backends
     from simfl.studies.sweep.plan import make_plan
     from simfl.studies.sweep.run import Sweep
@@ -52,7 +52,7 @@ def sweep(
 
     backends.need(backend)
     if parquet:
-        parquet_files.need()
+        need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
     tell_whose_code()
     folder = out or Path("sweeps") / plan.name
@@ -68,7 +68,6 @@ def sweep(
 
 def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
-    from simfl.reports.parquet import write_parquet
     from simfl.reports.terminal import console, counting
     from simfl.studies.sweep import tables
     from simfl.studies.sweep.plan import check
@@ -87,6 +86,8 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
             tables.write_table(store.folder / "sweep.csv", columns)
             tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
             if parquet:
+                from simfl.reports.parquet import write_parquet
+
                 write_parquet(store.folder / "sweep.parquet", columns)
         finally:
             _failures(state)

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
-from simfl.learning import models
 from simfl.learning.models.facts import facts
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
+from simfl.learning.trainer import Trainer, pick_device
 from simfl.profiles import Profile
 from simfl.random_streams import Streams
 from simfl.scenario import schema
@@ -29,17 +28,16 @@ def make_trainers(
     root = None if spec.data.root is None else Path(spec.data.root)
     split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
-    model = or_error(s, "learning.model", partial(_model, spec.model))
-    known = or_error(s, "learning.model", partial(facts, model, split.shape, split.classes))
-    or_error(s, "learning.device", partial(_see_to, spec.device))
-    by_law = profile.law(model.name, split.shape, spec.batch_size) is not None
+    known = or_error(s, "learning.model", partial(facts, spec.model, split.shape, split.classes))
+    if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
+        or_error(s, "learning.device", partial(pick_device, spec.device))
+    by_law = profile.law(spec.model.name, split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, schema.Modelled):
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
-    way = None if spec.way == "auto" else spec.way
-    if isinstance(s.clock, schema.Measured):
-        way = "loop"  # each client is trained alone, as on its own device
+    # Under the measured clock each client is trained alone, as on its own device.
+    way = "loop" if isinstance(s.clock, schema.Measured) else spec.way
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     made: dict[str, Trainer] = {}
     for name in s.protocols:
@@ -48,21 +46,10 @@ def make_trainers(
         if key not in made:
             deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
             parts = or_error(s, "learning.partition", deal)
-            make = partial(Trainer, split, parts, model, local_sgd(spec), spec.device, way, by_law=by_law)
+            how = spec.model, local_sgd(spec), spec.device, way
+            make = partial(Trainer, split, parts, *how, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
-
-
-def _see_to(device: str | None) -> None:
-    """A GPU that is asked for is there; without torch if none is."""
-    if device == "cuda":
-        from simfl.learning.runner import pick_device
-
-        pick_device(device)
-
-
-def _model(spec: schema.Model) -> models.Model:
-    return models.find(spec.module if isinstance(spec, schema.Own) else spec.kind)
 
 
 def local_sgd(spec: schema.Learning) -> LocalSgd:

@@ -80,7 +80,9 @@ class ClipValue(Clip):
     """The greatest magnitude."""
 
     def clipped(self, delta: F32) -> F32:
-        most = _rounded_down(self.value)
+        # The largest float32 that is not above the bound.
+        nearest = np.float32(min(self.value, float(np.finfo(np.float32).max)))
+        most = nearest if float(nearest) <= self.value else np.nextafter(nearest, np.float32(0))
         return np.clip(delta, -most, most) if (np.abs(delta) > most).any() else delta
 
 
@@ -90,9 +92,3 @@ if TYPE_CHECKING:
     AnyClip = Clip
 else:
     AnyClip = CLIP.annotation()
-
-
-def _rounded_down(bound: float) -> np.float32:
-    """Return the largest float32 that is not above the bound."""
-    nearest = np.float32(min(bound, float(np.finfo(np.float32).max)))
-    return nearest if float(nearest) <= bound else np.nextafter(nearest, np.float32(0))

@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from simfl.blocks import Count, Positive
 from simfl.kinds import Choice, Kinds
-from simfl.learning.data.split import Split
+from simfl.learning.data.dataset import Split
 
 I64 = NDArray[np.int64]
-HAND = 900
-"""Bytes of a user whose samples are not one piece of an array, besides their numbers."""
-AT_ONCE = 4096
-"""Users whose samples are checked together."""
+HAND_BYTES = 900
+"""Of a user whose samples are not one piece of an array, besides their numbers."""
+USERS_CHECKED_AT_ONCE = 4096
 
 
 class Partition(Choice):
@@ -49,20 +48,18 @@ class Partition(Choice):
 
     def hand_bytes(self, classes: int) -> int:
         """Return what a user takes in memory besides the numbers of its samples."""
-        return 0 if self.one_piece else HAND
+        return 0 if self.one_piece else HAND_BYTES
 
     def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return what `deal` does, an ascending array a user.
-
-        Raises:
-            ValueError: there is another number of users, no such sample, or a user has one twice.
-        """
+        """Return what `deal` does, an ascending array a user. ValueError if there is another number of users,
+        no such sample, or a user has one twice."""
         whose, n = f"partition {type(self).__name__}", len(split.y_train)
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
         if len(parts) != users:
             raise ValueError(f"{whose} deals to {len(parts)} users instead of {users}")
-        for first in range(0, users, AT_ONCE):
-            hands = parts[first : first + AT_ONCE]
+        # Many users at once: a check of each alone takes longer than dealing to a million of them.
+        for first in range(0, users, USERS_CHECKED_AT_ONCE):
+            hands = parts[first : first + USERS_CHECKED_AT_ONCE]
             user = np.repeat(np.arange(len(hands)), [len(hand) for hand in hands])
             numbers = np.concatenate(hands)
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < n:
@@ -87,44 +84,10 @@ class Iid(Partition):
         return np.array_split(rng.permutation(len(split.y_train)), users)
 
 
-class Dirichlet(Partition):
-    """Label shares per user drawn from a Dirichlet distribution with parameter beta (Yurochkin et al. 2019).
-
-    Small beta: few classes a user; large beta: nearly IID. Users with fewer than `min_samples` are filled
-    up, one sample at a time, from whoever then holds the most.
-    """
+class _Skewed(Partition):
+    """Users hold different amounts, drawn from a Dirichlet distribution."""
 
     main_key = "beta"
-    kind: Literal["dirichlet"] = "dirichlet"
-    beta: Positive
-    """The smaller, the more uneven."""
-    min_samples: Count = 1
-    """What every user has at least."""
-
-    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
-        y = split.y_train
-        _enough(len(y), users, self.min_samples)
-        dealt: list[list[I64]] = [[] for _ in range(users)]
-        for label in np.unique(y):
-            samples = rng.permutation(np.flatnonzero(y == label))
-            for mine, part in zip(dealt, _in_proportion(samples, users, self.beta, rng), strict=True):
-                mine.append(part)
-        return _filled_up([np.concatenate(mine) for mine in dealt], self.min_samples, rng)
-
-    def hand_bytes(self, classes: int) -> int:
-        return HAND + 140 * classes
-
-
-class QuantitySkew(Partition):
-    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta: users differ
-    in how much they hold, not in the law of their labels (Li et al. 2022, NIID-Bench, "Quantity Skew").
-
-    Small beta: few users hold nearly everything; large beta: equal sizes. Users are filled up as by
-    `dirichlet`.
-    """
-
-    main_key = "beta"
-    kind: Literal["quantity_skew"] = "quantity_skew"
     beta: Positive
     """The smaller, the more uneven."""
     min_samples: Count = 1
@@ -132,8 +95,66 @@ class QuantitySkew(Partition):
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
         n = len(split.y_train)
-        _enough(n, users, self.min_samples)
-        return _filled_up(_in_proportion(rng.permutation(n), users, self.beta, rng), self.min_samples, rng)
+        if users * self.min_samples > n:
+            raise ValueError(f"users={users} times min_samples={self.min_samples} is above the {n} samples")
+        return self._filled_up(self._parts(split.y_train, users, rng), rng)
+
+    @abstractmethod
+    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
+        """Return the samples of each user, before those with few are filled up."""
+
+    def _in_proportion(self, samples: I64, users: int, rng: np.random.Generator) -> list[I64]:
+        """Return samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
+        shares = rng.dirichlet(np.full(users, self.beta)).cumsum()[:-1]
+        cuts = np.minimum(shares * len(samples), len(samples)).astype(np.int64)
+        return np.split(samples, cuts)
+
+    def _filled_up(self, parts: list[I64], rng: np.random.Generator) -> list[list[int]]:
+        """Give users with too few samples some, one at a time, of whoever then holds the most."""
+        # Shuffled, so that what a user gives away is of no particular class.
+        hands = [rng.permutation(part).tolist() for part in parts]
+        sizes = np.array([len(hand) for hand in hands])
+        for user in np.flatnonzero(sizes < self.min_samples):
+            while sizes[user] < self.min_samples:
+                richest = int(sizes.argmax())
+                hands[user].append(hands[richest].pop())
+                sizes[user] += 1
+                sizes[richest] -= 1
+        return hands
+
+
+class Dirichlet(_Skewed):
+    """Label shares per user drawn from a Dirichlet distribution with parameter beta (Yurochkin et al. 2019).
+
+    Small beta: few classes a user; large beta: nearly IID. Users with fewer than `min_samples` are filled
+    up, one sample at a time, from whoever then holds the most.
+    """
+
+    kind: Literal["dirichlet"] = "dirichlet"
+
+    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
+        by_label = [
+            self._in_proportion(rng.permutation(np.flatnonzero(y == label)), users, rng)
+            for label in np.unique(y)
+        ]
+        return [np.concatenate(parts) for parts in zip(*by_label, strict=True)]
+
+    def hand_bytes(self, classes: int) -> int:
+        return HAND_BYTES + 140 * classes
+
+
+class QuantitySkew(_Skewed):
+    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta: users differ
+    in how much they hold, not in the law of their labels (Li et al. 2022, NIID-Bench, "Quantity Skew").
+
+    Small beta: few users hold nearly everything; large beta: equal sizes. Users are filled up as by
+    `dirichlet`.
+    """
+
+    kind: Literal["quantity_skew"] = "quantity_skew"
+
+    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
+        return self._in_proportion(rng.permutation(len(y)), users, rng)
 
 
 class Shards(Partition):
@@ -169,11 +190,10 @@ class Natural(Partition):
             raise ValueError("the data set has no natural users: its samples have no owner")
         order = np.argsort(owner, kind="stable")
         names, starts = np.unique(owner[order], return_index=True)
+        parts = np.split(order, starts[1:])
         if len(names) < users:
             raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
-        drawn = np.sort(rng.choice(len(names), users, replace=False))
-        ends = np.append(starts[1:], len(order))
-        return [order[starts[k] : ends[k]] for k in drawn]
+        return [parts[k] for k in np.sort(rng.choice(len(names), users, replace=False))]
 
 
 class Shared(Partition):
@@ -192,23 +212,34 @@ class Shared(Partition):
         y = split.y_train
         left = len(y) - self.samples
         if left < users:
-            raise ValueError(
-                f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for users={users}"
-            )
-        dealt = _round_the_classes(y, rng)
+            raise ValueError(f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for {users=}")
+        # A random order that takes one of each class in turn: sorted by its place in its class.
+        mixed = rng.permutation(len(y))
+        by_label = np.argsort(y[mixed], kind="stable")
+        _, starts, sizes = np.unique(y[mixed][by_label], return_index=True, return_counts=True)
+        turn = np.empty(len(y), np.int64)
+        turn[by_label] = np.arange(len(y)) - np.repeat(starts, sizes)
+        dealt = mixed[np.argsort(turn, kind="stable")]
         everyone, rest = dealt[: self.samples], np.sort(dealt[self.samples :])
         return [np.append(everyone, rest[part]) for part in _shards(y[rest], users, 1, rng)]
 
     def hand_bytes(self, classes: int) -> int:
-        return HAND + 16 * self.samples
+        return HAND_BYTES + 16 * self.samples
 
 
-PARTITION = Kinds(
-    "partition",
-    Partition,  # type: ignore[type-abstract]
-    (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew),
-    "partition",
-)
+def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list[I64]:
+    """Return samples sorted by label, ties at random, cut into shards, which are dealt at random."""
+    count = users * per_user
+    if count > len(y):
+        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples")
+    mixed = rng.permutation(len(y))
+    cut = np.array_split(mixed[np.argsort(y[mixed], kind="stable")], count)
+    hands = rng.permutation(count).reshape(users, per_user)
+    return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
+
+
+_OURS = (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew)
+PARTITION = Kinds("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyPartition = Partition
@@ -216,63 +247,13 @@ else:
     AnyPartition = PARTITION.annotation()
 
 
-def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list[I64]:
-    """Samples sorted by label, ties at random, cut into shards, which are dealt at random."""
-    count = users * per_user
-    if count > len(y):
-        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples")
-    cut = np.array_split(_sorted_by_label(y, rng.permutation(len(y))), count)
-    hands = rng.permutation(count).reshape(users, per_user)
-    return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
-
-
 def label_counts(y: I64, parts: Sequence[I64], classes: int) -> I64:
-    """Return how many samples of each label each user holds, [users, classes].
+    """Return how many samples of each label 0 .. classes - 1 each user holds, [users, classes].
 
-    y: labels [n] in 0 .. classes - 1, otherwise ValueError. parts: sample numbers, an array a user.
+    >>> label_counts(np.array([0, 2, 2]), [np.array([0, 1]), np.array([2])], classes=3).tolist()
+    [[1, 0, 1], [0, 0, 1]]
     """
     if len(y) and not 0 <= y.min() <= y.max() < classes:
         raise ValueError(f"labels {y.min()} .. {y.max()} must lie in 0 .. classes - 1 = {classes - 1}")
     counts = [np.bincount(y[part], minlength=classes) for part in parts]
     return np.array(counts, np.int64).reshape(len(parts), classes)
-
-
-def _in_proportion(samples: I64, users: int, beta: float, rng: np.random.Generator) -> list[I64]:
-    """Samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
-    shares = rng.dirichlet(np.full(users, beta)).cumsum()[:-1]
-    cuts = np.minimum(shares * len(samples), len(samples)).astype(np.int64)
-    return np.split(samples, cuts)
-
-
-def _sorted_by_label(y: I64, samples: I64) -> I64:
-    """Samples sorted by label, those of one label in the order that they had."""
-    return samples[np.argsort(y[samples], kind="stable")]
-
-
-def _round_the_classes(y: I64, rng: np.random.Generator) -> I64:
-    """All samples in a random order that takes one of each class in turn, as long as a class lasts."""
-    mixed = rng.permutation(len(y))
-    by_label = np.argsort(y[mixed], kind="stable")
-    _, starts, sizes = np.unique(y[mixed][by_label], return_index=True, return_counts=True)
-    turn = np.empty(len(y), np.int64)
-    turn[by_label] = np.arange(len(y)) - np.repeat(starts, sizes)
-    return mixed[np.argsort(turn, kind="stable")]
-
-
-def _filled_up(parts: list[I64], min_samples: int, rng: np.random.Generator) -> list[list[int]]:
-    """Users with fewer than `min_samples` are given some, one at a time, of whoever then holds the most."""
-    # Shuffled, so that what a user gives away is of no particular class.
-    hands = [rng.permutation(part).tolist() for part in parts]
-    sizes = np.array([len(hand) for hand in hands])
-    for user in np.flatnonzero(sizes < min_samples):
-        while sizes[user] < min_samples:
-            richest = int(sizes.argmax())
-            hands[user].append(hands[richest].pop())
-            sizes[user] += 1
-            sizes[richest] -= 1
-    return hands
-
-
-def _enough(samples: int, users: int, min_samples: int) -> None:
-    if users * min_samples > samples:
-        raise ValueError(f"users={users} times min_samples={min_samples} is above the {samples} samples")

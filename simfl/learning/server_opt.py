@@ -95,10 +95,7 @@ class _Adaptive(ServerRule):
     def remember(self, state: F64, g: F64) -> F64:
         """Return m_t = beta1 m_{t-1} + (1 - beta1) g and v_t, in which the rules differ."""
         m, v = state
-        new = np.empty_like(state)
-        new[0] = self.beta1 * m + (1 - self.beta1) * g[0]
-        new[1] = self.second(v, g[0] ** 2)
-        return new
+        return np.stack([self.beta1 * m + (1 - self.beta1) * g[0], self.second(v, g[0] ** 2)])
 
     @abstractmethod
     def second(self, v: F64, square: F64) -> F64:

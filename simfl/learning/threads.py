@@ -10,18 +10,16 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def one_thread(training: bool = True) -> Iterator[None]:
-    """Torch, BLAS and OpenMP use one thread inside. training: whether torch is going to be used; it is
-    imported then, as limits reach only what is there."""
-    if not training:
-        with threadpool_limits(1):
-            yield
-        return
-    import torch
+    """Hold torch, BLAS and OpenMP to one thread. training: torch is going to be used; it is imported first,
+    as limits reach only what is there."""
+    if training:
+        import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
             yield
     finally:
-        torch.set_num_threads(threads)
+        if training:
+            torch.set_num_threads(threads)

@@ -1,6 +1,6 @@
 """Local training and evaluation: real SGD on users' samples, as a pure function of numpy arrays.
 
-The law: an update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
+An update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
 is trained before or beside it (on a GPU as far as its kernels are deterministic); the cohort's ways differ
 from it by rounding only. Callers hold every library to one thread: with tiny batches more are slower.
 
@@ -11,33 +11,47 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import Diverged
-from simfl.learning.data import Split
-from simfl.learning.models import Model
+from simfl.learning.data.dataset import EVALUATED, Split
 from simfl.learning.models.facts import facts
-from simfl.learning.sgd import LocalSgd
-from simfl.learning.ways import F32, Name, Seed, Way
+from simfl.learning.models.model import Model
+from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
 
 if TYPE_CHECKING:
     import torch
 
-    from simfl.learning.runner import Runner
+    from simfl.learning.minibatches import Samples
+    from simfl.learning.workspace import Workspace
+
+F32 = NDArray[np.float32]
+Seed = bytes | NDArray[np.uint8]
+"""32 bytes, also as an array [1, 32]."""
 
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
+
+
+def pick_device(requested: str) -> str:
+    """Return the device for "cpu", "cuda" or "auto", a GPU if there is one. ValueError if "cuda" is none."""
+    import torch
+
+    if requested == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda' was requested, but torch sees no CUDA GPU: use 'auto' or 'cpu'")
+    return "cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 class Trainer:
     """Trains users; safe to call from several threads at once.
 
-    split: the data. parts: the training samples of each user. device: as for `runner.pick_device`. way: how
-    cohorts are trained, None for the fastest as far as is known. dtype: what is computed in, None for
-    float32. by_law: work is counted for a law of the model (see `training_time`), not in multiply-adds. `d`
-    is the number of parameters. ValueError where the model cannot be built or trained so.
+    split: the data. parts: the training samples of each user. device: as for `pick_device`. way: how cohorts
+    are trained, or the fastest as far as is known. dtype: what is computed in, None for float32.
+    by_law: work is counted for a law of the model (see `training_time`), not in multiply-adds. `d` is the
+    number of parameters. ValueError where the model cannot be built or trained so.
     """
 
     def __init__(
@@ -46,8 +60,8 @@ class Trainer:
         parts: Sequence[NDArray[np.int64]],
         model: Model,
         sgd: LocalSgd,
-        device: str | None = None,
-        way: Name | None = None,
+        device: str = "auto",
+        way: WayName | Literal["auto"] = "auto",
         dtype: torch.dtype | None = None,
         by_law: bool = False,
     ) -> None:
@@ -56,28 +70,18 @@ class Trainer:
         self.d = self._facts.d
         if way == "closed_form" and not self._facts.softmax:
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
-        self._by_law = by_law
-        self._how = (device, way, dtype)
-        self._made: Runner | None = None
+        self._device, self._way, self._dtype, self._by_law = device, way, dtype, by_law
+        self._made: tuple[Workspace, Samples] | None = None
         self._lock = threading.Lock()
         self.training = Training(self)
 
-    @property
-    def _runner(self) -> Runner:
-        with self._lock:
-            if self._made is None:
-                from simfl.learning.runner import Runner
-
-                self._made = Runner(self.split, self.parts, self.model, self.sgd, *self._how)
-            return self._made
-
     def samples(self, user: int) -> int:
-        """How many training samples the user has."""
+        """Return the number of the user's training samples."""
         return len(self.parts[user])
 
     def work(self, user: int) -> dict[str, int]:
-        """What one local training of a user is charged as: its start and E n samples where there is a law of
-        the model; otherwise multiply-adds, forward and backward, and minibatches. ValueError if the
+        """Return what one local training of a user is charged as: its start and E n samples where there is a
+        law of the model; otherwise multiply-adds, forward and backward, and minibatches. ValueError if the
         multiply-adds are not known."""
         passes = self.sgd.epochs * self.samples(user)
         if self._by_law:
@@ -87,30 +91,92 @@ class Trainer:
         macs = self._facts.macs * passes * _PASSES
         return {"train_mac": macs, "train_step": self.sgd.steps(self.samples(user))}
 
-    @property
+    @cached_property
     def way(self) -> Way:
         """The way in which cohorts are trained here."""
-        return self._runner.way
+        return way_of(self._way, self._facts.softmax, pick_device(self._device))
+
+    def _ready(self) -> tuple[Workspace, Samples]:
+        """Return what trains, made with the first training."""
+        with self._lock:
+            if self._made is None:
+                import torch
+
+                from simfl.learning.minibatches import Samples
+                from simfl.learning.workspace import Workspace
+
+                device, dtype = pick_device(self._device), self._dtype or torch.float32
+                if device == "cuda":  # its 10-bit products are not float32's
+                    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+                work = Workspace(self.model, self.split.shape, self.split.classes, device, dtype)
+                self._made = work, Samples(self.split, self.parts, device, dtype)
+            return self._made
 
     def initial(self, seed: Seed) -> F32:
-        """x^(0) [1, d] (see `flat.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
-        return self._runner.initial(seed)
+        """Return x^(0) [1, d] (see `workspace.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
+        from simfl.learning.minibatches import generator
+        from simfl.learning.workspace import initial
+
+        flat: F32 = initial(self._ready()[0].module, generator(_raw(seed)[:4])).numpy()
+        return flat.reshape(1, -1)
 
     def train(
         self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
     ) -> F32:
-        """Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
+        """Return Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
         eqs. 24-25).
 
         weights: x^(t_i) [1, d] a client. seeds: 32 bytes each, also as uint8 [1, 32]; all that a client
         draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
         update. ValueError for weights or a seed of another shape.
         """
-        return self._runner.train(weights, users, seeds, rounds)
+        import torch
+
+        from simfl.learning import ways
+        from simfl.learning.minibatches import Cohort, Draws
+
+        work, samples = self._ready()
+        starts = torch.stack([self._start(row, samples) for row in weights])
+        draws = [Draws(_raw(seed)) for seed in seeds]
+        cohort = Cohort(starts, users, draws, self.sgd, [self.sgd.lr_at(index) for index in rounds])
+        train = {"loop": ways.loop, "vectorised": ways.vectorised, "closed_form": ways.closed_form}
+        update: F32 = (starts - train[self.way.name](work, samples, cohort)).cpu().numpy()
+        return update
+
+    def _start(self, weights: F32, samples: Samples) -> torch.Tensor:
+        from simfl.learning.minibatches import to_tensor
+
+        if weights.shape != (1, self.d) or weights.dtype != np.float32:
+            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
+        return to_tensor(weights[0], samples.device).to(samples.dtype)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
-        """(accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d]."""
-        return self._runner.evaluate(weights)
+        """Return (accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d].
+
+        Batch statistics, where a model has them, are those of `EVALUATED` samples.
+        """
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        from simfl.learning.minibatches import floats, to_tensor
+        from simfl.learning.workspace import images
+
+        work, samples = self._ready()
+        work.flat.copy_(self._start(weights, samples))
+        hits = loss = 0.0
+        count = len(self.split.y_test)
+        with torch.no_grad():
+            for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
+                x = floats(to_tensor(self.split.x_test[rows], samples.device), samples.dtype)
+                y = torch.as_tensor(self.split.y_test[rows], device=samples.device)
+                logits = work.module(images(x)).double()
+                hits += (logits.argmax(dim=1) == y).sum().item()
+                loss += cross_entropy(logits, y, reduction="sum").item()
+        return np.array([[hits / count, loss / count]])
+
+
+def _raw(seed: Seed) -> bytes:
+    return seed if isinstance(seed, bytes) else seed.tobytes()
 
 
 class Training:
@@ -125,7 +191,7 @@ class Training:
 
     @property
     def chunk(self) -> int:
-        """How many clients are best trained at a time."""
+        """The clients that are best trained at a time."""
         return self.trainer.way.chunk
 
     def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:
@@ -135,7 +201,7 @@ class Training:
         return delta
 
     def many(self, calls: Sequence[tuple[F32, int, Seed, int]]) -> list[F32 | Diverged]:
-        """One result a call: the update [1, d], or that it is not finite, which is no fault of the others."""
+        """Return each call's update [1, d], or that it is not finite, which is no fault of the others."""
         weights, users, seeds, rounds = zip(*calls, strict=True)
         rows = zip(self.trainer.train(weights, users, seeds, rounds), users, rounds, strict=True)
         # Copies: what is still needed of a cohort must not keep all of it in memory.

@@ -8,24 +8,14 @@ take longer than this law says: count minibatches there.)
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.learning.data import Split
-from simfl.learning.models import Model
-from simfl.learning.runner import pick_device
-from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer
-
 SIZES = (0.7, 1.4, 2.7, 5.3, 10.6)
 """Samples of the calibrated clients, in minibatches: not whole ones, as few clients have."""
-
-REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +25,18 @@ class Law:
     start: float
     sample: float
 
-    def seconds(self, passes: int) -> float:
-        """The time of a training that passes over E n samples."""
-        return self.start + self.sample * passes
-
 
 def fit(points: Sequence[tuple[int, float]]) -> Law:
-    """The law with the least sum of squared relative errors and no negative part, for (E n, seconds).
+    """Return the law with the least sum of squared relative errors and no negative part, for (E n, seconds).
 
     ValueError for fewer than two sizes or a time that is not positive.
+
+    >>> law = fit([(10, 1.5), (20, 2.5)])
+    >>> round(law.start, 9), round(law.sample, 9)
+    (0.5, 0.1)
     """
     passes, seconds = np.array(points, np.float64).reshape(-1, 2).T
     if len(set(passes)) < 2 or not (seconds > 0).all():
         raise ValueError("a law needs the positive times of at least two sizes")
     (start, sample), _ = nnls(np.stack([1 / seconds, passes / seconds], axis=1), np.ones(len(seconds)))
     return Law(float(start), float(sample))
-
-
-def calibrate(split: Split, model: Model, sgd: LocalSgd, device: str = "cpu") -> Law:
-    """Measure clients of five sizes, each alone in the loop: CPU time, the least of several.
-
-    Needs 11 minibatches of training samples in `split`, or else takes smaller clients. Hold every library to
-    one thread meanwhile. On a GPU it is the wall time of the thread that waits for it.
-    """
-    largest = len(split.y_train)
-    sizes = sorted({min(largest, math.ceil(k * sgd.batch_size)) for k in SIZES})
-    parts = [np.arange(size) for size in sizes]
-    trainer = Trainer(split, parts, model, sgd, device, way="loop")
-    weights = trainer.initial(bytes(32))
-    clock = time.thread_time if pick_device(device) == "cpu" else time.perf_counter
-    points = []
-    for user, size in enumerate(sizes):
-        taken = []
-        for _ in range(REPEATS + 1):
-            start = clock()
-            trainer.training(weights, user, bytes(32), 0)
-            taken.append(clock() - start)
-        points.append((sgd.epochs * size, min(taken[1:])))
-    return fit(points)

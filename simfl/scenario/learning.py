@@ -14,10 +14,11 @@ from simfl.blocks import (
     NonNegative,
     Positive,
     Text,
-    shorthand,
 )
 from simfl.learning.clipping import AnyClip, NoClip
-from simfl.learning.data.registry import AnyDataset, Digits
+from simfl.learning.data.bundled import Digits
+from simfl.learning.data.registry import AnyDataset
+from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 
@@ -28,30 +29,6 @@ class Data(Block):
 
     root: Text | None = None
     """The folder, from the scenario's."""
-
-
-# --- models -------------------------------------------------------------------------------------
-class Zoo(Block):
-    """A model of `simfl list models`."""
-
-    kind: Literal[
-        "logistic", "cnn", "mcmahan_cnn", "femnist_cnn", "lenet5", "vgg11", "mobilenet_v3",
-        "efficientnet_b0", "softmax",
-    ]  # fmt: skip
-
-
-class Own(Block):
-    """Your own: `path.py:build`, where build(shape of a sample, classes) gives a torch module.
-
-    A relative path is of the scenario file's folder. The file is Python and is executed.
-    """
-
-    kind: Literal["module"] = "module"
-    module: Text
-    """`path.py:build`, from the scenario's folder."""
-
-
-Model = Annotated[Zoo | Own, Field(discriminator="kind"), shorthand(module="module")]
 
 
 # --- steps --------------------------------------------------------------------------------------
@@ -73,7 +50,7 @@ class Learning(Block):
     """Where published data sets lie."""
     partition: AnyPartition = Iid()
     """How users share the samples."""
-    model: Model = Zoo(kind="logistic")
+    model: AnyModel = Logistic()
     """See `simfl list models`."""
     epochs: Count = 5
     """E, passes over a user's samples."""

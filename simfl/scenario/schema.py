@@ -28,9 +28,6 @@ from simfl.blocks import shorthand as shorthand
 from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.scenario.learning import Data as Data
 from simfl.scenario.learning import Learning as Learning
-from simfl.scenario.learning import Model as Model
-from simfl.scenario.learning import Own as Own
-from simfl.scenario.learning import Zoo as Zoo
 from simfl.scenario.protocols import Entry as Entry
 from simfl.scenario.protocols import FieldOfSums as FieldOfSums
 from simfl.scenario.protocols import Privacy as Privacy

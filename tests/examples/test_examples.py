@@ -45,6 +45,13 @@ def test_twins_hold_the_same_samples() -> None:
     run("twins")
 
 
+def test_a_perceptron_learns_the_digits() -> None:
+    result = run("perceptron", payload="real", protocols=["fedavg"])
+    assert build(load(EXAMPLES / "perceptron.yaml")).trainer.d == 65 * 32 + 33 * 32 + 33 * 10
+    first, *_, last = [r["accuracy"] for r in result.summary["protocols"]["fedavg"]["rounds"]]
+    assert first < last > 0.85
+
+
 def test_phones_take_part_while_they_charge() -> None:
     scenario = load(EXAMPLES / "charging.yaml")
     everyone = scenario.population.availability.times(40, Streams(scenario.seed))

@@ -43,13 +43,11 @@ def test_a_file_that_the_scenario_names_counts_by_its_content(tmp_path: Path) ->
     assert key("a.csv", "user,from_s,to_s\n0,0,8\n") != key("b.csv", "user,from_s,to_s\n0,0,9\n")
 
 
-def test_so_does_a_module_a_profile_and_a_recording(tmp_path: Path) -> None:
+def test_so_does_a_profile_and_a_recording(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    own = tmp_path / "my.py"
     profile = tmp_path / "my.yaml"
     recorded = tmp_path / "run" / "trace.jsonl"
     for file, overrides in (
-        (own, {"learning.model": {"module": f"{own}:build"}}),
         (profile, {"profile": str(profile)}),
         (recorded, {"clock": {"recorded": str(tmp_path / "run")}}),
     ):

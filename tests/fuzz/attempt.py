@@ -22,7 +22,8 @@ from types import FrameType, TracebackType
 import simfl
 from simfl.errors import BadInput, RunFailed
 from simfl.experiment.build import build, make_clocks
-from simfl.learning import models
+from simfl.learning.models import MODELS
+from simfl.learning.models.rules import blank
 from simfl.scenario.load import load, parse_override, resolved_yaml
 from simfl.scenario.schema import Scenario
 from tests.fuzz import invariants
@@ -78,9 +79,7 @@ class _Progress:
 @cache
 def warm() -> None:
     """Import what takes seconds, once: a mutant is not to blame for it."""
-    model = models.find("logistic")
-    model.blank((4,), 2)
-    model.macs((4,), 2)
+    blank(MODELS["logistic"](), (4,), 2)
 
 
 def attempt(mutant: Mutant, run: bool = True, cpu_s: float = CPU_S) -> Report:

@@ -3,13 +3,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.learning.clipping import Clip, ClipNorm, ClipValue
 
+FEW = settings(max_examples=30)
 F32 = NDArray[np.float32]
 
 updates = arrays(
@@ -46,6 +47,7 @@ def test_by_hand() -> None:
     assert delta.tolist() == [[3, -4, 0]]
 
 
+@FEW
 @given(updates, bounds)
 def test_norm(delta: F32, bound: float) -> None:
     clipped, norm = clip_update(delta, "norm", bound), length(delta)
@@ -62,6 +64,7 @@ def test_norm(delta: F32, bound: float) -> None:
     np.testing.assert_allclose(clipped[0], scaled, rtol=2e-7, atol=1e-44)
 
 
+@FEW
 @given(updates, bounds)
 def test_value(delta: F32, bound: float) -> None:
     clipped = clip_update(delta, "value", bound)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simfl.learning.data import digits
+from simfl.learning.data.bundled import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
@@ -26,9 +26,11 @@ def _one_thread() -> Iterator[None]:
 
 def make(users: int, epochs: int, lr: float) -> tuple[Streams, Trainer]:
     streams = Streams(1)
-    split = digits(streams.rng("data"))
+    split = Digits().loaded(streams.rng("data"))
     parts = Iid().dealt(split, users, streams.rng("partition"))
-    return streams, Trainer(split, parts, MODELS["logistic"], LocalSgd(epochs, 10, lr), "cpu", "closed_form")
+    return streams, Trainer(
+        split, parts, MODELS["logistic"](), LocalSgd(epochs, 10, lr), "cpu", "closed_form"
+    )
 
 
 def test_federated_averaging_learns_the_digits() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ from simfl.learning.partition import (
 )
 from simfl.random_streams import Streams
 
+FEW = settings(max_examples=30)
 I64 = NDArray[np.int64]
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=80).map(lambda y: np.array(y, np.int64))
@@ -67,6 +68,7 @@ def dealt_once(parts: list[I64], n: int) -> bool:
     return ascending(parts) and sorted(np.concatenate(parts).tolist()) == list(range(n))
 
 
+@FEW
 @given(labels, st.integers(1, 100), seeds)
 def test_iid_deals_every_sample_once_and_equally(y: I64, users: int, seed: int) -> None:
     parts = iid(y, users, np.random.default_rng(seed))
@@ -77,6 +79,7 @@ def test_iid_deals_every_sample_once_and_equally(y: I64, users: int, seed: int) 
 
 
 @pytest.mark.parametrize("scheme", [dirichlet, quantity_skew])
+@FEW
 @given(y=labels, data=st.data(), beta=betas, seed=seeds)
 def test_skewed_schemes_deal_every_sample_once(
     scheme: Callable[..., list[I64]], y: I64, data: st.DataObject, beta: float, seed: int
@@ -89,6 +92,7 @@ def test_skewed_schemes_deal_every_sample_once(
     assert min(len(part) for part in parts) >= min_samples
 
 
+@FEW
 @given(labels, st.data(), seeds)
 def test_shards_are_dealt_once_equally_and_by_label(y: I64, data: st.DataObject, seed: int) -> None:
     users = data.draw(st.integers(1, len(y)))
@@ -107,6 +111,7 @@ def test_shards_are_dealt_once_equally_and_by_label(y: I64, data: st.DataObject,
         assert held.sum() <= users + borders
 
 
+@FEW
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 5), st.data(), seeds)
 def test_shards_hold_one_label_where_classes_are_multiples_of_a_shard(
     classes: int, a_class: int, size: int, data: st.DataObject, seed: int
@@ -124,14 +129,14 @@ def test_shards_hold_one_label_where_classes_are_multiples_of_a_shard(
 
 def test_shards_are_dealt_at_random() -> None:
     """Chi-square over who has the first of six shards, 5 degrees: above 20.5 by chance 1 in 1000."""
-    rng, y, times = np.random.default_rng(3), np.repeat(np.arange(6), 2), 3000
+    rng, y, times = np.random.default_rng(3), np.repeat(np.arange(6), 2), 1000
     has_first = [int(label_counts(y, shards(y, 6, 1, rng), 6)[:, 0].argmax()) for _ in range(times)]
     assert (6 / times * (np.bincount(has_first, minlength=6) - times / 6) ** 2).sum() < 20.5
 
 
 def test_shards_sort_ties_at_random() -> None:
     """Of four samples of a label, the first two share a shard with probability 1/3 (6 deviations: 2e-9)."""
-    rng, times = np.random.default_rng(8), 3000
+    rng, times = np.random.default_rng(8), 1000
     parts = [shards(np.zeros(4, np.int64), 2, 1, rng) for _ in range(times)]
     together = sum([0, 1] in [part.tolist() for part in dealt] for dealt in parts)
     assert abs(together - times / 3) < 6 * np.sqrt(times * 2 / 9)
@@ -140,6 +145,7 @@ def test_shards_sort_ties_at_random() -> None:
 owners = st.lists(st.integers(-3, 6), min_size=1, max_size=60).map(lambda owner: np.array(owner, np.int64))
 
 
+@FEW
 @given(owners, st.data(), seeds)
 def test_natural_users_keep_what_is_theirs(owner: I64, data: st.DataObject, seed: int) -> None:
     writers = np.unique(owner)
@@ -154,14 +160,15 @@ def test_natural_users_keep_what_is_theirs(owner: I64, data: st.DataObject, seed
 
 
 def test_natural_users_are_drawn_at_random() -> None:
-    """Each of six is among two with probability 1/3: in 3000 draws, 6 deviations of 26 are 2e-9 a writer."""
+    """Each of six is among two with probability 1/3: 6 deviations are 2e-9 a writer."""
     rng, owner = np.random.default_rng(4), np.repeat(np.arange(6), 3)
     taken = np.zeros(6)
-    for _ in range(3000):
+    for _ in range(900):
         taken[[owner[part[0]] for part in natural(owner, 2, rng)]] += 1
-    assert (np.abs(taken - 1000) < 6 * np.sqrt(3000 * 2 / 9)).all()
+    assert (np.abs(taken - 300) < 6 * np.sqrt(900 * 2 / 9)).all()
 
 
+@FEW
 @given(labels, st.data(), seeds)
 def test_shared_deals_some_to_all_and_the_rest_once(y: I64, data: st.DataObject, seed: int) -> None:
     assume(len(y) > 1)
@@ -195,7 +202,7 @@ def test_shared_is_the_papers_data_set() -> None:
 
 def test_shared_draws_samples_and_classes_at_random() -> None:
     """One sample of four, 2 classes: chi-square with 3 degrees, above 16.3 by chance 1 in 1000."""
-    rng, y, times = np.random.default_rng(5), np.array([0, 0, 1, 1]), 3000
+    rng, y, times = np.random.default_rng(5), np.array([0, 0, 1, 1]), 1000
     drawn = [set.intersection(*(set(part.tolist()) for part in shared(y, 2, 1, rng))) for _ in range(times)]
     count = np.bincount([one.pop() for one in drawn], minlength=4)
     assert (4 / times * (count - times / 4) ** 2).sum() < 16.3
@@ -212,10 +219,10 @@ def test_beta_rules_how_mixed_the_users_are() -> None:
     assert largest_class_share(1000) < 0.2
 
 
-@pytest.mark.parametrize("beta", [0.1, 0.5, 2.0, 20.0])
+@pytest.mark.parametrize("beta", [0.1, 2.0])
 def test_quantity_skew_has_sizes_of_a_dirichlet_law(beta: float) -> None:
     """Var p = (1/N)(1 - 1/N) / (N beta + 1), to within 6 standard errors: 2e-9 by chance, were it normal."""
-    rng, users, n, times = np.random.default_rng(6), 8, 4000, 600
+    rng, users, n, times = np.random.default_rng(6), 8, 2000, 200
     y = np.zeros(n, np.int64)
     parts = [quantity_skew(y, users, beta, rng) for _ in range(times)]
     p = np.array([[len(part) / n for part in dealt] for dealt in parts])
@@ -236,6 +243,7 @@ def test_quantity_skew_leaves_labels_iid() -> None:
     assert counts.sum(axis=1).max() > 2 * counts.sum(axis=1).min()
 
 
+@FEW
 @given(labels, st.integers(1, 10), st.integers(5, 9), seeds)
 def test_label_counts_count_labels(y: I64, users: int, classes: int, seed: int) -> None:
     parts = iid(y, users, np.random.default_rng(seed))
@@ -245,6 +253,7 @@ def test_label_counts_count_labels(y: I64, users: int, classes: int, seed: int) 
     assert counts.tolist() == [[y[part].tolist().count(c) for c in range(classes)] for part in parts]
 
 
+@FEW
 @given(labels, seeds)
 def test_a_partition_is_a_function_of_its_stream(y: I64, seed: int) -> None:
     assume(len(y) > 1)

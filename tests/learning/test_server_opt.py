@@ -2,12 +2,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simfl.learning.server_opt import Averaging, FedAdam, FedYogi, ServerRule
 
+FEW = settings(max_examples=30)
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 AdaptiveKind = str
@@ -110,6 +111,7 @@ betas = st.floats(0, 0.999)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@FEW
 @given(
     deltas=st.lists(st.lists(values, min_size=2, max_size=2), min_size=1, max_size=10),
     lr=st.floats(1e-3, 1),
@@ -133,6 +135,7 @@ def test_many_steps_are_algorithm_2(
     np.testing.assert_allclose(weights[0], [oracle.x for oracle in oracles], rtol=1e-5, atol=1e-5)
 
 
+@FEW
 @given(st.lists(values, min_size=1, max_size=8), st.floats(1e-3, 1))
 def test_without_memory_adam_steps_by_the_sign(g: list[float], tau: float) -> None:
     """beta1 = beta2 = 0: each coordinate's step is lr g / (|g| + tau), nearly lr sign(g) for a small tau."""
@@ -144,6 +147,7 @@ def test_without_memory_adam_steps_by_the_sign(g: list[float], tau: float) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@FEW
 @given(
     g=st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=8),
     beta1=betas,

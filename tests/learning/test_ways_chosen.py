@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from simfl.learning.ways import CHUNK, Way, way_of
+from simfl.learning.sgd import CHUNK, Way, way_of
 
 
 @pytest.mark.parametrize(
     ("asked", "softmax", "device", "name"),
     [
-        (None, True, "cpu", "closed_form"),
-        (None, True, "cuda", "closed_form"),
-        (None, False, "cpu", "loop"),
-        (None, False, "cuda", "vectorised"),
+        ("auto", True, "cpu", "closed_form"),
+        ("auto", True, "cuda", "closed_form"),
+        ("auto", False, "cpu", "loop"),
+        ("auto", False, "cuda", "vectorised"),
         ("vectorised", True, "cpu", "vectorised"),
         ("loop", True, "cuda", "loop"),
     ],

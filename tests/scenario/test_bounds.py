@@ -139,9 +139,8 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
         "profile": long, "learning.dataset": {"kind": "npz", "file": long}, "clock": {"recorded": long},
         "learning.model": f"module:{long}.py:f",
     }.items():  # fmt: skip
-        scenario = load(write(tmp_path, SYNC), {key: value})
         with pytest.raises(ScenarioError) as refused:
-            make_clocks(build(scenario))
+            make_clocks(build(load(write(tmp_path, SYNC), {key: value})))
         assert len(str(refused.value)) < 700
         assert "\x1b" not in str(refused.value)
 

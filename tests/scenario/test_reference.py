@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from simfl.learning.clipping import AnyClip
+from simfl.learning.models.registry import AnyModel
 from simfl.population.availability import AnyAvailability
 from simfl.population.dropout import AnyDropout
 from simfl.scenario import schema
@@ -62,7 +64,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
-    for union in (AnyDropout, AnyAvailability, Entry, schema.Model):
+    for union in (AnyDropout, AnyAvailability, Entry, AnyModel):
         for kind in Shape(union).kinds:
             assert f"`{kind}`" in page
 
@@ -105,7 +107,7 @@ def test_a_bound_of_the_page_is_a_bound_of_the_schema() -> None:
     [
         ("Detect", "`disconnect: DELAY_S`", {"disconnect": 0.5}, {"kind": "disconnect", "delay_s": 0.5}),
         ("Deadline", "`fixed: AFTER_S` or `AFTER_S`", 3.0, {"kind": "fixed", "after_s": 3.0}),
-        ("Model", "`module: MODULE`", {"module": "a.py:b"}, {"kind": "module", "module": "a.py:b"}),
+        ("Clip", "`norm: NORM`", {"norm": 2.0}, {"kind": "norm", "norm": 2.0}),
         (
             "Dropout",
             "`per_step: Q`",
@@ -118,7 +120,8 @@ def test_short_forms_are_those_that_are_taken(
     section: str, short: str, value: object, long: dict[str, object]
 ) -> None:
     assert f"(short: {short})" in sections()[section]
-    union = AnyDropout if section == "Dropout" else getattr(schema, section)
+    unions = {"Dropout": AnyDropout, "Clip": AnyClip}
+    union = unions.get(section) or getattr(schema, section)
     block = TypeAdapter(union).validate_python(value)
     assert block.model_dump() == long
 

@@ -1,7 +1,6 @@
-"""Data sets, split once into training and test samples: one format a file, `load` by name."""
+"""Data sets, split once into training and test samples: one format a file."""
 
-from simfl.learning.data.bundled import digits
-from simfl.learning.data.registry import DATASETS, Dataset, load
-from simfl.learning.data.split import DataError, LazyImages, Samples, Split, as_float
+from simfl.learning.data.dataset import DataError, Dataset, Split
+from simfl.learning.data.registry import DATASETS
 
-__all__ = ["DATASETS", "DataError", "Dataset", "LazyImages", "Samples", "Split", "as_float", "digits", "load"]
+__all__ = ["DATASETS", "DataError", "Dataset", "Split"]

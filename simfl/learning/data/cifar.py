@@ -9,50 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.dataset import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.published import Published, read
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
 
 
-def cifar10(places: Places) -> Split:
-    """Pixels uint8 of shape [3, 32, 32], 10 classes; published with 50,000 samples to train and 10,000 to
-    test.
+class _Cifar(Published):
+    """Records with so many bytes of labels, the last of which counts."""
 
-    Raises:
-        DataError: a file is missing or malformed, or only the Python version is there.
-    """
-    train, test = [f"data_batch_{i}.bin" for i in range(1, 6)], "test_batch.bin"
+    size_bytes = 60_000 * _PIXELS
+    train: ClassVar[tuple[str, ...]]
+    test: ClassVar[str]
+    pickled: ClassVar[tuple[str, ...]]
+    """Names by which the Python version is known."""
+    label_bytes: ClassVar[int]
+
+    def read(self, folders: list[Path]) -> Split:
+        def there(names: tuple[str, ...]) -> list[Path]:
+            return [folder / name for folder in folders for name in names if (folder / name).exists()]
+
+        names = (*self.train, self.test)
+        if not there(names) and (python := there(self.pickled)):
+            raise DataError(
+                f"{self.kind}: {python[0]} is of the Python version, which is pickled; the binary version is "
+                f"needed ({', '.join(names)}), published as {self.published}"
+            )
+        paths = [held[0] for held in self.files(folders, *((name,) for name in names))]
+        train = _samples(paths[:-1], self.label_bytes, self.labels)
+        return Split(*train, *_samples(paths[-1:], self.label_bytes, self.labels), classes=self.labels)
+
+
+class Cifar10(_Cifar):
+    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 10 classes."""
+
+    kind: Literal["cifar10"] = "cifar10"
+    published = "CIFAR-10, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
+    inner = ("cifar-10-batches-bin",)
+    train, test = tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"
     pickled = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
-    paths = _binary(places.within("cifar-10-batches-bin"), [*train, test], pickled)
-    x_train, y_train = _samples(paths[:-1], label_bytes=1, classes=10)
-    return Split(x_train, y_train, *_samples(paths[-1:], label_bytes=1, classes=10), classes=10)
+    label_bytes = 1
 
 
-def cifar100(places: Places) -> Split:
-    """Pixels uint8 of shape [3, 32, 32], the 100 fine classes; published with 50,000 samples to train and
-    10,000 to test.
+class Cifar100(_Cifar):
+    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 100 classes."""
 
-    Raises:
-        DataError: as `cifar10`.
-    """
+    kind: Literal["cifar100"] = "cifar100"
+    published = "CIFAR-100, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
+    inner = ("cifar-100-binary",)
+    train, test = ("train.bin",), "test.bin"
     pickled = ("cifar-100-python", "meta")
-    paths = _binary(places.within("cifar-100-binary"), ["train.bin", "test.bin"], pickled)
-    x_train, y_train = _samples(paths[:1], label_bytes=2, classes=100)
-    return Split(x_train, y_train, *_samples(paths[1:], label_bytes=2, classes=100), classes=100)
-
-
-def _binary(places: Places, names: list[str], pickled: tuple[str, ...]) -> list[Path]:
-    if not places.any(*names) and (python := places.any(*pickled)):
-        raise DataError(
-            f"{places.name}: {python} is of the Python version, which is pickled; the binary version is "
-            f"needed ({', '.join(names)}), published as {places.published}"
-        )
-    return [held[0] for held in places.files(*((name,) for name in names))]
+    label_bytes = 2
+    labels = 100
 
 
 def _samples(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[U8, I64]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import U8, DataError, Split
+from simfl.learning.data.dataset import U8, DataError, Split
+from simfl.learning.data.published import Published, read
 
 _PEOPLE, _PORTRAITS, _TEST = 40, 10, 2
 _HEIGHT, _WIDTH = 112, 92
@@ -20,29 +21,27 @@ _GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
 _HEADER = re.compile(rb"P5" + (_GAP + rb"(\d{1,9})") * 3 + rb"\s")
 
 
-def att_faces(places: Places) -> Split:
-    """Pixels uint8 of shape [1, 112, 92]; a class a person, s1 being 0.
+class AttFaces(Published):
+    """Portraits of 40 people: 320 to train, the last two of each person to test, 1x112x92, 40 classes."""
 
-    The last two of each person's ten portraits are the test, as no split is published: 320 to train, 80 to
-    test.
+    kind: Literal["att_faces"] = "att_faces"
+    published = "the Database of Faces (formerly the ORL Database of Faces), AT&T Laboratories Cambridge"
+    size_bytes = 400 * _HEIGHT * _WIDTH
+    labels = 40
+    inner = ("att_faces", "orl_faces")
 
-    Raises:
-        DataError: a file is missing or malformed.
-    """
-    names = [f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1)]
-    held = places.within("att_faces", "orl_faces").files(*((name,) for name in names))
-    images = np.stack([read_pgm(path) for (path,) in held]).reshape(-1, 1, _HEIGHT, _WIDTH)
-    people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
-    test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST
-    return Split(images[~test], people[~test], images[test], people[test], classes=_PEOPLE)
+    def read(self, folders: list[Path]) -> Split:
+        """Return pixels uint8; a class a person, s1 being 0. No split is published."""
+        names = [f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1)]
+        held = self.files(folders, *((name,) for name in names))
+        images = np.stack([_pixels(path) for (path,) in held]).reshape(-1, 1, _HEIGHT, _WIDTH)
+        people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
+        test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST
+        return Split(images[~test], people[~test], images[test], people[test], classes=_PEOPLE)
 
 
-def read_pgm(path: Path) -> U8:
-    """The pixels [112, 92] of a raw PGM file.
-
-    Raises:
-        DataError: it is no such file, or has another size, or fewer or more pixels.
-    """
+def _pixels(path: Path) -> U8:
+    """Return the pixels [112, 92] of a raw PGM file."""
     content = read(path)
     header = _HEADER.match(content)
     if not header:

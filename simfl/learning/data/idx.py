@@ -10,28 +10,42 @@ from __future__ import annotations
 import math
 import struct
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.files import Places, read
-from simfl.learning.data.split import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.dataset import I64, U8, DataError, Split, check_labels
+from simfl.learning.data.published import Published, read
 
 _UNSIGNED_BYTES = 8
 _PIXELS = (28, 28)
 _CLASSES = 10
 
 
-def mnist(places: Places) -> Split:
-    """Pixels uint8 of shape [1, 28, 28], 10 classes; published with 60,000 samples to train and 10,000 to
-    test. Fashion-MNIST has files of the same names.
+class _Idx(Published):
+    """Both sets have files of the same names, and as many samples."""
 
-    Raises:
-        DataError: a file is missing or malformed.
-    """
-    names = [f"{side}-{kind}" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-    paths = [held[0] for held in places.files(*(_spellings(name) for name in names))]
-    (x_train, y_train), (x_test, y_test) = _samples(*paths[:2]), _samples(*paths[2:])
-    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES)
+    size_bytes = 70_000 * 784
+
+    def read(self, folders: list[Path]) -> Split:
+        names = [f"{side}-{kind}" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+        paths = [held[0] for held in self.files(folders, *(_spellings(name) for name in names))]
+        (x_train, y_train), (x_test, y_test) = _samples(*paths[:2]), _samples(*paths[2:])
+        return Split(x_train, y_train, x_test, y_test, classes=_CLASSES)
+
+
+class Mnist(_Idx):
+    """Handwritten digits: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
+
+    kind: Literal["mnist"] = "mnist"
+    published = "the MNIST database of handwritten digits, LeCun, Cortes, Burges"
+
+
+class FashionMnist(_Idx):
+    """Pictures of clothes: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
+
+    kind: Literal["fashion_mnist"] = "fashion_mnist"
+    published = "Fashion-MNIST, Xiao, Rasul, Vollgraf, Zalando Research"
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -49,11 +63,8 @@ def _samples(images: Path, labels: Path) -> tuple[U8, I64]:
 
 
 def read_idx(path: Path, *shape: int) -> U8:
-    """The unsigned bytes [n, *shape] of an IDX file.
-
-    Raises:
-        DataError: it is no such file, holds values of another shape, none, fewer or more than it says.
-    """
+    """Return the unsigned bytes [n, *shape] of an IDX file. DataError if it is no such file, or holds values
+    of another shape, none, fewer or more than it says."""
     content = read(path)
     dimensions = 1 + len(shape)
     magic, expected = bytes(content[:4]), bytes((0, 0, _UNSIGNED_BYTES, dimensions))

@@ -14,34 +14,65 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from simfl.learning.data.files import Places, decoded, listed
-from simfl.learning.data.split import I64, U8, DataError, Split
+from simfl.blocks import Pixels
+from simfl.learning.data.dataset import EVALUATED, I64, U8, DataError, Split
+from simfl.learning.data.published import Published, decoded, listed
 
 _CLASSES = 203
 _ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder
 _CLASS = re.compile(r"[0-9]{1,9}")
 
 
-def gld23k(places: Places, size: int) -> Split:
-    """Pixels uint8 of shape [3, size, size], 203 classes as in the files; published with 23,080 samples of
-    233 users to train and 1,959 to test.
+class Landmarks(Published):
+    """GLD-23K, photographs of landmarks by author: 233 natural users, 3 x size x size, 203 classes."""
 
-    The largest centred square of an image is resized; images stay on disk. Users are numbered in the order
-    of the file.
+    main_key = "size"
+    kind: Literal["gld23k"] = "gld23k"
+    published = "Google Landmarks v2 in the federated split gld23k of TensorFlow Federated and FedML"
+    labels = _CLASSES
+    size: Pixels = 224
+    """Pixels of a side that images are resized to."""
 
-    Raises:
-        DataError: a file is missing or malformed, or Pillow is not installed.
-    """
-    _need_pillow()
-    train, test = (held[0] for held in places.files(("mini_gld_train_split.csv",), ("mini_gld_test.csv",)))
-    x_train, y_train, names = _samples(places, train, size, "user_id")
-    x_test, y_test, _ = _samples(places, test, size)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    owner = np.array([numbers[name] for name in names], np.int64)
-    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+    def read(self, folders: list[Path]) -> Split:
+        """Return pixels uint8 of the largest centred squares, resized; images stay on disk.
+
+        Published with 23,080 samples to train and 1,959 to test. Users are numbered in the order of the file.
+        """
+        if find_spec("PIL") is None:
+            raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
+        (train,), (test,) = self.files(folders, ("mini_gld_train_split.csv",), ("mini_gld_test.csv",))
+        x_train, y_train, names = self._samples(train, "user_id")
+        x_test, y_test, _ = self._samples(test)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        owner = np.array([numbers[name] for name in names], np.int64)
+        return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+
+    def _samples(self, table: Path, *more: str) -> tuple[JpegImages, I64, list[str]]:
+        """Return the images and labels of a table, and its column `more`, if one is asked for."""
+        names, labels, paths, folder = [], [], [], table.parent / "images"
+        for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
+            if not _CLASS.fullmatch(label) or int(label) >= _CLASSES:
+                raise DataError(f"{table}: line {line}: class {label!r:.60} is not in 0 .. {_CLASSES - 1}")
+            if not _ID.fullmatch(image):
+                raise DataError(f"{table}: line {line}: image_id {image!r:.60}, expected letters and digits")
+            flat, nested = folder / f"{image}.jpg", folder.joinpath(*image[:3], f"{image}.jpg")
+            paths.append(nested if not flat.is_file() and nested.is_file() else flat)
+            labels.append(int(label))
+            names += name
+        absent = [path.name for path in paths if not path.is_file()]
+        if absent:
+            raise self.missing(
+                [listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})"
+            )
+        return JpegImages(tuple(paths), self.size), np.array(labels, np.int64), names
+
+    def bytes_needed(self, each_dealt: int, real: bool) -> int:
+        """Return what a pass of evaluation takes: images stay on disk."""
+        return 5 * EVALUATED * 3 * self.size**2 if real else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +112,8 @@ def _opened(path: Path, size: int) -> U8:
     return np.asarray(square, np.uint8).transpose(2, 0, 1)
 
 
-def _need_pillow() -> None:
-    if find_spec("PIL") is None:
-        raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
-
-
-def _samples(places: Places, table: Path, size: int, *more: str) -> tuple[JpegImages, I64, list[str]]:
-    """The images and labels of a table, and what is in its column `more`, if one is asked for."""
-    rows = _rows(table, (*more, "image_id", "class"))
-    labels = np.array([_label(table, line, row[-1]) for line, row in rows], np.int64)
-    folder = table.parent / "images"
-    paths = []
-    for line, row in rows:
-        name = row[-2]
-        if not _ID.fullmatch(name):
-            raise DataError(f"{table}: line {line}: image_id {name!r:.60}, expected letters and digits")
-        flat = folder / f"{name}.jpg"
-        nested = folder.joinpath(*name[:3], f"{name}.jpg")
-        paths.append(nested if not flat.is_file() and nested.is_file() else flat)
-    absent = [path.name for path in paths if not path.is_file()]
-    if absent:
-        raise places.missing([listed(absent)], f"{folder} ({len(absent)} of {len(paths)} images of {table})")
-    return JpegImages(tuple(paths), size), labels, [row[0] for _, row in rows]
-
-
 def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
-    """Of each line its number and these columns."""
+    """Return each line's number and its values of these columns."""
     reader = csv.reader(io.StringIO(decoded(table), newline=""))
     try:
         header = next(reader, [])
@@ -122,9 +129,3 @@ def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
             raise DataError(f"{table}: line {line}: {len(row)} values, expected {len(header)}")
     at = [header.index(column) for column in columns]
     return [(line, [row[i] for i in at]) for line, row in lines]
-
-
-def _label(table: Path, line: int, text: str) -> int:
-    if not _CLASS.fullmatch(text) or int(text) >= _CLASSES:
-        raise DataError(f"{table}: line {line}: class {text!r:.60} is not in 0 .. {_CLASSES - 1}")
-    return int(text)

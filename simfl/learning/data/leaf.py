@@ -9,37 +9,41 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.learning.data.files import Places, decoded
-from simfl.learning.data.split import F32, I64, DataError, Split, check_labels
+from simfl.learning.data.dataset import F32, I64, DataError, Split, check_labels
+from simfl.learning.data.published import Published, decoded
 
 _PIXELS = 28 * 28
 _CLASSES = 62
 
 
-def femnist(places: Places) -> Split:
-    """float32 of shape [1, 28, 28] as published, ink 0 on a background of 1; 62 classes (digits, capitals,
-    small letters).
+class Femnist(Published):
+    """Handwritten characters by writer: up to 3,550 natural users, 1x28x28, 62 classes."""
 
-    Writers with training samples own them, numbered in the order of the files' names and, in a file, of its
-    users. All is in memory at once: about 3 KB a sample.
+    kind: Literal["femnist"] = "femnist"
+    published = "FEMNIST of the LEAF benchmark, Caldas et al., whose preprocess.sh writes train/ and test/"
+    labels = _CLASSES
+    inner = ("data",)
 
-    Raises:
-        DataError: a file is missing or malformed, or a user is in two files of one side.
-    """
-    train, test = places.within("data").files(("train/*.json",), ("test/*.json",))
-    x_train, y_train, sizes = _side(train)
-    x_test, y_test, _ = _side(test)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
+    def read(self, folders: list[Path]) -> Split:
+        """Return float32 as published, ink 0 on a background of 1: digits, capitals, small letters.
+
+        Writers with training samples own them, numbered in the order of the files' names and, in a file, of
+        its users. All is in memory at once: about 3 KB a sample.
+        """
+        train, test = self.files(folders, ("train/*.json",), ("test/*.json",))
+        x_train, y_train, sizes = _side(train)
+        x_test, y_test, _ = _side(test)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        return Split(x_train, y_train, x_test, y_test, classes=_CLASSES, owner=owner)
 
 
 def _side(paths: list[Path]) -> tuple[F32, I64, list[int]]:
-    """x [n, 1, 28, 28], y [n], and how many of them each user has."""
+    """Return x [n, 1, 28, 28], y [n], and the number of samples of each user."""
     home: dict[str, Path] = {}
     images, labels = [], []
     for path in paths:
@@ -55,7 +59,7 @@ def _side(paths: list[Path]) -> tuple[F32, I64, list[int]]:
 
 
 def _users(path: Path) -> Iterator[tuple[str, F32, I64]]:
-    """Name, x [n, 784] and y [n] of each user that has samples."""
+    """Yield name, x [n, 784] and y [n] of each user that has samples."""
     text = decoded(path)
     try:
         content = json.loads(text)
@@ -76,7 +80,9 @@ def _users(path: Path) -> Iterator[tuple[str, F32, I64]]:
         if not len(x) == len(y) == size:
             raise DataError(f"{where}: {len(x)} vectors and {len(y)} labels, but num_samples is {size}")
         if x:
-            yield user, _vectors(where, x), _labels(where, y)
+            labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
+            check_labels(where, labels, _CLASSES)
+            yield user, _vectors(where, x), labels
     if by_user:
         raise DataError(f"{path}: user_data has {next(iter(by_user))!r}, who is not one of its users")
 
@@ -102,14 +108,8 @@ def _vectors(where: str, x: list[Any]) -> F32:
     return vectors
 
 
-def _labels(where: str, y: list[Any]) -> I64:
-    labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
-    check_labels(where, labels, _CLASSES)
-    return labels
-
-
 def _numbers(place: str, values: list[Any], dimensions: int, kinds: str) -> NDArray[Any]:
-    """An array of these kinds of numbers, never of what could be converted to them."""
+    """Return an array of these kinds of numbers, never of what could be converted to them."""
     try:
         numbers = np.array(values)
     except ValueError:  # lists of different lengths

@@ -7,20 +7,29 @@ own model is always looked at: its file may have changed, and what it imports to
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from functools import cache, partial
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from simfl.learning.cache import remembered
-from simfl.learning.models import MODELS, Model, Shape
+from pydantic import TypeAdapter
+
+from simfl.learning.models.model import Model, Shape
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """d: parameters. softmax: whether it is softmax regression. macs: multiply-adds of one sample's forward
-    pass (see `Model.macs`), or None and `why` they are not known."""
+    """d: parameters. softmax: softmax regression, which has a closed form. macs: multiply-adds of one
+    sample's forward pass (see `layers.macs`), or None and `why` they are not known."""
 
     d: int
     softmax: bool
@@ -28,45 +37,71 @@ class Facts:
     why: str = ""
 
 
-def facts(model: Model, input_shape: Shape, classes: int) -> Facts:
-    """The facts of a model for such samples. ValueError as of `Model.blank`."""
-    find = partial(_find, model, input_shape, classes)
-    if MODELS.get(model.name) is not model:
-        return find()
-    shape = "x".join(map(str, input_shape))
-    return remembered("models.json", Facts, f"{model.name} {shape} {classes} {_code()}", find)
+def facts(model: Model, shape: Shape, classes: int) -> Facts:
+    """Return the facts of a model for such samples. ValueError as of `rules.blank`."""
+    if not type(model).__module__.startswith("simfl."):
+        return _find(model, shape, classes)
+    file = cache_folder() / "models.json"
+    key = f"{model.name} {'x'.join(map(str, shape))} {classes} {_code()}"
+    known: dict[str, Any] = {}
+    # An unreadable or unwritable cache is ignored.
+    with suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads(file.read_text(encoding="utf-8")))
+    with suppress(KeyError, ValueError):
+        return TypeAdapter(Facts).validate_python(known[key])
+    found = _find(model, shape, classes)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            json.dump({**known, key: asdict(found)}, out, indent=1)
+        os.replace(temporary, file)
+    return found
 
 
-def _find(model: Model, input_shape: Shape, classes: int) -> Facts:
+def cache_folder() -> Path:
+    """Return SIMFL_CACHE, or the user's cache folder by the XDG rules."""
+    own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
+
+
+def _find(model: Model, shape: Shape, classes: int) -> Facts:
     import torch
-    from torch import nn
 
-    from simfl.learning.closed_form import fits
+    from simfl.learning.models.layers import macs
+    from simfl.learning.models.rules import blank
 
     with torch.device("meta"):
-        module = model.build(input_shape, classes)
+        module = model.build(shape, classes)
     # A flattening and a linear layer of the right sizes say all; a dry run of more costs torch's compiler.
-    if type(module) is nn.Sequential and fits(module):
-        flatten, linear = module
-        assert isinstance(flatten, nn.Flatten)
-        assert isinstance(linear, nn.Linear)
-        plain = [type(flatten), type(linear)] == [nn.Flatten, nn.Linear]
-        ends = (flatten.start_dim, flatten.end_dim, linear.in_features, linear.out_features)
-        if plain and ends == (1, -1, prod(input_shape), classes):
-            return Facts(sum(p.numel() for p in module.parameters()), True, prod(input_shape) * classes)
-    module = model.blank(input_shape, classes)
-    d, softmax = sum(p.numel() for p in module.parameters()), fits(module)
+    softmax = is_softmax(module, prod(shape), classes)
+    if not softmax:
+        module = blank(model, shape, classes)
+        softmax = is_softmax(module, prod(shape), classes)  # its lazy layers have their sizes by now
+    d = sum(p.numel() for p in module.parameters())
+    if softmax:
+        return Facts(d, True, prod(shape) * classes)
     try:
-        return Facts(d, softmax, model.macs(input_shape, classes))
+        return Facts(d, False, macs(module, shape))
     except ValueError as error:
-        return Facts(d, softmax, None, str(error))
+        return Facts(d, False, None, f"model {model.name}: {error}")
+
+
+def is_softmax(module: nn.Module, inputs: int, classes: int) -> bool:
+    """Say if a module is a flattening and one linear layer with bias, and nothing else."""
+    from torch import nn
+
+    if type(module) is not nn.Sequential or [type(layer) for layer in module] != [nn.Flatten, nn.Linear]:
+        return False
+    flatten, linear = module
+    assert isinstance(flatten, nn.Flatten)
+    assert isinstance(linear, nn.Linear)
+    ends = (flatten.start_dim, flatten.end_dim, linear.in_features, linear.out_features)
+    return ends == (1, -1, inputs, classes) and linear.bias is not None
 
 
 @cache
 def _code() -> str:
-    """What the facts depend on: torch's version and the sources."""
-    here = Path(__file__).parent
-    sources = b"".join(
-        path.read_bytes() for path in (*sorted(here.glob("*.py")), here.with_name("closed_form.py"))
-    )
+    """Return what the facts depend on: torch's version and the sources."""
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return f"torch {version('torch')} {hashlib.sha256(sources).hexdigest()[:16]}"

@@ -1,8 +1,9 @@
 """What a module must be so that its update is a pure function of its parameters, the samples and a stream.
 
 Its parameters are all its state, each in one place: that is what is flattened, masked and aggregated. All
-that it draws is what its `Dropout` layers keep. `settled` makes a module so, or says why it cannot be.
-Everything happens on the meta device, where tensors have shapes and no content.
+that it draws is what its `Dropout` layers keep. `blank` makes a module so, or says why it cannot be.
+Everything happens on the meta device, where tensors have shapes and no content: nothing is initialised, and
+torch's global random state is not touched.
 """
 
 from __future__ import annotations
@@ -15,38 +16,36 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from simfl.learning.models.batch_norm import BatchNorm
-from simfl.learning.models.dropout import Dropout
-from simfl.learning.models.shapes import Shape
+from simfl.learning.models.layers import BatchNorm, Dropout, dropouts
+from simfl.learning.models.model import Model, Shape
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-_RANDOM = (
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AlphaDropout,
-    nn.FeatureAlphaDropout,
-    nn.RReLU,
-)
+_RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
 _SAMPLES = 2
 """In a dry run: with one, a module that mixes up samples and classes would pass."""
 
 
-def settled(module: nn.Module, input_shape: Shape, classes: int, tried: bool = False) -> nn.Module:
-    """The module with this package's `BatchNorm` and `Dropout` in place of torch's, dry-run unless it was
-    tried before. Call it under torch.device("meta"), with a module from there.
+def blank(model: Model, shape: Shape, classes: int, tried: bool = False) -> nn.Module:
+    """Return a model's module on the meta device, with this package's `BatchNorm` and `Dropout` for torch's.
 
-    ValueError for what is left of state or randomness, for a module that does not map [n, *input_shape] to
-    [n, classes], or one with parameters that no gradient reaches.
+    tried: its dry run went well before. ValueError, naming the model, if it keeps state or draws elsewhere,
+    does not map [n, *shape] to [n, classes], or has parameters that no gradient reaches.
     """
-    if any(nn.parameter.is_lazy(p) for p in module.parameters()):
-        _forward(module, input_shape)
-    module = _replaced(module)
-    _refuse_state(module)
-    if not tried:
-        _dry_run(module, input_shape, classes)
+    with torch.device("meta"):
+        module = model.build(shape, classes)
+        try:
+            if not isinstance(module, nn.Module):
+                raise ValueError(f"build gave {type(module).__name__}, not a torch.nn.Module")
+            if any(nn.parameter.is_lazy(p) for p in module.parameters()):
+                _forward(module, shape)
+            module = _replaced(module)
+            _refuse_state(module)
+            if not tried:
+                _dry_run(module, shape, classes)
+                dropouts(module, shape)
+        except ValueError as error:
+            raise ValueError(f"model {model.name}: {error}") from error
     return module
 
 
@@ -65,17 +64,15 @@ def _replaced(module: nn.Module) -> nn.Module:
 
 
 def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
-    kind = type(layer)
-    if isinstance(layer, nn.Dropout) and kind is nn.Dropout:
+    named = f"layer {path!r}, {type(layer).__name__},"
+    if isinstance(layer, nn.Dropout) and type(layer) is nn.Dropout:
         return Dropout(layer.p)
     if isinstance(layer, _RANDOM):
-        raise ValueError(f"layer {path!r}, {kind.__name__}, draws random numbers: only nn.Dropout may")
+        raise ValueError(f"{named} draws random numbers: only nn.Dropout may")
     if not isinstance(layer, _BATCH_NORMS):
         return None
-    if kind not in _BATCH_NORMS:
-        raise ValueError(
-            f"layer {path!r}, {kind.__name__}, is a batch norm of its own kind: use nn's as it is"
-        )
+    if type(layer) not in _BATCH_NORMS:
+        raise ValueError(f"{named} is a batch norm of its own kind: use nn's as it is")
     return BatchNorm(layer.num_features, layer.eps, layer.affine)
 
 
@@ -117,11 +114,8 @@ _NoDraws = type(
 
 
 def _dry_run(module: nn.Module, input_shape: Shape, classes: int) -> None:
-    hooks = [
-        layer.register_forward_hook(_channels_last)
-        for layer in module.modules()
-        if isinstance(layer, nn.Conv2d)
-    ]
+    convolutions = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     with _NoDraws():
         logits = _forward(module, input_shape)
     for hook in hooks:

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from simfl.learning import data
 from simfl.learning.data import Split
+from simfl.learning.data.bundled import Digits
 from simfl.learning.models import MODELS, Model
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
@@ -31,11 +31,11 @@ class Training:
 
 
 PAPERS = (
-    Training(MODELS["logistic"], (1, 28, 28), 10, 10),
-    Training(MODELS["mcmahan_cnn"], (1, 28, 28), 10, 10),
-    Training(MODELS["femnist_cnn"], (1, 28, 28), 62, 10),
-    Training(MODELS["lenet5"], (3, 32, 32), 10, 10),
-    Training(MODELS["lenet5"], (3, 32, 32), 10, 50),
+    Training(MODELS["logistic"](), (1, 28, 28), 10, 10),
+    Training(MODELS["mcmahan_cnn"](), (1, 28, 28), 10, 10),
+    Training(MODELS["femnist_cnn"](), (1, 28, 28), 62, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 50),
 )
 """Of the papers. The models on 8 x 8 digits have no law: what a minibatch costs outweighs its samples there,
 so minibatches and multiply-adds are charged."""
@@ -61,9 +61,9 @@ def measure(training: Training) -> Callable[[], Law]:
 
 def by_steps() -> Callable[[], Rates]:
     """Return a measurement of a minibatch and a multiply-add: tiny models on digits, clients of two sizes."""
-    split = data.digits(STREAMS.rng("data"))
+    split = Digits().loaded(STREAMS.rng("data"))
     trainers = [
-        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model],
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model](),
                 LocalSgd(5, 10, 0.1), "cpu", "loop")
         for model in ("logistic", "cnn") for users in (100, 20)
     ]  # fmt: skip

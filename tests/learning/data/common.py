@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import DataError, Split, load
+from simfl.learning.data import DATASETS, DataError, Split
 
 Array = np.ndarray[Any, Any]
 
@@ -20,8 +20,18 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+def load(name: str, rng: np.random.Generator, root: Path | None = None, **options: object) -> Split:
+    return DATASETS[name].model_validate(options).loaded(rng, root)
+
+
 def read(name: str, root: Path, **options: object) -> Split:
     return load(name, rng(), root, **options)
+
+
+def writers(split: Split) -> int:
+    """The number of natural users."""
+    assert split.owner is not None
+    return len(np.unique(split.owner))
 
 
 def refused(call: Callable[[], object], *parts: object) -> str:

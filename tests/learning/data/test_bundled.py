@@ -5,13 +5,12 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from simfl.learning.data import digits, load
-from simfl.learning.data.bundled import stratified
+from simfl.learning.data.bundled import Digits, stratified
 
 
 def test_digits_are_split_once_for_all() -> None:
-    split = load("digits", np.random.default_rng(0))
-    other = digits(np.random.default_rng(1))
+    split = Digits().loaded(np.random.default_rng(0))
+    other = Digits().loaded(np.random.default_rng(1))
     assert split.x_train.shape == (1437, 1, 8, 8)
     assert split.x_test.shape == (360, 1, 8, 8)
     assert split.shape == (1, 8, 8)
@@ -31,7 +30,7 @@ def test_digits_are_split_once_for_all() -> None:
 
 
 def test_the_split_is_stratified() -> None:
-    split = digits(np.random.default_rng(0))
+    split = Digits().loaded(np.random.default_rng(0))
     counts = np.bincount(split.y_test, minlength=10)
     assert counts.min() >= 35
     assert counts.max() <= 37
@@ -39,7 +38,7 @@ def test_the_split_is_stratified() -> None:
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
     x, y = load_digits(return_X_y=True)
-    split = digits(np.random.default_rng(0))
+    split = Digits().loaded(np.random.default_rng(0))
     images = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     theirs = train_test_split(images, y, test_size=0.2, stratify=y, random_state=1)
     for mine, other in zip((split.x_train, split.x_test, split.y_train, split.y_test), theirs, strict=True):

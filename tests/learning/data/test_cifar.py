@@ -42,7 +42,7 @@ def test_cifar10_is_read_back(tmp_path: Path, inner: str) -> None:
     assert split.y_test.tolist() == [7]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
 @given(
     st.lists(st.tuples(st.integers(0, 19), st.integers(0, 99)), min_size=1, max_size=3),
     arrays(np.uint8, (32, 32, 3), fill=st.integers(0, 255)),

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from tests.learning.data.common import dump, read, refused
+from tests.learning.data.common import dump, read, refused, writers
 
 with_pillow = pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed: simfl[images]")
 
@@ -48,7 +48,7 @@ def test_only_what_is_indexed_is_opened(tmp_path: Path, opened: mock.Mock, neste
     assert split.y_test.tolist() == [1]
     assert split.owner is not None
     assert split.owner.tolist() == [0, 1, 0]
-    assert split.writers == 2
+    assert writers(split) == 2
     assert len(split.x_train) == 3
     assert split.x_train.shape == (3, 3, 16, 16)
     assert split.x_train.dtype == np.uint8

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import Split, load
-from tests.learning.data.common import pixels, refused, rng
+from simfl.learning.data import Split
+from tests.learning.data.common import load, pixels, refused, rng, writers
 
 GOOD: dict[str, Any] = {
     "x_train": rng().normal(size=(4, 2, 3)),
@@ -45,7 +45,7 @@ def test_pixels_owners_and_classes_are_read_back(tmp_path: Path) -> None:
     assert split.classes == 9
     assert split.owner is not None
     assert split.owner.tolist() == [2, 0, 1, 1]
-    assert split.writers == 3
+    assert writers(split) == 3
     assert split.x_train.dtype == np.uint8
     np.testing.assert_array_equal(split.x_train, x)
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from simfl.learning.models.batch_norm import BatchNorm
-from tests.learning.models.filled import normal
+from simfl.learning.models.layers import BatchNorm
+from tests.learning.models.made import normal
 
 
 def pair(eps: float = 1e-5) -> tuple[BatchNorm, nn.BatchNorm2d]:

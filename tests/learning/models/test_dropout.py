@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from simfl.learning.models import Model, Shape
-from simfl.learning.models.dropout import Dropout
-from tests.learning.models.filled import normal
+from simfl.learning.models import Shape
+from simfl.learning.models.layers import Dropout, dropouts
+from simfl.learning.models.rules import blank
+from tests.learning.models.made import made, normal
 
 
 def test_nothing_is_dropped_by_default() -> None:
@@ -65,12 +66,13 @@ class Branches(nn.Module):
         return logits
 
 
-def of(again: bool = False, turned: bool = False) -> list[tuple[str, float, Shape]]:
-    return Model("branches", lambda shape, classes: Branches(again, turned)).dropouts((6,), 3)
+def of(again: bool = False, turned: bool = False) -> list[tuple[float, Shape]]:
+    module = blank(made(lambda shape, classes: Branches(again, turned), "branches"), (6,), 3)
+    return [(layer.p, shape) for layer, shape in dropouts(module, (6,))]
 
 
 def test_dropouts_in_the_order_of_execution() -> None:
-    assert of() == [("early", 0.3, (6,)), ("late", 0.1, (5,))]
+    assert of() == [(0.3, (6,)), (0.1, (5,))]
 
 
 def test_a_dropout_that_is_called_twice() -> None:

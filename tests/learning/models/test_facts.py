@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simfl.learning.models import MODELS, Model
+from simfl.learning.models import MODELS
 from simfl.learning.models.facts import Facts, facts
+from tests.learning.models.made import made
 
 
 @pytest.fixture(autouse=True)
@@ -31,30 +32,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_they_are_those_of_the_module(
     name: str, shape: tuple[int, ...], classes: int, expected: Facts
 ) -> None:
-    assert facts(MODELS[name], shape, classes) == expected
-    assert facts(MODELS[name], shape, classes) == expected  # remembered
+    assert facts(MODELS[name](), shape, classes) == expected
+    assert facts(MODELS[name](), shape, classes) == expected  # remembered
 
 
 def test_they_are_found_once(cache: Path) -> None:
-    first = facts(MODELS["logistic"], (2, 2), 3)
+    first = facts(MODELS["logistic"](), (2, 2), 3)
     (key,) = stored = json.loads(cache.read_text())
     stored[key]["d"] += 1
     cache.write_text(json.dumps(stored))
-    assert facts(MODELS["logistic"], (2, 2), 3).d == first.d + 1
-    assert facts(MODELS["logistic"], (2, 2), 4).d == 4 * 4 + 4
+    assert facts(MODELS["logistic"](), (2, 2), 3).d == first.d + 1
+    assert facts(MODELS["logistic"](), (2, 2), 4).d == 4 * 4 + 4
     stored[key]["d"] = "many"
     cache.write_text(json.dumps(stored))
-    assert facts(MODELS["logistic"], (2, 2), 3) == first
+    assert facts(MODELS["logistic"](), (2, 2), 3) == first
 
 
 def test_a_model_of_ones_own_is_always_looked_at(cache: Path) -> None:
-    own = Model("logistic", MODELS["logistic"].build)
-    assert facts(own, (2, 2), 3).d == 15
+    assert facts(made(MODELS["logistic"]().build), (2, 2), 3).d == 15
     assert not cache.exists()
 
 
 def test_what_cannot_be_built_is_said_each_time(cache: Path) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="vgg11 needs samples"):
-            facts(MODELS["vgg11"], (3, 8, 8), 10)
+            facts(MODELS["vgg11"](), (3, 8, 8), 10)
     assert not cache.exists()

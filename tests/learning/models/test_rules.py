@@ -9,46 +9,47 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simfl.learning.models import Model
-from simfl.learning.models.batch_norm import BatchNorm
-from simfl.learning.models.dropout import Dropout
+from simfl.learning.models.facts import facts
+from simfl.learning.models.layers import BatchNorm, Dropout
+from simfl.learning.models.rules import blank
+from tests.learning.models.made import made
 
 SHAPE = (3, 8, 8)
 
 
-def blank(*layers: nn.Module, classes: int = 4) -> nn.Module:
+def between(*layers: nn.Module, classes: int = 4) -> nn.Module:
     """Of the layers between a convolution and a linear layer."""
 
     def build(shape: tuple[int, ...], classes: int) -> nn.Module:
         head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes))
         return nn.Sequential(nn.Conv2d(3, 6, 3), *layers, head)
 
-    return Model("mine", build).blank(SHAPE, classes)
+    return blank(made(build), SHAPE, classes)
 
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norm_loses_its_statistics(affine: bool) -> None:
-    layer = blank(nn.BatchNorm2d(6, eps=0.5, momentum=0.3, affine=affine)).get_submodule("1")
+    layer = between(nn.BatchNorm2d(6, eps=0.5, momentum=0.3, affine=affine)).get_submodule("1")
     assert isinstance(layer, BatchNorm)
     assert (layer.eps, len(list(layer.parameters()))) == (0.5, 2 if affine else 0)
     assert all(p.is_meta for p in layer.parameters())
 
 
 def test_dropout_becomes_one_that_draws_nothing() -> None:
-    layer = blank(nn.Dropout(0.4)).get_submodule("1")
+    layer = between(nn.Dropout(0.4)).get_submodule("1")
     assert isinstance(layer, Dropout)
     assert layer.p == 0.4
 
 
 def test_a_layer_in_two_places_stays_one() -> None:
     shared = nn.BatchNorm2d(6)
-    module = blank(shared, nn.Sequential(nn.ReLU(), shared))
+    module = between(shared, nn.Sequential(nn.ReLU(), shared))
     assert module.get_submodule("1") is module.get_submodule("2.1")
     assert isinstance(module.get_submodule("1"), BatchNorm)
 
 
 def test_a_module_that_is_itself_a_batch_norm() -> None:
-    module = Model("norm", lambda shape, classes: nn.BatchNorm1d(5)).blank((5,), 5)
+    module = blank(made(lambda shape, classes: nn.BatchNorm1d(5), "norm"), (5,), 5)
     assert isinstance(module, BatchNorm)
 
 
@@ -56,9 +57,8 @@ def test_lazy_layers_take_their_shapes() -> None:
     def build(shape: tuple[int, ...], classes: int) -> nn.Module:
         return nn.Sequential(nn.LazyConv2d(6, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(classes))
 
-    model = Model("lazy", build)
-    assert model.parameters(SHAPE, 4) == (27 * 6 + 6) + 12 + (216 * 4 + 4)
-    assert isinstance(model.blank(SHAPE, 4).get_submodule("1"), BatchNorm)
+    assert facts(made(build), SHAPE, 4).d == (27 * 6 + 6) + 12 + (216 * 4 + 4)
+    assert isinstance(blank(made(build), SHAPE, 4).get_submodule("1"), BatchNorm)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_other_random_layers_are_refused(kind: Callable[[], nn.Module]) -> None:
     layer = kind()
     named = f"^model mine: layer '1.0', {type(layer).__name__}, draws random numbers: only nn.Dropout may$"
     with pytest.raises(ValueError, match=named):
-        blank(nn.Sequential(layer))
+        between(nn.Sequential(layer))
 
 
 class Of(nn.Module):
@@ -94,7 +94,7 @@ def test_random_functions_are_refused(function: Callable[[Tensor], Tensor]) -> N
     with pytest.raises(
         ValueError, match=r"^model mine: .*it draws random numbers \(aten\..*only nn.Dropout may"
     ):
-        blank(Of(function))
+        between(Of(function))
 
 
 def test_attention_and_recurrence_pass_without_their_own_dropout() -> None:
@@ -107,29 +107,29 @@ def test_attention_and_recurrence_pass_without_their_own_dropout() -> None:
             logits: Tensor = self.head(self.inner(x, x, x)[0].mean(1))
             return logits
 
-    assert Model("attention", lambda shape, classes: Attention(0)).parameters((5, 8), 4) > 0
+    assert facts(made(lambda shape, classes: Attention(0)), (5, 8), 4).d > 0
     with pytest.raises(ValueError, match="it draws random numbers"):
-        Model("attention", lambda shape, classes: Attention(0.1)).blank((5, 8), 4)
+        blank(made(lambda shape, classes: Attention(0.1), "attention"), (5, 8), 4)
 
 
 def test_state_is_refused() -> None:
     odd = type("Odd", (nn.BatchNorm2d,), {})
     with pytest.raises(ValueError, match="layer '1', Odd, is a batch norm of its own kind"):
-        blank(odd(6))
+        between(odd(6))
     counter = nn.ReLU()
     counter.register_buffer("calls", torch.zeros(1), persistent=False)
     with pytest.raises(ValueError, match=r"^model mine: buffers are not aggregated: 1\.0\.calls$"):
-        blank(nn.Sequential(counter))
+        between(nn.Sequential(counter))
     constant = nn.ReLU()
     constant.scale = torch.ones(1)
     with pytest.raises(ValueError, match=r"tensors that are not parameters have no content here: 1\.scale$"):
-        blank(constant)
+        between(constant)
 
 
 def test_running_statistics_of_other_norms_are_buffers() -> None:
-    blank(nn.InstanceNorm2d(6))
+    between(nn.InstanceNorm2d(6))
     with pytest.raises(ValueError, match=r"buffers are not aggregated: 1\.running_mean, 1\.running_var"):
-        blank(nn.InstanceNorm2d(6, track_running_stats=True))
+        between(nn.InstanceNorm2d(6, track_running_stats=True))
 
 
 def test_tied_and_idle_parameters_are_refused() -> None:
@@ -141,15 +141,15 @@ def test_tied_and_idle_parameters_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"parameters that several layers share are not supported: 0\.weight$"
     ):
-        Model("tied", tied).blank((4,), 4)
+        blank(made(tied, "tied"), (4,), 4)
     with pytest.raises(ValueError, match=r"no gradient reaches the parameters 1\.0\.weight, 1\.0\.bias$"):
-        blank(_Idle(nn.Linear(2, 2)))
+        between(_Idle(nn.Linear(2, 2)))
     with pytest.raises(ValueError, match="there are no parameters to train"):
-        Model("none", lambda shape, classes: nn.Flatten()).blank((4,), 4)
+        blank(made(lambda shape, classes: nn.Flatten(), "none"), (4,), 4)
     with pytest.raises(ValueError, match=r"no gradient reaches the parameters 1\.weight, 1\.bias$"):
-        blank(nn.Conv2d(6, 6, 1).requires_grad_(False))
+        between(nn.Conv2d(6, 6, 1).requires_grad_(False))
     with pytest.raises(ValueError, match=r"no gradient reaches the parameters 0\.weight, 0\.bias$"):
-        blank(Of(lambda x: x.detach()))
+        between(Of(lambda x: x.detach()))
 
 
 class _Idle(nn.Sequential):
@@ -164,7 +164,7 @@ def test_logits_of_another_shape_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"^model flat: for 2 samples it gives \[8, 4\], not logits \[2, 4\]$"
     ):
-        Model("flat", flat).blank((4, 8), 4)
+        blank(made(flat, "flat"), (4, 8), 4)
     with pytest.raises(ValueError, match=r"it gives tuple, not logits"):
         blank_of_function(lambda x: (x,))
 
@@ -173,16 +173,16 @@ def blank_of_function(function: Callable[[Tensor], object]) -> nn.Module:
     def build(shape: tuple[int, ...], classes: int) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 4), Of(function))
 
-    return Model("function", build).blank((4,), 4)
+    return blank(made(build, "function"), (4,), 4)
 
 
 def test_a_forward_that_fails() -> None:
     with pytest.raises(
         ValueError, match=r"^model mine: its forward fails for samples \[3, 8, 8\]: RuntimeError: "
     ):
-        blank(nn.Linear(5, 5))
+        between(nn.Linear(5, 5))
     # The trainer holds images channels last, in which this cannot be a view.
     with pytest.raises(ValueError, match=r"its forward fails .*\.reshape"):
-        blank(Of(lambda x: x.view(2, -1)))
+        between(Of(lambda x: x.view(2, -1)))
     with pytest.raises(ValueError, match="its forward fails for samples"):
         blank_of_function(lambda x: x if x.sum().item() else -x)

@@ -6,7 +6,9 @@ import pytest
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from simfl.learning.models import MODELS, Model, Shape
+from simfl.learning.models import MODELS, Shape
+from simfl.learning.models.facts import facts
+from tests.learning.models.made import made
 
 DIGITS = (1, 8, 8)
 
@@ -20,7 +22,7 @@ DIGITS = (1, 8, 8)
     ],
 )
 def test_linear_layers_and_convolutions(name: str, shape: Shape, macs: int) -> None:
-    assert MODELS[name].macs(shape, 10) == macs
+    assert facts(MODELS[name](), shape, 10).macs == macs
 
 
 def test_strides_groups_and_no_padding() -> None:
@@ -29,7 +31,7 @@ def test_strides_groups_and_no_padding() -> None:
         return nn.Sequential(grouped, nn.Flatten(), nn.Linear(8 * 3 * 4, classes))
 
     # 7 x 7 gives 3 x 4 positions of 8 channels, each over 4 / 2 channels and 3 x 1 taps.
-    assert Model("grouped", build).macs((4, 7, 7), 5) == 3 * 4 * 8 * 2 * 3 + 96 * 5
+    assert facts(made(build), (4, 7, 7), 5).macs == 3 * 4 * 8 * 2 * 3 + 96 * 5
 
 
 def test_depthwise_and_normalisation() -> None:
@@ -39,9 +41,8 @@ def test_depthwise_and_normalisation() -> None:
         return nn.Sequential(depthwise, nn.BatchNorm2d(6, affine=False), nn.GroupNorm(2, 6), flat)
 
     outputs = 6 * 4 * 4
-    assert (
-        Model("depthwise", build).macs((6, 8, 8), 5) == outputs * 25 + 2 * 2 * outputs + outputs * 5 + 2 * 5
-    )
+    expected = outputs * 25 + 2 * 2 * outputs + outputs * 5 + 2 * 5
+    assert facts(made(build), (6, 8, 8), 5).macs == expected
 
 
 def test_a_layer_counts_as_often_as_it_is_called() -> None:
@@ -54,15 +55,15 @@ def test_a_layer_counts_as_often_as_it_is_called() -> None:
             logits: Tensor = self.head(self.inner(self.inner(x)))
             return logits
 
-    assert Model("twice", lambda shape, classes: Twice()).macs((4,), 3) == 16 + 16 + 12
+    assert facts(made(lambda shape, classes: Twice()), (4,), 3).macs == 16 + 16 + 12
 
 
 def test_work_that_cannot_be_counted_is_an_error() -> None:
     def odd(shape: Shape, classes: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.PReLU(), nn.Linear(64, classes))
 
-    with pytest.raises(ValueError, match="model odd: the multiply-adds of a layer PReLU are not known"):
-        Model("odd", odd).macs(DIGITS, 10)
+    known = facts(made(odd, "odd"), DIGITS, 10)
+    assert (known.macs, known.why) == (None, "model odd: the multiply-adds of a layer PReLU are not known")
 
     class Around(nn.Module):
         def __init__(self) -> None:
@@ -72,5 +73,5 @@ def test_work_that_cannot_be_counted_is_an_error() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return linear(x, self.inner.weight, self.inner.bias)
 
-    with pytest.raises(ValueError, match="layers that are not called are not known: Linear"):
-        Model("around", lambda shape, classes: Around()).macs((4,), 3)
+    why = facts(made(lambda shape, classes: Around()), (4,), 3).why
+    assert "layers that are not called are not known: Linear" in why

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.learning.data import DataError, Split, as_float
+from simfl.learning.data.dataset import DataError, Split
 from tests.learning.data.common import pixels, refused
 
 
@@ -18,17 +18,6 @@ def test_a_split_tells_its_shape_and_its_users() -> None:
     whole = split()
     assert whole.checked("here") is whole
     assert whole.shape == (1, 2, 2)
-    assert whole.writers == 2
-    assert split(owner=None).writers == 0
-
-
-def test_pixels_mean_their_255th_part() -> None:
-    levels = np.arange(256, dtype=np.uint8)
-    as_numbers = as_float(levels)
-    assert as_numbers.dtype == np.float32
-    assert as_numbers.tolist() == [float(np.float32(i) / np.float32(255)) for i in range(256)]
-    floats = np.array([-1.5, 300], np.float32)
-    assert as_float(floats) is floats
 
 
 def filled(value: float) -> np.ndarray:

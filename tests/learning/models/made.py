@@ -1,17 +1,40 @@
-"""Blanks made real for a test: small seeded normal values, nothing drawn from torch's global generator."""
+"""Models of tests, and blanks made real: small seeded normal values, none of torch's global generator."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from simfl.learning.models import MODELS, Shape
-from simfl.learning.models.batch_norm import BatchNorm
+from simfl.learning.models import MODELS, Model, Shape
+from simfl.learning.models.layers import BatchNorm
+from simfl.learning.models.rules import blank
+
+
+class Made(Model):
+    """A test's own model: what `make` builds."""
+
+    make: Any
+    title: str
+
+    @property
+    def name(self) -> str:
+        return self.title
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        module: nn.Module = self.make(shape, classes)
+        return module
+
+
+def made(make: Callable[[Shape, int], nn.Module], title: str = "mine") -> Model:
+    return Made(make=make, title=title)
 
 
 def filled(name: str, shape: Shape, classes: int, dtype: torch.dtype = torch.float32) -> nn.Module:
     """A model of MODELS on the CPU: weights normal with the usual spread, scales about 1."""
-    module = MODELS[name].blank(shape, classes).to_empty(device="cpu").to(dtype)
+    module = blank(MODELS[name](), shape, classes).to_empty(device="cpu").to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for layer in module.modules():

@@ -1,21 +1,27 @@
-"""What a data set is: training and test samples with labels, checked in one place."""
+"""What a data set is: a block that loads a split, of training and test samples, checked in one place."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from simfl.kinds import Choice
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
+EVALUATED = 512
+"""Test samples that are evaluated at once."""
+
 
 class DataError(ValueError):
-    """A data set that is not there or cannot be used; its text names the file, what was found and what was
-    expected."""
+    """A data set that is not there or cannot be used: the file, what was found and what was expected."""
 
 
 class LazyImages(Protocol):
@@ -34,13 +40,7 @@ class LazyImages(Protocol):
 
 
 Samples = F32 | U8 | LazyImages
-"""[n, *shape]: numbers, or pixels 0 .. 255 that mean value / 255 (see `as_float`)."""
-
-
-def as_float(x: F32 | U8) -> F32:
-    """float32 as it is, pixels divided by 255."""
-    numbers = np.asarray(x, np.float32)
-    return numbers / np.float32(255) if x.dtype == np.uint8 else numbers
+"""[n, *shape]: numbers, or pixels 0 .. 255 that mean value / 255."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,20 +65,12 @@ class Split:
 
     @property
     def nbytes(self) -> int:
-        """What its samples take in memory; those that are read lazily take none."""
+        """The bytes of its samples in memory; those that are read lazily take none."""
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
 
-    @property
-    def writers(self) -> int:
-        """The number of natural users, 0 for data without."""
-        return 0 if self.owner is None else int(self.owner.max()) + 1
-
     def checked(self, where: str) -> Split:
-        """The split itself, if it keeps what is said above, has a sample of each kind and is finite.
-
-        Raises:
-            DataError: it does not; the text begins with `where`.
-        """
+        """Return the split itself. DataError, its text beginning with `where`, unless it is as said above,
+        has a sample of each kind and is finite."""
         if self.classes < 1:
             raise DataError(f"{where}: classes={self.classes} must be at least 1")
         _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
@@ -94,7 +86,7 @@ class Split:
 
 
 def check_labels(where: str, y: I64, classes: int) -> None:
-    """DataError if a label is not in 0 .. classes - 1; the text begins with `where`."""
+    """Raise a DataError, its text beginning with `where`, if a label is not in 0 .. classes - 1."""
     wrong = np.flatnonzero((y < 0) | (y >= classes))
     if wrong.size:
         at = wrong[0]
@@ -126,3 +118,50 @@ def _check_owner(place: str, owner: I64, samples: int) -> None:
         raise DataError(
             f"{place}: {len(users)} users numbered {users[0]} .. {users[-1]}, expected 0 .. {len(users) - 1}"
         )
+
+
+class Dataset(Choice):
+    """A data set; `load` is all that one of your own needs.
+
+    >>> class Sign(Dataset):
+    ...     samples: int = 100
+    ...     def load(self, rng, root):
+    ...         x = rng.standard_normal((self.samples, 2), np.float32)
+    ...         y = (x.sum(axis=1) > 0).astype(np.int64)
+    ...         return Split(x, y, x[:10], y[:10], classes=2)
+    >>> Sign().loaded(np.random.default_rng(0)).shape
+    (2,)
+    """
+
+    size_bytes: ClassVar[int] = 0
+    """Bytes of its samples in memory, where they are the same everywhere; else known once it is read."""
+    labels: ClassVar[int] = 10
+    """The number of classes, about, before it is read."""
+
+    @abstractmethod
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return training and test samples, of one class each.
+
+        Args:
+            rng: for samples that are drawn; the stream of the scenario's data.
+            root: `learning.data.root`, the folder in which published ones lie.
+
+        Raises:
+            DataError: it is not there, or cannot be used.
+        """
+
+    def loaded(self, rng: np.random.Generator, root: Path | None = None) -> Split:
+        """Return what `load` does, checked. DataError if it breaks the rules of a `Split`."""
+        split = self.load(rng, root)
+        if not isinstance(split, Split):
+            raise DataError(f"data set {type(self).__name__} gave {type(split).__name__}, not a Split")
+        return split.checked(type(self).__name__ if self.kind in ("", "module") else self.kind)
+
+    def bytes_needed(self, each_dealt: int, real: bool) -> int:
+        """Return what it takes while it is made and dealt out (each_dealt: bytes a sample), and a pass of
+        evaluation where training is real."""
+        return self.size_bytes
+
+    def classes_expected(self) -> int:
+        """Return the number of classes, about, before it is read."""
+        return self.labels

@@ -1,0 +1,53 @@
+"""What a model is: a block that builds a torch module.
+
+A model is a deterministic function of its parameters, its input and what its dropouts keep (see `rules`).
+Torch is imported when a module is built, not before: reading a scenario takes a tenth of a second without.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from simfl.kinds import Choice
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Shape = tuple[int, ...]
+"""Of one sample."""
+
+
+class Model(Choice):
+    """A model; `build` is all that one of your own needs.
+
+    >>> class Narrow(Model):
+    ...     hidden: int = 5
+    ...     def build(self, shape, classes):
+    ...         from torch import nn
+    ...         return nn.Sequential(nn.Linear(*shape, self.hidden), nn.Linear(self.hidden, classes))
+    >>> Narrow(hidden=2).name, Narrow(hidden=2).build((3,), 4)[1].out_features
+    ('Narrow(hidden=2)', 4)
+    """
+
+    @abstractmethod
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        """Return a module that maps samples [n, *shape] to logits [n, classes], and keeps the rules of
+        `simfl.learning.models.rules`; a ValueError says why there is none for such samples.
+
+        It is called on torch's meta device, which holds shapes only: what a module is filled with is lost.
+        """
+
+    @property
+    def name(self) -> str:
+        """What a profile's law and messages know it by: its word or path.py:Name, and its fields."""
+        word = getattr(self, "module", self.kind) or type(self).__name__
+        fields = self.model_dump(mode="json", exclude={"kind", "module"})
+        return word + (f"({', '.join(f'{key}={value}' for key, value in fields.items())})" if fields else "")
+
+    def image(self, shape: Shape, least: int) -> tuple[int, int, int]:
+        """Return channels, height and width of a sample. ValueError unless it has them, and h, w >= least."""
+        if len(shape) != 3 or min(shape[1:]) < least:
+            raise ValueError(f"{self.name} needs samples [c, h, w] with h, w >= {least}, not {list(shape)}")
+        channels, height, width = shape
+        return channels, height, width

@@ -1,0 +1,172 @@
+"""Our models, a paper each, and the door for anybody's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Literal
+
+from simfl.kinds import Kinds
+from simfl.learning.models.model import Model, Shape
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Logistic(Model):
+    """Logistic (softmax) regression: one linear layer; 1x28x28 in 10 classes: 7,850 parameters."""
+
+    kind: Literal["logistic"] = "logistic"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from torch import nn
+
+        return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
+
+
+class Softmax(Logistic):
+    """The same, on the AT&T faces; 1x112x92 in 40 classes: 412,200 parameters."""
+
+    kind: Literal["softmax"] = "softmax"  # type: ignore[assignment]
+
+
+class Cnn(Model):
+    """Two small convolutions, for tests and laptops; 1x8x8 in 10 classes: 6,090 parameters."""
+
+    kind: Literal["cnn"] = "cnn"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _cnn(self.image(shape, least=4), ((16, 3, 1, 2), (32, 3, 1, 2)), (), classes)
+
+
+class McMahanCnn(Model):
+    """The CNN of FedAvg (McMahan et al. 2017, section 3); 1x28x28 in 10 classes: 1,663,370 parameters.
+
+    Two 5x5 convolutions with 32 and 64 channels, each pooled by 2, and 512 units. Padding keeps height and
+    width, which the paper's count implies.
+    """
+
+    kind: Literal["mcmahan_cnn"] = "mcmahan_cnn"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _cnn(self.image(shape, least=4), ((32, 5, 2, 2), (64, 5, 2, 2)), (512,), classes)
+
+
+class FemnistCnn(Model):
+    """FEMNIST's CNN with dropout (Reddi et al. 2021, Table 4); 1x28x28 in 62 classes: 1,206,590 parameters.
+
+    CNN_DropOut of FedML, which LightSecAgg trains: two 3x3 convolutions without padding, one pooling, two
+    linear layers, two dropouts.
+    """
+
+    kind: Literal["femnist_cnn"] = "femnist_cnn"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        convolutions = (32, 3, 0, 1), (64, 3, 0, 2)
+        return _cnn(self.image(shape, least=6), convolutions, (128,), classes, dropouts=(0.25, 0.5))
+
+
+class LeNet5(Model):
+    """LeNet-5 (LeCun et al. 1998, Fig. 2); 3x32x32 in 10 classes: 62,006 parameters.
+
+    As it is trained today: ReLU for tanh, max pooling, a full second convolution, and a linear last layer.
+    Images below 32x32 get the frame of 2 pixels that makes MNIST's 32x32 (61,706 parameters).
+    """
+
+    kind: Literal["lenet5"] = "lenet5"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        image = self.image(shape, least=12)
+        frame = 2 if min(image[1:]) < 32 else 0
+        return _cnn(image, ((6, 5, frame, 2), (16, 5, 0, 2)), (120, 84), classes)
+
+
+class Vgg11(Model):
+    """VGG-11 (Simonyan and Zisserman 2015, Table 1, A); 3x32x32 in 100 classes: 9,271,780 parameters.
+
+    As usual for 32x32 images, one linear layer stands for the three of ImageNet's head; what five poolings
+    leave of larger images is averaged.
+    """
+
+    kind: Literal["vgg11"] = "vgg11"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        channels = ((64, 2), (128, 2), (256, 1), (256, 2), (512, 1), (512, 2), (512, 1), (512, 2))
+        convolutions = tuple((out, 3, 1, pooled) for out, pooled in channels)
+        return _cnn(self.image(shape, least=32), convolutions, (), classes, averaged=True)
+
+
+class MobileNetV3(Model):
+    """MobileNetV3 small (Howard et al. 2019, Table 2); 3x224x224 in 1000 classes: 3,111,462 parameters.
+
+    FedML's variant, whose parameters LightSecAgg counts: each row expands, the activation follows the
+    pointwise convolution instead of the depthwise one, squeezing is to a quarter, and the convolutions beside
+    the expanding ones have biases.
+    """
+
+    kind: Literal["mobilenet_v3"] = "mobilenet_v3"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from simfl.learning.models.bottlenecks import mobilenet_v3
+
+        return mobilenet_v3(self.image(shape, least=17)[0], classes)
+
+
+class EfficientNetB0(Model):
+    """EfficientNet-B0 (Tan and Le 2019, Table 1); 3x224x224 in 1000 classes: 5,288,548 parameters.
+
+    Trained as in section 5.2: dropout 0.2 before the head, and stochastic depth 0.2 (Huang et al. 2016) that
+    rises linearly with the block. Padding is symmetric, as in torchvision.
+    """
+
+    kind: Literal["efficientnet_b0"] = "efficientnet_b0"
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from simfl.learning.models.bottlenecks import efficientnet_b0
+
+        return efficientnet_b0(self.image(shape, least=17)[0], classes)
+
+
+def _cnn(
+    image: tuple[int, int, int],
+    convolutions: tuple[tuple[int, int, int, int], ...],
+    units: tuple[int, ...],
+    classes: int,
+    dropouts: tuple[float, ...] = (),
+    averaged: bool = False,
+) -> nn.Module:
+    """Return convolutions (channels, kernel, padding, pooled by), hidden layers of so many units, and the
+    last layer, with ReLU between them.
+
+    dropouts: before each linear layer, none if empty. averaged: positions are, before the linear layers.
+    """
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    into, height, width = image
+    for out, kernel, padding, pooled in convolutions:
+        layers += [nn.Conv2d(into, out, kernel, padding=padding), nn.ReLU()]
+        if pooled > 1:
+            layers.append(nn.MaxPool2d(pooled))
+        into = out
+        height, width = ((side + 2 * padding - kernel + 1) // pooled for side in (height, width))
+    if averaged:
+        layers.append(nn.AdaptiveAvgPool2d(1))
+    layers.append(nn.Flatten())
+    sizes = [into if averaged else into * height * width, *units, classes]
+    for index, (before, after) in enumerate(pairwise(sizes)):
+        if index:
+            layers.append(nn.ReLU())
+        if dropouts:
+            layers.append(nn.Dropout(dropouts[index]))
+        layers.append(nn.Linear(before, after))
+    return nn.Sequential(*layers)
+
+
+_OURS = (Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, Vgg11, MobileNetV3, EfficientNetB0)
+MODELS = Kinds("model", Model, _OURS, "models")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyModel = Model
+else:
+    AnyModel = MODELS.annotation()

@@ -1,0 +1,159 @@
+"""A model's parameters as views of one flat vector, and linear layers that step amid the backward pass.
+
+The vector is what the field sees: an update, a mask and an aggregate are d numbers in this order. Weights
+of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from simfl.learning.models.layers import dropouts, dry_pass
+from simfl.learning.models.model import Model, Shape
+from simfl.learning.models.rules import blank
+
+MIN_STEPPING_WEIGHTS = 2**16
+"""Weights of a layer for which stepping pays: below, the call of Python in the backward pass costs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A parameter's place: elements start .. end of the vector, and its shape there and in the module."""
+
+    name: str
+    start: int
+    end: int
+    shape: tuple[int, ...]
+
+    def view(self, flat: Tensor) -> Tensor:
+        """Return the parameter as a view of a flat vector [d]."""
+        part = flat[self.start : self.end]
+        if len(self.shape) != 4:
+            return part.view(self.shape)
+        out, into, high, wide = self.shape
+        return part.view(out, high, wide, into).permute(0, 3, 1, 2)
+
+
+def slots(module: nn.Module) -> list[Slot]:
+    """Return the layout of a module's parameters, in the order of `named_parameters`."""
+    found, start = [], 0
+    for name, parameter in module.named_parameters():
+        found.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
+        start += parameter.numel()
+    return found
+
+
+class Workspace(threading.local):
+    """One module a thread, its parameters views of `flat` [d]: threading.local runs __init__ in each.
+
+    `others` are the parameters that do not belong to a `Stepping` layer as its weights. The model is one that
+    was tried (`facts`): nothing here is on torch's meta device, whose compiler takes over a second to import.
+    """
+
+    def __init__(self, model: Model, shape: Shape, classes: int, device: str, dtype: torch.dtype) -> None:
+        self.module = blank(model, shape, classes, tried=True)
+        self.slots = slots(self.module)
+        self.flat = torch.zeros(self.slots[-1].end, device=device, dtype=dtype)
+        self.parameters: list[nn.Parameter] = []
+        for slot in self.slots:
+            owner, _, leaf = slot.name.rpartition(".")
+            parameter = nn.Parameter(slot.view(self.flat))
+            setattr(self.module.get_submodule(owner), leaf, parameter)
+            self.parameters.append(parameter)
+        self.stepping = _install(self.module, shape)
+        own = {id(layer.weight) for layer in self.stepping}
+        self.others = [p for p in self.parameters if id(p) not in own]
+        self.dropouts = dropouts(self.module, shape)
+
+    def keep(self, masks: list[Tensor] | None) -> None:
+        """Set what each dropout keeps of the next minibatch; None: everything."""
+        for k, (layer, _) in enumerate(self.dropouts):
+            layer.keep = None if masks is None else masks[k]
+
+    def step_within(self, lr: float | None) -> None:
+        """Let the stepping layers take their steps in backward passes, or (None) leave it."""
+        for layer in self.stepping:
+            layer.lr = lr
+
+
+def initial(module: nn.Module, generator: torch.Generator) -> Tensor:
+    """Return x^(0) [d]: weights uniform on +-1 / sqrt(fan-in), torch's default (Kaiming-uniform with
+    a = sqrt 5); scales of normalisation layers one, biases zero."""
+    layout = slots(module)
+    flat = torch.zeros(layout[-1].end)
+    for slot in layout:
+        if len(slot.shape) >= 2:
+            bound = prod(slot.shape[1:]) ** -0.5
+            uniform = torch.rand(prod(slot.shape), generator=generator)
+            slot.view(flat).copy_(((2 * uniform - 1) * bound).view(slot.shape))
+        elif slot.name.rpartition(".")[2] == "weight":
+            flat[slot.start : slot.end] = 1
+    return flat
+
+
+def images(x: Tensor) -> Tensor:
+    """Return samples as the convolutions want them: channels last where there are channels."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+class Stepping(nn.Linear):
+    """`nn.Linear`; while `lr` is set, a backward pass steps the weights and gives them no gradient.
+
+    A fully connected layer holds most of a small CNN's parameters, and a minibatch is few rows: writing the
+    gradient of its weights and reading it again costs about as much as computing it. x <- x - lr g^T a adds
+    the product to the weights in place instead. The gradient of the layer's input is taken before, from the
+    old weights, so the step is that of SGD.
+    """
+
+    lr: float | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.lr is None or not torch.is_grad_enabled():
+            return super().forward(x)
+        # Through .data, which autograd's check for changed tensors does not watch.
+        step: Callable[..., Tensor] = _Step.apply
+        return step(x, self.bias, self.weight.data, self.lr)
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor, weight: Tensor, lr: float) -> Tensor:
+        ctx.x, ctx.weight, ctx.lr = x, weight, lr
+        return linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        down = g @ ctx.weight if ctx.needs_input_grad[0] else None
+        ctx.weight.addmm_(g.t(), ctx.x, alpha=-ctx.lr)
+        return down, g.sum(dim=0), None, None
+
+
+def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
+    """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
+    pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
+    large = {
+        name: layer
+        for name, layer in module.named_modules()
+        if type(layer) is nn.Linear
+        and layer.bias is not None
+        and layer.weight.numel() >= MIN_STEPPING_WEIGHTS
+    }
+    dimensions: dict[str, list[int]] = {name: [] for name in large}
+    if large:
+        dry_pass(module, shape, 2, large, lambda name, inputs, _: dimensions[name].append(inputs[0].dim()))
+    found = []
+    for name, layer in large.items():
+        if dimensions[name] == [2]:
+            layer.__class__ = Stepping
+            assert isinstance(layer, Stepping)
+            found.append(layer)
+    return found
