@@ -18,7 +18,7 @@ def privacy(
 ) -> None:
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
     from simfl.errors import BadInput
-    from simfl.privacy.recorded import attack
+    from simfl.privacy.attack import attack
     from simfl.reports.attack import lines
 
     files = sorted(folder.glob("updates-*.npz"))

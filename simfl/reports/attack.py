@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simfl.privacy.recorded import Attack
+from simfl.privacy.attack import Attack
 
 EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
 WIDTH = 40

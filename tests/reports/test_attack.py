@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simfl.privacy.recorded import Attack
+from simfl.privacy.attack import Attack
 from simfl.reports.attack import lines
 
 
