@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.cli import main
@@ -61,6 +61,7 @@ RUNS = st.lists(st.floats(0, 1e6).map(lambda x: round(x, 3)), min_size=2, max_si
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 6), RUNS, max_size=4), st.randoms())
 def test_lines_may_come_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, times: dict[int, list[float]], order: object
@@ -72,6 +73,7 @@ def test_lines_may_come_in_any_order(
     assert read_intervals(path, 7) == expected
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 6), RUNS.filter(lambda at: len(at) % 2 == 0), max_size=4))
 def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> None:
     listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}

@@ -79,7 +79,7 @@ def test_over_time_it_is_the_truth_of_every_round(P: Array) -> None:
 
 
 @given(MATRICES | DENSE, st.sampled_from([0, 20, 200]))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 def test_with_little_work_it_is_an_interval_and_certain_where_it_is_one(P: Array, budget: int) -> None:
     before = P.shape[1], P.shape[1]
     for t, (bounds, strong) in enumerate(zip(weak_over_time(P, budget), strong_over_time(P), strict=True)):
@@ -157,20 +157,21 @@ def test_multi_round_keeps_its_promise_in_both_notions(T: int) -> None:
     assert all(bounds is None or bounds[0] >= T for bounds in over_time)
 
 
-def test_a_hundred_users_and_hundreds_of_rounds() -> None:
-    """The paper's size: intervals on the way, the truth at both ends, and every claim consistent."""
-    P = run(Random(users=12), 120, 160, 1, p=0.3).matrix()
+@pytest.mark.parametrize(("N", "K", "J"), [(60, 6, 90), pytest.param(120, 12, 160, marks=pytest.mark.slow)])
+def test_many_users_and_rounds(N: int, K: int, J: int) -> None:
+    """Up to the paper's size: intervals on the way, the truth at both ends, and every claim consistent."""
+    P = run(Random(users=K), N, J, 1, p=0.3).matrix()
     over_time = [bounds for bounds in weak_over_time(P) if bounds is not None]
-    assert len(over_time) == 160
-    assert over_time[4] == (12, 12)
+    assert len(over_time) == J
+    assert over_time[4] == (K, K)
     lowers, uppers = zip(*over_time, strict=True)
     assert sorted(lowers, reverse=True) == list(lowers)
     assert sorted(uppers, reverse=True) == list(uppers)
     assert all(s is not None and s <= lower for s, lower in zip(strong_over_time(P), lowers, strict=True))
     first = over_time.index((1, 1)) + 1
-    assert 110 < first < 150
-    # One more kernel dimension, one more user: the last five values are known exactly, step by step.
-    assert {(5, 5), (4, 4), (3, 3), (2, 2)} <= set(over_time)
+    assert 0.9 * N < first < 1.25 * N
+    # One more kernel dimension, one more user: the last values are known exactly, step by step.
+    assert {(4, 4), (3, 3), (2, 2)} <= set(over_time)
     rows = P.toarray().astype(float)
     for t in (first - 1, first):
         # An independent opinion on T = 1: the projection on the row space leaves e_i where it is.

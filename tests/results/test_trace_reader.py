@@ -72,7 +72,7 @@ def traces(draw: Any) -> Trace:
     return Trace([begin, *draw(st.lists(ROW, max_size=5)), *over])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(TEXT, traces(), max_size=3))
 def test_what_is_written_is_read_back(found: dict[str, Trace]) -> None:
     with tempfile.TemporaryDirectory() as folder:
