@@ -1,9 +1,8 @@
 """A run's events as immutable rows that name their causes.
 
 A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
-integer nanoseconds of virtual time. From these rows alone come the spans, the critical path, the bytes
-and the losses (`simfl.results.metrics`). Rows hold sizes and public names, never content: no key, mask or
-update can end up in a trace.
+integer nanoseconds of virtual time. `results.metrics` derives spans, critical path, bytes and losses from
+rows alone. They hold sizes and public names, never content: no key, mask or update can end up in a trace.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, ForwardRef, NamedTuple
+from typing import Any, NamedTuple
 
 from simfl.results.trace_codes import Discarded
 
@@ -245,8 +244,7 @@ def unit(buffered: bool) -> str:
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
     """Collect garbage rarely while millions of rows are made or read; in measured steps it is off."""
-    # Rows make few cycles, and what is there already is no garbage: frozen, torch and the whole trace are not
-    # looked through again and again.
+    # Rows make few cycles, and what is there already (torch, the trace so far) is no garbage.
     thresholds, outermost = gc.get_threshold(), gc.get_freeze_count() == 0
     gc.set_threshold(200_000, 20, 1000)
     if outermost:
@@ -278,8 +276,7 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield writers[type(row)](row)
 
 
-INTEGER = ForwardRef("int")
-RECURRING = (ForwardRef("str"), ForwardRef("tuple[tuple[str, int], ...]"))
+RECURRING = ("str", "tuple[tuple[str, int], ...]")
 """Hints of what recurs in a trace: the same few names, and the durations of a device."""
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
@@ -290,8 +287,8 @@ def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     """Make a function that writes rows of a kind as the json module would, which would take longer than the
     run itself: a template has the keys, and only what is no integer is encoded."""
     line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
-    hints = enumerate(kind.__annotations__.values())
-    others = [(k, _recurring if hint in RECURRING else _encoded) for k, hint in hints if hint != INTEGER]
+    hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
+    others = [(k, _recurring if hint in RECURRING else _encoded) for k, hint in hints if hint != "int"]
 
     def written(row: Any) -> str:
         values = list(row)
