@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ def show(value: Any) -> str:
 
 class BadInput(ValueError):
     """A scenario, profile or recording that cannot be used; its text names value, bound and place."""
+
+
+def need(option: str, module: str) -> None:
+    """Raise BadInput, which names the extra to install, unless the library behind an option is there."""
+    try:
+        import_module(module)
+    except ImportError:
+        library, extra = module.partition(".")[0], option.removeprefix("--")
+        raise BadInput(f"{option} needs {library}: pip install 'simfl[{extra}]'") from None
 
 
 @dataclass(frozen=True, slots=True)

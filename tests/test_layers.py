@@ -82,7 +82,6 @@ HOMES = {
     "rich": ("reports", "cli"),
     "matplotlib": ("reports", "cli", "papers"),
     "jinja2": ("reports",),
-    "markupsafe": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": (
         "blocks",

@@ -19,10 +19,10 @@ def privacy(
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
     from simfl.errors import BadInput
     from simfl.privacy.attack import attack
-    from simfl.reports.attack import lines
+    from simfl.reports.histograms import attack_lines
 
     files = sorted(folder.glob("updates-*.npz"))
     if not files:
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
     for file in files:
-        tell("\n".join(lines(file.stem.removeprefix("updates-"), attack(file, first, last))))
+        tell("\n".join(attack_lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from simfl.cli.common import app, say
-from simfl.errors import BadInput
+from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,9 +37,7 @@ def report(
     if latex and (figures or rounds is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if figures:
-        from simfl.reports.figures.catalogue import need
-
-        need()
+        need("--figures", "matplotlib.figure")
     if (folder / "means.csv").exists():
         _sweep(folder, figures)
     elif latex:
@@ -52,13 +50,15 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
     from simfl.folder.result import atomic
     from simfl.reports import perfetto, terminal
     from simfl.reports.advice import advise
-    from simfl.reports.figures import catalogue as pictures
     from simfl.reports.page import page
 
     run = _opened(folder)
     chosen = perfetto.choose(run, asked)
     html = page(run, asked)
-    drawn = pictures.of_run(run) if figures else {}
+    if figures:
+        from simfl.reports.figures.catalogue import of_run
+
+        drawn = of_run(run)
 
     terminal.show(terminal.console(), run.summary, run.scenario.profile)
     for name, listed in run.rounds.items():

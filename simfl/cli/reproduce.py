@@ -39,9 +39,9 @@ def reproduce(
     _need(place)
     if entries:
         from papers.store import perform
-        from simfl.reports.figures.catalogue import need
+        from simfl.errors import need
 
-        need()
+        need("--figures", "matplotlib.figure")
         for entry in entries:
             stored = perform(entry, place)
             agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]

@@ -27,7 +27,7 @@ from simfl.cli.common import (
     tell,
 )
 from simfl.cli.stages import doing
-from simfl.errors import BadInput, RunFailed, counted
+from simfl.errors import BadInput, RunFailed, counted, need
 from simfl.results.trace import unit
 
 if TYPE_CHECKING:
@@ -80,12 +80,11 @@ def run_command(
     else:
         loaded = unfinished_scenario(resume)
 
-    from simfl.reports import parquet as parquet_files
     from simfl.reports import terminal
     from simfl.simulation import run
 
     if parquet:
-        parquet_files.need()
+        need("--parquet", "pyarrow.parquet")
     errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
     simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
@@ -120,7 +119,7 @@ def check(
     from simfl.errors import BadInput
     from simfl.experiment.build import build, make_clocks
     from simfl.python_files import blamed
-    from simfl.reports.histogram import label_histogram
+    from simfl.reports.histograms import label_histogram
     from simfl.scenario.load import resolved_yaml
     from simfl.scenario.params import notes
 

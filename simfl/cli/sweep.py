@@ -52,7 +52,7 @@ def sweep(
     if address is not None and backend is Backends.loky:
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
 
-    from simfl.reports import parquet as parquet_files
+    from simfl.errors import need
     from simfl.studies.sweep import backends
     from simfl.studies.sweep.plan import make_plan
     from simfl.studies.sweep.run import Sweep
@@ -60,7 +60,7 @@ def sweep(
 
     backends.need(backend.value)
     if parquet:
-        parquet_files.need()
+        need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
     tell_whose_code()
     folder = out or Path("sweeps") / plan.name
