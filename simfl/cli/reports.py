@@ -101,7 +101,7 @@ def privacy(
     last: Annotated[int | None, typer.Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
-    from simfl.privacy.recorded import attack
+    from simfl.privacy.attack import attack
     from simfl.reports.histograms import attack_lines
 
     files = sorted(folder.glob("updates-*.npz"))

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.metrics import cardinalities, fairness_gaps
+from simfl.privacy.metrics import cardinalities, fairness_gaps, family_size
 from simfl.privacy.strong import strong_over_time
-from simfl.privacy.theory import family_size
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, trace
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary

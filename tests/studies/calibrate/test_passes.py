@@ -13,11 +13,11 @@ import yaml
 
 from simfl import cli, profiles
 from simfl.dataplane.work import WORK
-from simfl.profiles import LAW
+from simfl.profiles import TRAINING_WORK
 from simfl.studies.calibrate import control, kernels, passes, training
 from tests.engine.harness import ROOT
 
-KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(LAW)))}
+KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(TRAINING_WORK)))}
 
 
 @pytest.mark.parametrize("n", [*range(6, 30), 59])
@@ -69,7 +69,7 @@ def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> 
         **training.by_steps()(),
     }
     found |= control.measure(found, 0)
-    assert set(found) == set(WORK) - set(LAW)
+    assert set(found) == set(WORK) - set(TRAINING_WORK)
     assert all(0 < rate < 0.1 for rate in found.values())
 
 
