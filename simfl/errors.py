@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,15 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 class BadInput(ValueError):
     """An unusable scenario, profile or recording; the text names value, bound and place."""
+
+
+def need(option: str, module: str) -> None:
+    """Raise BadInput, which names the extra to install, unless the library behind an option is there."""
+    try:
+        import_module(module)
+    except ImportError:
+        library, extra = module.partition(".")[0], option.removeprefix("--")
+        raise BadInput(f"{option} needs {library}: pip install 'simfl[{extra}]'") from None
 
 
 @dataclass(frozen=True, slots=True)

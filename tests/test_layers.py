@@ -50,7 +50,7 @@ MAY_IMPORT = {
         "experiment", "folder",
     ),
     "studies": (
-        "errors", "random_streams", "results", "crypto", "learning", "dataplane", "profiles", "protocols",
+        "errors", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
     "reports": ("virtual_time",
@@ -58,7 +58,7 @@ MAY_IMPORT = {
     ),
     "catalog": ("profiles",),
     "cli": ("python_files",
-        "errors", "results", "privacy", "profiles", "protocols", "scenario", "experiment", "folder",
+        "errors", "results", "privacy", "profiles", "scenario", "experiment", "folder",
         "simulation", "studies", "reports", "catalog", "papers",
     ),
     "papers": (
@@ -83,7 +83,6 @@ HOMES = {
     "rich": ("reports", "cli"),
     "matplotlib": ("reports", "cli", "papers"),
     "jinja2": ("reports",),
-    "markupsafe": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": (
         "blocks",

@@ -8,7 +8,7 @@ then pydantic validates, then `checks`, and `messages` words what they find at i
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Unfit, expand, override
-from simfl.scenario.yaml_tree import SET, Node, dump, naming_files, nodes, parse, plain, read
+from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
 
 Source = str | Path | Mapping[str, Any] | Scenario
 
@@ -84,7 +84,10 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
 
     folders: file -> the folder of its relative paths; those of any other, the working directory.
     """
-    _anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
+    anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
+    for value in overrides.values():
+        if isinstance(value, Node):
+            anchor(value, folders, ())
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
@@ -93,7 +96,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         except Unfit as unfit:
             at = value if isinstance(value, Node) else Node(None, SET)
             problems.append(Problem(at.file, at.line, path, str(unfit)))
-    _anchor(tree, folders)
+    anchor(tree, folders)
     try:
         with blamed(BadInput):
             scenario = Scenario.model_validate(plain(tree))
@@ -108,9 +111,9 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     return scenario
 
 
-def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
-    """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
-    for node in naming_files(tree, PATHS):
+def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATHS) -> None:
+    """Make paths of files absolute, so that the resolved scenario can be loaded from anywhere."""
+    for node in naming_files(tree, paths):
         node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
 

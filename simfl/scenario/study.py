@@ -25,7 +25,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.blocks import Block, Name
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
-from simfl.scenario.load import load_tree
+from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
@@ -119,6 +119,9 @@ def load_study(path: Path) -> Study:
     except ValidationError as errors:
         raise ScenarioError(translate(errors, tree, SweepFile)) from None
     base = _tree_of(study, tree, path)
+    folders = {name: Path(name).parent for name in (file, base.file)}
+    anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
+    base = expand(Scenario, base)
     parts = {key: child.value for key, child in tree.value.items() if child.value}
     common = _settings("set", parts.get("set", {}))
     cells = tuple(_settings(f"cells.{i}", cell.value) for i, cell in enumerate(parts.get("cells", ())))
@@ -129,7 +132,6 @@ def load_study(path: Path) -> Study:
     problems = list(_misplaced(tree, common, cells, grid))
     if problems:
         raise ScenarioError(problems)
-    folders = {node_file: Path(node_file).parent for node_file in (file, base.file)}
     return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
 
 
@@ -138,14 +140,14 @@ def _settings(part: str, mapping: dict[str, Node]) -> Settings:
 
 
 def _tree_of(study: SweepFile, tree: Node, path: Path) -> Node:
-    """Return the base's tree with its shorthands written out."""
+    """Return the base's tree."""
     if isinstance(study.base, str):
         file = Path(os.path.normpath(path.parent / study.base))
         base = read(file, str(file))
     else:
         base = tree.value["base"]
         base.value.setdefault("name", Node(study.name, tree.file))
-    return expand(Scenario, base)
+    return base
 
 
 def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
