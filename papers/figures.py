@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
@@ -12,15 +11,7 @@ from matplotlib.ticker import LogFormatter
 from papers.entry import Chart
 from papers.page import chart_name
 from papers.store import Stored
-from simfl.reports.figures.style import (
-    WIDE,
-    grid,
-    legend_height,
-    lines_legend,
-    panels,
-    protocol_line,
-    style,
-)
+from simfl.reports.figures.style import WIDE, panels, protocol_line, style
 
 HEIGHT = 2.6
 """Inches of a chart without its legend."""
@@ -36,8 +27,9 @@ def of_result(stored: Stored) -> Mapping[str, Figure]:
 @style()
 def draw(chart: Chart) -> Figure:
     """A chart's lines, with a mark at each value where they are few."""
-    figure, axes = panels(WIDE, HEIGHT + legend_height([line.name for line in chart.lines]))
-    ax: Axes = axes[0][0]
+    figure, (ax,) = panels(
+        1, WIDE, HEIGHT, lines=[(place, line.name) for place, line in enumerate(chart.lines)]
+    )
     for place, line in enumerate(chart.lines):
         marker = "o" if len(line.x) <= 20 else None
         ax.plot(line.x, line.y, label=line.name, marker=marker, markersize=2.5, **protocol_line(place))
@@ -48,8 +40,6 @@ def draw(chart: Chart) -> Figure:
         ax.set_yscale("log", base=chart.log_y)
         _plain(ax.yaxis, chart.log_y)
     ax.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
-    grid(ax)
-    lines_legend(figure, [(place, line.name) for place, line in enumerate(chart.lines)])
     return figure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers.entry import Cell, Entry, Evidence, Place
-from simfl.privacy.theory import family_size
+from simfl.privacy.metrics import family_size
 
 N, K = 120, 12
 

@@ -12,7 +12,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from simfl.privacy.theory import cardinality
+from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
 from simfl.selection.history import Participation
 from simfl.selection.schemes import MultiRound

@@ -27,17 +27,17 @@ grid: {dropout.rate: [0.0, 0.5]}
 seeds: 2
 """
 
-COMMANDS = [
-    "run scenarios/tutorial.yaml --set payload=shadow --set rounds=1 --set dropout.rate=0.5 --out runs/a",
-    "report runs/a --figures",
-    "sweep study.yaml --jobs 1",
-    *(f"list {things}" for things in ("protocols", "models", "datasets", "profiles")),
+RUN = "run scenarios/tutorial.yaml --set payload=shadow --set rounds=1 --set dropout.rate=0.5 --out runs/a"
+TABLES = [RUN, "report runs/a", "sweep study.yaml --jobs 1"]
+"""Commands that lay tables out for a terminal; the run's round is aborted, which is told in colour."""
+
+TEXTS = [
+    *(f"list {things}" for things in ("protocols", "datasets", "profiles")),
     "check scenarios/tutorial.yaml",
-    "check scenarios/sync_breakdown.yaml",
-    "explore lightsecagg --users 3 --random 5",
+    "explore lightsecagg --users 3 --random 1",
     "reproduce",
 ]
-"""Each command that prints tables or text; of `run`, a round that is aborted, which is told in colour."""
+SLOW = ["list models", "check scenarios/sync_breakdown.yaml"]  # models are made, to count parameters
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3\d|4\d|9\d|10\d)(?:;\d+)*m")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -68,22 +68,26 @@ def too_long(command: str, printed: str) -> list[str]:
     return [line for line in lines if cell_len(line) > 80]
 
 
-def test_off_a_terminal(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "commands", [[*TABLES, "report runs/a --figures", *TEXTS], pytest.param(SLOW, marks=pytest.mark.slow)]
+)
+def test_off_a_terminal(commands: list[str], shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS")
     (shell.folder / "study.yaml").write_text(STUDY)
-    for command in COMMANDS:
+    for command in commands:
         printed = shell.run(Command(f"simfl {command}"))
         assert too_long(command, printed) == []
         assert "\x1b" not in printed, command
 
 
-def test_on_a_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("commands", [TABLES, pytest.param([*TABLES, *TEXTS, *SLOW], marks=pytest.mark.slow)])
+def test_on_a_terminal(commands: list[str], tmp_path: Path) -> None:
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
     (tmp_path / "study.yaml").write_text(STUDY)
-    plain = COMMANDS[:3]
-    printed = on_terminal(tmp_path, [sys.executable, "-c", FOLLOW, json.dumps([COMMANDS, plain])])
+    plain = TABLES[:1]
+    printed = on_terminal(tmp_path, [sys.executable, "-c", FOLLOW, json.dumps([commands, plain])])
     parts = re.findall(r"^\$\$ (True|False) ([^\r\n]*)\r?\n(.*?)(?=^\$\$ |\Z)", printed, re.M | re.S)
-    assert [command for _, command, _ in parts] == [*COMMANDS, *plain]
+    assert [command for _, command, _ in parts] == [*commands, *plain]
     for colour, command, text in parts:
         assert too_long(command, text) == []
         assert "\x1b[1A" not in text  # progress goes to stderr

@@ -12,16 +12,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any, assert_never
-from weakref import ref
 
 import simpy
 
 from simfl.dataplane.ops import Ops, Trainer, seed_array
+from simfl.engine.carry_out import carry_out
 from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
-from simfl.engine.close_round import close_round
 from simfl.engine.devices import Device, Job
 from simfl.engine.environment import Environment
 from simfl.engine.presence import Disconnections, Presence
@@ -33,23 +31,7 @@ from simfl.engine.transport import Transport
 from simfl.engine.user_round import Answer, Delay, Loss, UserRound
 from simfl.errors import step_failed
 from simfl.learning.server_opt import ServerRule
-from simfl.protocols.machine import (
-    SERVER,
-    Abort,
-    Discard,
-    Effect,
-    GiveUp,
-    Ignore,
-    Ready,
-    Refuse,
-    Result,
-    Send,
-    Subject,
-    Timer,
-    UpdateId,
-    Verdict,
-    name_of,
-)
+from simfl.protocols.machine import SERVER, Result, Send, Subject, UpdateId, name_of
 from simfl.random_streams import Streams
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -229,56 +211,11 @@ class Session(ABC):
             elif isinstance(effect, Send):
                 self.transport.up(job, party, effect.message, step)
                 continue
-            self._carry_out(effect, party, job, step)
+            carry_out(self, effect, party, job, step)
         if job.then is not None:
             job.then(step)
         if party == SERVER:
             self.on_server_step(step)
-
-    def _carry_out(self, effect: Effect, party: int, job: Job, step: int) -> None:
-        """Carry out an effect that is not a message."""
-        now, add, index = self.env.now, self.trace.add, job.round
-        match effect:
-            case Timer(name, phase, subject):
-                fires = now + self.world.deadlines_ns[name]
-                row = add(rows.TimerSet(index, name, phase, name_of(subject), step, now, fires))
-                self.env.at(fires, partial(self._fire, ref(job.machine), effect, row, index))
-            case Ready() if job.task is not None:
-                job.task.ready = True
-                self.training.start_if_possible(job.task, step)
-            case Result():
-                members = tuple((m.user, name_of(m.update), m.staleness) for m in effect.members)
-                add(rows.Aggregated(self.round, members, step, now))
-                self._close_round(step, close_round(self, effect))
-            case Abort(reason):
-                self.abort_round(reason, step)
-            case GiveUp(users, phase, update):
-                add(rows.GaveUp(index, phase, name_of(update), users, step, now))
-                self.on_given_up(users, update)
-            case Ignore(sender, message, _, subject):
-                add(rows.Ignored(index, party, sender, message, name_of(subject), effect.why, step, now))
-            case Discard(update):
-                about = name_of(update)
-                add(rows.Ignored(index, party, update.user, rows.UPDATE, about, effect.why, step, now))
-                self.on_discarded(update)
-            case Refuse(sender, message, why, subject):
-                add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))
-            case Verdict(survivors, reliable, private):
-                add(rows.Judged(self.round, survivors, reliable, private, step, now))
-            case Ready() | Send():
-                pass  # there is nothing to train without a task; messages have gone out before
-            case _:
-                assert_never(effect)
-
-    def _fire(self, whose: ref[Any], timer: Timer, row: int, index: int) -> None:
-        """Let a deadline pass: a step of the server, if its machine still waits for it.
-
-        The machine is held weakly: deadlines of a round that is over do not keep all that its server knew.
-        """
-        machine = whose()
-        if machine is not None and not self.done and machine.awaits(timer):
-            more = {"what": timer.name, "subject": timer.subject, "round": index}
-            self.at_server(machine, "expire", timer, row, timer.phase, **more)
 
     # -- losses
     def follow(self, task: UserRound, answer: Answer, cause: int, then: Callable[[], None]) -> None:
@@ -332,16 +269,14 @@ class Session(ABC):
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
         rate = self.machines.losses.rate(self.round)
-        self._close_round(
-            cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate)
-        )
+        self.end_round(cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate))
 
     def stall(self, why: str) -> None:
         """Stop a run that comes to nothing more: the round in progress is its last."""
         self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
         self.done = True
 
-    def _close_round(self, step: int, closed: ClosedRound) -> None:
+    def end_round(self, step: int, closed: ClosedRound) -> None:
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.progress.made()
         self.round += 1

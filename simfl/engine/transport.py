@@ -86,22 +86,22 @@ class Transmission:
     """A message on its way, as its link and as the trace see it: `size_bytes` leave of its `whole_bytes`."""
 
     __slots__ = (
-        "at", "half", "latency_ns", "message", "post", "relayed", "round", "sender", "size_bytes", "step",
-        "task", "to", "whole_bytes",
+        "at", "half", "latency_ns", "message", "relayed", "round", "sender", "size_bytes", "step",
+        "task", "to", "transport", "whole_bytes",
     )  # fmt: skip
     latency_ns: int
     task: UserRound | None
 
     def __init__(
-        self, post: Transport, message: Message, sender: int, to: int, index: int, step: int
+        self, transport: Transport, message: Message, sender: int, to: int, index: int, step: int
     ) -> None:
-        self.post = post
+        self.transport = transport
         self.message = message
         self.sender = sender
         self.to = to
         self.round = index
         self.step = step
-        self.at = post.session.env.now
+        self.at = transport.session.env.now
         self.relayed = message.relayed
         self.half = False
         self.size_bytes = self.whole_bytes = message.size_bytes
@@ -111,7 +111,7 @@ class Transmission:
 
     def broke(self, moved_bytes: int) -> int:
         """Note that it broke off; return the row."""
-        self.post.session.progress.broken += 1
+        self.transport.session.progress.broken += 1
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
@@ -121,7 +121,7 @@ class Transmission:
             self.round, self.sender, self.to, m.kind, m.phase, about, self.whole_bytes, moved_bytes,
             self.step, self.at, arrived,
         ))  # fmt: skip
-        return self.post.session.trace.add(row)
+        return self.transport.session.trace.add(row)
 
 
 class ToUser(Transmission):
@@ -131,7 +131,7 @@ class ToUser(Transmission):
 
     def arrived(self) -> None:
         """Deliver it whole."""
-        self.post.deliver(self, self.row(self.size_bytes, self.post.session.env.now))
+        self.transport.deliver(self, self.row(self.size_bytes, self.transport.session.env.now))
         if self.task is not None:
             self.task.coming -= 1
 
@@ -148,9 +148,9 @@ class ToServer(Transmission):
         answer = task.left(self.message)
         if isinstance(answer, Loss):
             cause = self.broke(self.size_bytes) if self.half else self.step
-            self.post.session.lose(task, answer.phase, answer.why, cause)
+            self.transport.session.lose(task, answer.phase, answer.why, cause)
 
     def arrived(self) -> None:
         """Deliver it; the half of one that broke off counts for nothing."""
         if not self.half:
-            self.post.receive(self, self.row(self.size_bytes, self.post.session.env.now))
+            self.transport.receive(self, self.row(self.size_bytes, self.transport.session.env.now))

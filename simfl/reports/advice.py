@@ -1,6 +1,6 @@
-"""What to speed up first, in a sentence, from the critical path.
+"""The first thing to speed up, in a sentence, from the critical path.
 
-Law: if a share of the critical path took no time and nothing else changed, the rest of that path would
+Invariant: if a share of the critical path took no time and nothing else changed, the rest of that path would
 still stand; so its share is the most that can be saved, and usually less is, as another path then binds.
 """
 
@@ -13,9 +13,7 @@ from simfl.results import metrics
 from simfl.results.metrics import Path, Round
 from simfl.results.trace import SERVER, Trace, unit
 
-HALF = 0.5
-"""A user is named who holds at least this part of the users' largest share."""
-
+NAMED_PART = 0.5  # of the users' largest share: a user who holds as much is named
 KINDS = ("compute", "network", "wait")
 
 
@@ -34,12 +32,19 @@ class Share:
 
     @property
     def what(self) -> str:
-        """In words, such as "users' compute in offline"."""
-        return {
-            "compute": f"{'the server' if self.server else 'users'}'{'s' if self.server else ''} compute",
-            "network": "users' links",
-            "wait": f"{'the server' if self.server else 'users'}'{'s' if self.server else ''} waiting",
-        }[self.kind] + f" in {self.phase}"
+        """Words such as "users' compute in offline"."""
+        if self.kind == "network":
+            return f"users' links in {self.phase}"
+        party = "the server's" if self.server else "users'"
+        return f"{party} {'compute' if self.kind == 'compute' else 'waiting'} in {self.phase}"
+
+    @property
+    def _user(self) -> str:
+        """The user who holds most of it, if one does."""
+        user, ns = self.by[0]
+        if self.server or ns < NAMED_PART * self.ns:
+            return ""
+        return f" ({'all of it' if ns == self.ns else percent(ns, self.ns)} user {user}'s)"
 
 
 @dataclass(frozen=True)
@@ -54,49 +59,36 @@ class Advice:
 
     @property
     def sentence(self) -> str:
-        """What to speed up first and what it would save at most; goes on after the protocol's name."""
+        """The largest share and the most that its end would save; goes on after the protocol's name."""
         if not self.shares:
             return "no finished round, so nothing to speed up yet."
         first = self.shares[0]
-        what = first.what + _named(first)
-        saved, whole = first.ns / self.rounds, self.total_ns / self.rounds
         of = unit(self.buffered)
         which = f"an aborted {of}" if self.aborted else f"a{'n' * self.buffered} {of}"
         free = "ending it would" if first.kind == "wait" else "making it free would"
-        return (
-            f"{percent(first.ns, self.total_ns)} of {which} is {what}; {free} save at most "
-            f"{seconds(saved)} of {seconds(whole)} per {of}."
-        )
+        saved, whole = seconds(first.ns / self.rounds), seconds(self.total_ns / self.rounds)
+        largest = f"{percent(first.ns, self.total_ns)} of {which} is {first.what}{first._user}"
+        return f"{largest}; {free} save at most {saved} of {whole} per {of}."
 
 
 def advise(trace: Trace, rounds: list[Round]) -> Advice:
-    """Where the time of a protocol's completed rounds went; of its aborted ones if none was completed.
+    """Sum up the critical paths of a protocol's completed rounds; of its aborted ones if there are no others.
 
-    For buffered runs the path of the run as a whole (`metrics.run_path`).
+    For buffered runs it is the path of the run as a whole (`metrics.run_path`).
     """
-    buffered = trace.buffered
     done = [r for r in rounds if r.reason is None]
-    chosen = rounds if buffered else done or rounds
+    chosen = rounds if trace.buffered else done or rounds
     path = metrics.run_path(trace, chosen)
-    return Advice(shares(path), sum(path.values()), len(chosen), bool(rounds) and not done, buffered)
+    return Advice(shares(path), sum(path.values()), len(chosen), bool(rounds) and not done, trace.buffered)
 
 
 def shares(path: Path) -> tuple[Share, ...]:
     """A path's shares, all users together, the largest first."""
-    users: dict[tuple[str, bool, str], dict[int, int]] = {}
+    parties: dict[tuple[str, bool, str], dict[int, int]] = {}
     for (phase, party, kind), ns in path.items():
-        parties = users.setdefault((phase, party == SERVER, kind), {})
-        parties[party] = parties.get(party, 0) + ns
+        parties.setdefault((phase, party == SERVER, kind), {})[party] = ns
     found = [
-        Share(*key, sum(parties.values()), tuple(sorted(parties.items(), key=lambda p: (-p[1], p[0]))))
-        for key, parties in users.items()
+        Share(*key, sum(parts.values()), tuple(sorted(parts.items(), key=lambda part: (-part[1], part[0]))))
+        for key, parts in parties.items()
     ]
     return tuple(sorted(found, key=lambda s: (-s.ns, s.phase, s.server, s.kind)))
-
-
-def _named(share: Share) -> str:
-    """The user who holds most of a share, if one does."""
-    user, ns = share.by[0]
-    if share.server or ns < HALF * share.ns:
-        return ""
-    return f" (all of it user {user}'s)" if ns == share.ns else f" ({percent(ns, share.ns)} user {user}'s)"

@@ -1,36 +1,59 @@
-"""Places on a chart: round ticks, and shares of a width in percent."""
+"""Colours, dashes and axes of the charts, on the page and in figures.
+
+The colours are those of Okabe and Ito (Color Universal Design, 2008), which any colour vision tells apart.
+The four phases have four of them for themselves, everywhere; protocols share the others and black, and are
+told apart by their dashes as well.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from simfl.results.trace import PHASES
+
+PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
+"""Blue, bluish green, orange, vermillion."""
+
+# Lines that stand for protocols; `ink` is the colour of the text around them. Dashes are in units of a line's
+# width; the first is solid.
+LINE_COLOURS = ("ink", "#CC79A7", "#56B4E9")
+LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")
+
+
+def line(index: int) -> tuple[str, str]:
+    """Colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
+    colours, dashes = len(LINE_COLOURS), len(LINE_DASHES)
+    return LINE_COLOURS[index % colours], LINE_DASHES[index // colours % dashes]
+
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, with ticks at round numbers within."""
+    """An axis from `low` to `high`, with ticks at round numbers."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
 
     def at(self, value: float) -> float:
-        """Where a value lies, in percent of the axis."""
+        """Return the place of a value, in percent of the axis."""
         return 100 * (value - self.low) / (self.high - self.low)
 
     def label(self, tick: float) -> str:
-        """A tick with as many decimals as its neighbours need."""
-        step = self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else 1.0
+        """Return a tick with as many decimals as its neighbours need."""
+        step = self.ticks[1] - self.ticks[0]
         return f"{tick:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
-def axis(low: float, high: float, count: int = 5) -> Axis:
-    """An axis that holds low .. high (low <= high), with about `count` ticks; it ends at its outer ticks."""
-    span = (high - low) or abs(high) or 1.0
-    rough = span / count
+def axis(low: float, high: float) -> Axis:
+    """Return an axis that holds low .. high (low <= high), with about five ticks, at both ends too.
+
+    >>> axis(0.0, 5.9).ticks
+    (0.0, 2.0, 4.0, 6.0)
+    """
+    rough = ((high - low) or abs(high) or 1.0) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    last = max(last, first + 1)
-    ticks = tuple(k * step for k in range(first, last + 1))
+    ticks = tuple(k * step for k in range(first, max(last, first + 1) + 1))
     return Axis(ticks[0], ticks[-1], ticks)

@@ -1,6 +1,6 @@
-"""A run's folder, read back: everything that a report is made from.
+"""A run's folder, read back for a report.
 
-Law: what does not fit together is refused with the file's name, so a report never shows half a run.
+Invariant: files that do not fit together are refused, so that a report never shows half a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simfl.virtual_time import NS
 
 @dataclass(frozen=True)
 class Run:
-    """A run as its folder has it; `rounds` are its finished rounds, as many as the summary has."""
+    """The content of a run's folder; `text` is its `resolved.yaml`, `rounds` are the summary's."""
 
     folder: Path
     scenario: Scenario
@@ -35,12 +35,12 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """What a round is called."""
+        """The word for a round."""
         return unit(self.buffered)
 
 
 def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
-    """The run in a folder. scenario, text: its `resolved.yaml`, loaded and as it is.
+    """Return the run in a folder. scenario, text: its `resolved.yaml`, loaded and as it is.
 
     Raises:
         BadInput: a file is missing, is not what a run writes, or the files are not of one run.
@@ -49,33 +49,34 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
     _check_scenario(folder, content, scenario)
     if list(traces) != list(content.protocols):
-        told = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
-        raise BadInput(f"{folder}: not the files of one run: trace.jsonl has the protocols {told}")
+        names = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
+        raise _contradiction(folder, f"trace.jsonl has the protocols {names}")
     rounds = {}
     for name, rows in traces.items():
         if rows and rows.buffered != scenario.asynchronous:
-            raise BadInput(
-                f"{folder}: not the files of one run: trace.jsonl and resolved.yaml differ in buffer"
-            )
+            raise _contradiction(folder, "trace.jsonl and resolved.yaml differ in buffer")
         expected = content.protocols[name].rounds
         rounds[name] = metrics.rounds(rows)[: len(expected)]
-        found = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]  # as the summary was computed
-        if found != [(e.index, e.start_s, e.end_s) for e in expected]:
-            raise BadInput(f"{folder}: not the files of one run: {name}'s rounds differ in trace and summary")
+        times = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]  # as the summary was computed
+        if times != [(e.index, e.start_s, e.end_s) for e in expected]:
+            raise _contradiction(folder, f"{name}'s rounds differ in trace and summary")
     return Run(folder, scenario, text, content, traces, rounds)
 
 
-def _check_scenario(folder: Path, content: Summary, scenario: Scenario) -> None:
-    """The summary says of the scenario what `resolved.yaml` says."""
-    s = scenario
+def _check_scenario(folder: Path, content: Summary, s: Scenario) -> None:
+    """Compare the facts that both the summary and `resolved.yaml` state."""
     facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
     found = {key: getattr(content, key) for key in facts}
     for name, protocol in content.protocols.items():
         if name not in s.protocols:
-            raise BadInput(f"{folder}: not the files of one run: resolved.yaml has no protocol {name}")
+            raise _contradiction(folder, f"resolved.yaml has no protocol {name}")
         facts[f"{name}.selection"] = s.of(name).selection.model_dump(mode="json")
         found[f"{name}.selection"] = protocol.selection
     for key, value in facts.items():
         if found[key] != value:
-            told = f"{key} is {found[key]!r} in summary.json, and {value!r} in resolved.yaml"
-            raise BadInput(f"{folder}: not the files of one run: {told}")
+            both = f"{found[key]!r} in summary.json, and {value!r} in resolved.yaml"
+            raise _contradiction(folder, f"{key} is {both}")
+
+
+def _contradiction(folder: Path, problem: str) -> BadInput:
+    return BadInput(f"{folder}: not the files of one run: {problem}")

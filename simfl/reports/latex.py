@@ -8,17 +8,21 @@ from simfl.reports import tables
 from simfl.reports.folder import Run
 from simfl.results.columns import Column, at
 
-SIGNS = {
+ESCAPES = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
     "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}",
-}  # fmt: skip
-"""What LaTeX would take for something else."""
+})  # fmt: skip
+"""Characters that LaTeX would obey."""
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is; line ends and other control signs become spaces."""
-    return "".join(SIGNS.get(sign, sign if sign.isprintable() else " ") for sign in text)
+    r"""Text that LaTeX sets as it is; line ends and other control characters become spaces.
+
+    >>> print(escape("a_b & 5 %"))
+    a\_b \& 5 \%
+    """
+    return "".join(sign if sign.isprintable() else " " for sign in text).translate(ESCAPES)
 
 
 def table(run: Run) -> str:
@@ -31,7 +35,7 @@ def table(run: Run) -> str:
     shown = [
         c for c in at("latex", protocols.values()) if not c.whole or any(map(c.tells, protocols.values()))
     ]
-    left = ["Protocol", *["Lost"] * any(row["rate"] is not None for row in rows)]
+    left = ["Protocol", *["Lost"] * any(row.rate is not None for row in rows)]
     above, rules = _units(shown, run.unit, len(left))
     lines = [
         f"% {escape(run.summary.scenario)}: means of completed {run.unit}s; \\usepackage{{booktabs}}",
@@ -42,20 +46,18 @@ def table(run: Run) -> str:
         _row([*left, *(column.latex for column in shown)]),
         "\\midrule",
     ]
-    before = None
-    for row in rows:
-        name = row["name"]
-        if len(left) > 1 and before not in (None, name):
+    for name, of_protocol in groupby(rows, lambda row: row.name):
+        if len(left) > 1 and name != rows[0].name:
             lines.append("\\addlinespace")
-        cells = [escape(name) if name != before else "", *[escape(row["rate"] or "")] * (len(left) - 1)]
-        cells += ["" if c.whole and name == before else c.text(row["part"], "--") for c in shown]
-        lines.append(_row(cells))
-        before = name
+        for place, row in enumerate(of_protocol):
+            cells = ["" if place else escape(name), *[escape(row.rate or "")] * (len(left) - 1)]
+            cells += ["" if c.whole and place else c.text(row.part, "--") for c in shown]
+            lines.append(_row(cells))
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
 def _units(shown: list[Column], unit: str, place: int) -> tuple[str, str]:
-    """The line above the headings, which names units, and the rules under it; `place` columns are before."""
+    """The line of units above the headings and the rules under it; `place` columns come before."""
     cells, rules = [""] * place, []
     for name, columns in groupby(shown, lambda column: column.unit):
         many = len(list(columns))

@@ -15,42 +15,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.reports import trace_series as read_off
+from simfl.reports import trace_series
 from simfl.reports.folder import Run
-from simfl.results.trace import (  # fmt: skip
-    PHASES,
-    SERVER,
-    Aborted,
-    Aggregated,
-    End,
-    GaveUp,
-    Ignored,
-    Judged,
-    Lost,
-    Refused,
-    Row,
-    Sent,
-    Step,
-    Trace,
-)
+from simfl.results.trace import PHASES, SERVER, Row, Sent, Step
 
-LIMIT = 200_000
-"""The most rows that are written, of all protocols together; a viewer still opens that many."""
+MAX_ROWS = 200_000  # of all protocols together; a viewer still opens that many
 
+# Processes, within a range for each protocol; threads by lane and phase.
 SERVER_PID, TO_USERS, FROM_USERS, FIRST_USER = 1, 2, 3, 10
-"""Places of a protocol's processes, within a range of its own for each protocol."""
-
-LANES = {("protocol", phase): 1 + k for k, phase in enumerate(PHASES)} | {
+THREADS = {("protocol", phase): 1 + k for k, phase in enumerate(PHASES)} | {
     ("training", phase): 11 + k for k, phase in enumerate(PHASES)
 }
-"""(lane, phase) -> thread."""
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which rounds of a protocol are written (from, to, both included) and how many of its rows that is."""
+    """The rounds of a protocol that are written (from, to, both included) and the numbers of their rows."""
 
     first: int
     last: int
@@ -58,53 +40,47 @@ class Choice:
     numbers: list[int]
 
     @property
-    def whole(self) -> bool:
-        """Whether nothing is left out."""
-        return self.first == 0 and self.last == self.rounds - 1
+    def left_out(self) -> str:
+        """The rounds that are written of all, or "" if nothing is left out."""
+        whole = self.first == 0 and self.last == self.rounds - 1
+        return "" if whole else f"{self.first} to {self.last} of 0 to {self.rounds - 1}"
 
 
-def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = LIMIT) -> dict[str, Choice]:
+def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS) -> dict[str, Choice]:
     """The rounds that are asked for, or from the first round on as many as `limit` rows allow.
 
     Protocols with few rows leave their part of the limit to the others; of each at least one round is
     written. Raises BadInput for rounds that no protocol has.
     """
-    groups = {name: read_off.by_round(rows) for name, rows in run.traces.items()}
+    groups = {name: trace_series.by_round(rows) for name, rows in run.traces.items()}
     if asked:
-        most = max((max(g, default=-1) for g in groups.values()), default=-1)
+        most = max((index for found in groups.values() for index in found), default=-1)
         if not 0 <= asked[0] <= asked[1] <= most:
             raise BadInput(f"--rounds {asked[0]}:{asked[1]}: must be A:B with 0 <= A <= B <= {most}")
         return {name: _from_to(found, *asked) for name, found in groups.items()}
     chosen: dict[str, Choice] = {}
-    sizes = {name: sum(map(len, found.values())) for name, found in groups.items()}
-    for left, name in enumerate(sorted(groups, key=sizes.__getitem__)):
-        share, rows, last = limit // (len(groups) - left), 0, -1
-        for index, numbers in groups[name].items():
-            if rows and rows + len(numbers) > share:
-                break
-            rows, last = rows + len(numbers), index
-        chosen[name] = _from_to(groups[name], 0, last)
-        limit -= rows
+    for name in sorted(groups, key=lambda name: len(run.traces[name])):
+        share = limit // (len(groups) - len(chosen))
+        taken = trace_series.first_that_fit(groups[name], groups[name], share)
+        chosen[name] = _from_to(groups[name], 0, max(taken, default=-1))
+        limit -= len(chosen[name].numbers)
     return {name: chosen[name] for name in groups}
 
 
 def _from_to(groups: dict[int, list[int]], first: int, last: int) -> Choice:
-    numbers = [n for index, listed in groups.items() if first <= index <= last for n in listed]
-    return Choice(first, min(last, max(groups, default=-1)), max(groups, default=-1) + 1, numbers)
+    numbers = [n for index, found in groups.items() if first <= index <= last for n in found]
+    most = max(groups, default=-1)
+    return Choice(first, min(last, most), most + 1, numbers)
 
 
 def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
-    """What is not in the file, a line a protocol."""
-    return [
-        f"{name}: {run.unit}s {c.first} to {c.last} of 0 to {c.rounds - 1}"
-        for name, c in chosen.items()
-        if not c.whole
-    ]
+    """A line for each protocol that is not whole in the file."""
+    return [f"{name}: {run.unit}s {c.left_out}" for name, c in chosen.items() if c.left_out]
 
 
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     """The text of `trace.perfetto.json`, an event a line."""
-    about = {
+    facts = {
         "simulator": f"simfl {run.summary.versions.get('simfl', '')}".rstrip(),
         "scenario": run.summary.scenario,
         "seed": run.summary.seed,
@@ -112,7 +88,7 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
         "time": "virtual; 1 us of the trace is 1 us of the simulated world",
         "left_out": left_out(run, chosen),
     }
-    yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
+    yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(facts) + ',"traceEvents":[\n'
     between = ""
     for place, (name, choice) in enumerate(chosen.items()):
         base = place * (FIRST_USER + run.scenario.population.users)
@@ -124,36 +100,32 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
 
 def _events(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
     trace = run.traces[name]
-    inside = set(choice.numbers)
-    used = {
-        (row.party, row.lane, phase)
-        for row in (trace[n] for n in choice.numbers)
-        if isinstance(row, Step)
-        for phase, _ in row.segments
-    }
-    yield from _names(name, read_off.parties(trace[n] for n in choice.numbers), used, base)
-    answered = read_off.receipts(trace)
+    written, receipts = set(choice.numbers), trace_series.receipts(trace)
+    yield from _names(name, [trace[number] for number in choice.numbers], base)
     for number in choice.numbers:
         row = trace[number]
         if isinstance(row, Step):
             yield from _step(row, base)
         elif isinstance(row, Sent):
-            yield from _message(trace, number, row, base)
-            if number in answered and answered[number] in inside and row.cause in inside:
-                yield from _arrow(trace, number, row, answered[number], base)
+            yield from _message(row, _id(base, number), base)
+            if receipts.get(number) in written and row.cause in written:
+                yield from _arrow(row, _id(base, number), trace[row.cause], trace[receipts[number]], base)
         else:
             yield from _instant(row, base)
     yield from _counters(run, name, choice, base)
 
 
-def _names(name: str, parties: list[int], used: set[tuple[int, str, str]], base: int) -> Iterator[Event]:
-    order = (SERVER_PID, "server"), (TO_USERS, "link: server to users"), (FROM_USERS, "link: users to server")
-    users = [(FIRST_USER + user, f"user {user}") for user in parties if user != SERVER]
-    for pid, what in (*order, *users):
+def _names(name: str, rows: list[Row], base: int) -> Iterator[Event]:
+    users = [user for user in trace_series.parties(rows) if user != SERVER]
+    processes = {SERVER_PID: "server", TO_USERS: "link: server to users", FROM_USERS: "link: users to server"}
+    processes |= {FIRST_USER + user: f"user {user}" for user in users}
+    for pid, what in processes.items():
         yield _meta("process_name", base + pid, name=f"{name}: {what}")
         yield _meta("process_sort_index", base + pid, sort_index=base + pid)
-    for party, lane, phase in sorted(used):
-        pid, tid = base + _pid(party), LANES[lane, phase]
+    steps = (row for row in rows if isinstance(row, Step))
+    threads = {(row.party, row.lane, phase) for row in steps for phase, _ in row.segments}
+    for party, lane, phase in sorted(threads):
+        pid, tid = base + _pid(party), THREADS[lane, phase]
         what = phase if lane == "protocol" else f"{phase}: local training"
         yield _meta("thread_name", pid, tid, name=what)
         yield _meta("thread_sort_index", pid, tid, sort_index=tid)
@@ -174,125 +146,85 @@ def _us(ns: int) -> float:
 
 
 def _id(base: int, number: int) -> str:
-    """Of a message's row, unique in the file; hexadecimal, as viewers read text."""
+    """The id of a message's row, unique in the file; hexadecimal, as viewers read text."""
     return f"0x{base:x}{number:08x}"
 
 
 def _step(row: Step, base: int) -> Iterator[Event]:
-    at = row.start
-    args: Event = {"round": row.round}
     more = {"update": row.about, "waited_us": _us(row.start - row.ready), "still_to_do_us": _us(row.left)}
-    args |= {key: value for key, value in more.items() if value}
-    for phase, ns in row.segments:
+    args = {"round": row.round} | {key: value for key, value in more.items() if value}
+    for span in trace_series.spans(row):
         yield {
-            "ph": "X", "name": f"{row.call} {row.what}".rstrip(), "cat": phase, "pid": base + _pid(row.party),
-            "tid": LANES[row.lane, phase], "ts": _us(at), "dur": _us(ns), "args": args,
+            "ph": "X", "name": f"{row.call} {row.what}".rstrip(), "cat": span.phase,
+            "pid": base + _pid(row.party), "tid": THREADS[row.lane, span.phase],
+            "ts": _us(span.start), "dur": _us(span.end - span.start), "args": args,
         }  # fmt: skip
-        at += ns
 
 
-def _message(trace: Trace, number: int, row: Sent, base: int) -> Iterator[Event]:
+def _message(row: Sent, id_: str, base: int) -> Iterator[Event]:
     """A message from its sending to its arrival; one that broke off is an instant where it was sent."""
-    up = row.to == SERVER
-    user = row.sender if up else row.to
-    common: Event = {
-        "name": f"{row.kind}, user {user}", "cat": row.phase, "pid": base + (FROM_USERS if up else TO_USERS),
-        "tid": 1,
-    }  # fmt: skip
-    args: Event = {"round": row.round, "size_bytes": row.size}
-    if row.about:
-        args["update"] = row.about
+    (span,) = trace_series.spans(row)
+    name = f"{row.kind}, user {span.party}"
+    pid = base + (FROM_USERS if row.to == SERVER else TO_USERS)
+    common: Event = {"name": name, "cat": row.phase, "pid": pid, "tid": 1}
+    args: Event = {"round": row.round, "size_bytes": row.size} | ({"update": row.about} if row.about else {})
     if row.arrived is None:
-        broken = {
-            "name": f"{row.kind}, user {user}: broke off",
-            "args": args | {"crossed_bytes": row.bytes},
-        }
-        yield {"ph": "i", **common, "ts": _us(row.sent), "s": "p", **broken}
+        common |= {"name": f"{name}: broke off", "args": args | {"crossed_bytes": row.bytes}}
+        yield {"ph": "i", **common, "ts": _us(row.sent), "s": "p"}
         return
-    yield {"ph": "b", **common, "id": _id(base, number), "ts": _us(row.sent), "args": args}
-    yield {"ph": "e", **common, "id": _id(base, number), "ts": _us(row.arrived)}
+    yield {"ph": "b", **common, "id": id_, "ts": _us(row.sent), "args": args}
+    yield {"ph": "e", **common, "id": id_, "ts": _us(row.arrived)}
 
 
-def _arrow(trace: Trace, number: int, row: Sent, receipt: int, base: int) -> Iterator[Event]:
+def _arrow(row: Sent, id_: str, source: Row, target: Row, base: int) -> Iterator[Event]:
     """From within the step that sent (its last nanosecond) to the start of the step that received."""
-    source, target = trace[row.cause], trace[receipt]
     if not isinstance(source, Step) or not isinstance(target, Step):
         return
-    common = {"name": row.kind, "cat": "message", "id": _id(base, number)}
+    common = {"name": row.kind, "cat": "message", "id": id_}
     phase, length = source.segments[-1]
-    inside = source.end - 1 if length else source.end
-    lane, first = LANES[source.lane, phase], LANES[target.lane, target.segments[0][0]]
-    yield {"ph": "s", **common, "pid": base + _pid(source.party), "tid": lane, "ts": _us(inside)}
-    where = {"pid": base + _pid(target.party), "tid": first, "ts": _us(target.start)}
+    at = source.end - 1 if length else source.end
+    tid, target_tid = THREADS[source.lane, phase], THREADS[target.lane, target.segments[0][0]]
+    yield {"ph": "s", **common, "pid": base + _pid(source.party), "tid": tid, "ts": _us(at)}
+    where = {"pid": base + _pid(target.party), "tid": target_tid, "ts": _us(target.start)}
     yield {"ph": "f", "bp": "e", **common, **where}
 
 
 def _instant(row: Row, base: int) -> Iterator[Event]:
-    """What has no length: losses, refusals, results."""
-    args: Event = {"round": getattr(row, "round", None)}
-    match row:
-        case Lost():
-            name, party = f"lost: {row.why}", row.user
-        case GaveUp():
-            name, party, args["users"] = "gave up users", SERVER, list(row.users)
-        case Ignored() | Refused():
-            name, party = f"{type(row).__name__.lower()} {row.message}: {row.why}", row.party
-            args["sender"] = "server" if row.sender == SERVER else row.sender
-        case Judged():
-            name, party = "verdict", SERVER
-            args |= {"reliable": row.reliable, "private": row.private}
-        case Aborted():
-            name, party = f"aborted: {row.reason}", SERVER
-        case Aggregated():
-            name, party, args["updates"] = "aggregate", SERVER, len(row.members)
-        case End():
-            name, party = "round ends", SERVER
-        case _:
-            return
-    phase = getattr(row, "phase", "recovery")
-    yield {
-        "ph": "i", "name": name, "cat": phase, "pid": base + _pid(party), "tid": LANES["protocol", phase],
-        "ts": _us(row.at), "s": "p", "args": args,
-    }  # fmt: skip
+    if found := trace_series.moment(row):
+        phase = getattr(row, "phase", PHASES[-1])
+        yield {
+            "ph": "i", "name": found.text, "cat": phase, "pid": base + _pid(found.party),
+            "tid": THREADS["protocol", phase], "ts": _us(found.at), "s": "p",
+            "args": {"round": getattr(row, "round", None), **found.details},
+        }  # fmt: skip
 
 
 def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
     trace = run.traces[name]
-    span = [t for n in choice.numbers for t in _times(trace[n])] or [0]
-    since, until = min(span), max(span)
+    extents = [trace_series.extent(trace[number]) for number in choice.numbers] or [(0, 0)]
+    since, until = min(start for start, _ in extents), max(end for _, end in extents)
 
-    def counter(pid: int, what: str, unit: str, changes: read_off.Changes) -> Iterator[Event]:
+    def counter(pid: int, what: str, unit: str, changes: trace_series.Changes) -> Iterator[Event]:
         start = max((c for c in changes if c[0] < since), default=None)  # what held before the first round
         held = [] if start is None else [(since, start[1])]
         for at, value in [*held, *(c for c in changes if since <= c[0] <= until)]:
             yield {"ph": "C", "name": what, "pid": base + pid, "ts": _us(at), "args": {unit: value}}
 
-    load = "load: messages under way"
-    down = read_off.link_load(trace, choice.numbers, up=False)
-    yield from counter(TO_USERS, load, "messages", down)
-    yield from counter(FROM_USERS, load, "messages", read_off.link_load(trace, choice.numbers, up=True))
+    for pid, up in ((TO_USERS, False), (FROM_USERS, True)):
+        load = trace_series.link_load(trace, choice.numbers, up)
+        yield from counter(pid, "load: messages under way", "messages", load)
     if tells_who_is_online(run, name):
-        users = read_off.online(trace, run.scenario.population.users)
+        users = trace_series.online(trace, run.scenario.population.users)
         yield from counter(SERVER_PID, "users online", "users", users)
     if run.buffered:
-        yield from counter(SERVER_PID, "buffer fill", "updates", read_off.buffer_fill(trace))
-    yield from counter(SERVER_PID, "global model version", "version", read_off.version(trace))
+        yield from counter(SERVER_PID, "buffer fill", "updates", trace_series.buffer_fill(trace))
+    yield from counter(SERVER_PID, "global model version", "version", trace_series.version(trace))
 
 
 def tells_who_is_online(run: Run, name: str) -> bool:
-    """Whether all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
+    """True if all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
     while a user is idle whom nobody follows."""
     changes = getattr(run.scenario.population.availability, "changes", "")  # none of a file's own class
     if changes == "by round":
         return False
     return changes == "never" or getattr(run.scenario.protocols[name], "connected", True)
-
-
-def _times(row: Row) -> tuple[int, ...]:
-    match row:
-        case Step():
-            return row.start, row.end
-        case Sent():
-            return (row.sent,) if row.arrived is None else (row.sent, row.arrived)
-        case _:
-            return (row.at,)

@@ -1,16 +1,14 @@
-"""What a person sees: progress while it runs, then one table, protocols side by side."""
+"""The terminal's view: progress while a run is under way, then one table, protocols side by side."""
 
 from __future__ import annotations
 
 import re
-import statistics
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.progress import (
@@ -19,6 +17,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -32,11 +31,8 @@ from simfl.results.text import printable
 from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
-SHOWN = 3
-"""Aborted rounds of an entry that are told one by one."""
-
-WIDTH, LABEL, LEAST = 80, 18, 9
-"""Columns of text that a table may take, those of its labels, and the fewest of a protocol's."""
+MAX_ABORTED = 3  # rounds of an entry, that are told one by one
+WIDTH, LABEL_WIDTH, MIN_WIDTH = 80, 18, 9  # of a table, of its labels, and the least of a protocol's column
 
 CLOCKS = {
     "measured": "measured: CPU time of the real work on this machine x each device's slowdown "
@@ -61,7 +57,7 @@ class _Printable(RenderHook):
 
 @dataclass(frozen=True)
 class _Spelled:
-    """What is printed, with the text of its segments `printable`; colours are no part of that text."""
+    """A renderable with the text of its segments `printable`; colours are no part of that text."""
 
     inner: ConsoleRenderable
 
@@ -73,30 +69,35 @@ class _Spelled:
 @contextmanager
 def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Where], None]]:
     """Live progress, one bar a protocol: rounds done, virtual time, accuracy."""
-    bars = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=8),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[where]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    tasks: dict[str, Any] = {}
+    columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), TimeElapsedColumn()
+    tasks: dict[str, TaskID] = {}
+    with _bars(console, 8, *columns) as bars:
 
-    def watch(at: Where) -> None:
-        if at.protocol not in tasks:
-            tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
-        accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
-        where = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
-        bars.update(tasks[at.protocol], completed=at.rounds_done, where=where)
+        def watch(at: Where) -> None:
+            if at.protocol not in tasks:
+                tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
+            accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
+            where = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
+            bars.update(tasks[at.protocol], completed=at.rounds_done, where=where)
 
-    with bars:
         yield watch
 
 
-class _Left(ProgressColumn):
-    """The time that is left, from the mean time of those done since the start."""
+@contextmanager
+def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar that counts to `total` with the time that is left; nothing off a terminal."""
+    with _bars(console, 24, MofNCompleteColumn(), _TimeLeft(), disable=not console.is_terminal) as bars:
+        task = bars.add_task(printable(what), total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+def _bars(console: Console, width: int, *columns: ProgressColumn, disable: bool = False) -> Progress:
+    described = TextColumn("{task.description}", markup=False), BarColumn(width), *columns
+    return Progress(*described, console=console, transient=True, disable=disable)
+
+
+class _TimeLeft(ProgressColumn):
+    """From the mean time of those done since the start; rich's own looks at the last 30 s only."""
 
     def render(self, task: Task) -> Text:
         if not task.completed or task.elapsed is None or task.total is None:
@@ -105,96 +106,55 @@ class _Left(ProgressColumn):
         return Text(f"{timedelta(seconds=round(left_s))} left")
 
 
-@contextmanager
-def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total` with the time that is left; nothing off a terminal."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(), _Left()
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
-        task = bars.add_task(printable(what), total=total)
-        yield lambda done: bars.update(task, completed=done)
-
-
 def show(console: Console, summary: Summary, profile: str) -> None:
-    """The breakdown of a run, as tables."""
+    """Print the breakdown of a run, as tables."""
     protocols = summary.protocols
-    names = list(protocols)
-    what = unit(any(p.buffered for p in protocols.values()))
+    rounds = unit(any(p.buffered for p in protocols.values()))
     state = " (interrupted)" if summary.interrupted else ""
-    title = f"{summary.scenario}{state}: mean seconds of virtual time per {what}"
-    for side_by_side in _fitting(names) or [[]]:
-        _say(console, title, "italic")
+    for side_by_side in _fitting(list(protocols)) or [[]]:
+        _say(console, f"{summary.scenario}{state}: mean seconds of virtual time per {rounds}", "italic")
         console.print(_table({name: protocols[name] for name in side_by_side}))
     chosen = {name: p for name, p in protocols.items() if p.chosen}
     if chosen:
         console.print()
         console.print(participation({name: [p] for name, p in chosen.items()}))
-        sets = [(name, p.chosen.family) for name, p in chosen.items() if p.chosen]
-        told = ", ".join(f"{name} {_count(size)}" for name, size in sets if size is not None)
-        _say(console, f"Sets to choose from (eq. 8): {told}", "dim")
+        sets = {name: p.chosen.family for name, p in chosen.items() if p.chosen}
+        counts = ", ".join(f"{name} {_count(size)}" for name, size in sets.items() if size is not None)
+        _say(console, f"Sets to choose from (eq. 8): {counts}", "dim")
     _say(console, "Clock " + CLOCKS[summary.clock].format(profile=profile), "dim")
-    for how in dict.fromkeys(p.training for p in protocols.values()):
-        if how:
-            _say(console, f"Training {how}", "dim")
+    for how in dict.fromkeys(p.training for p in protocols.values() if p.training):
+        _say(console, f"Training {how}", "dim")
     for name, p in protocols.items():
         # the table of who took part counts the rounds that were skipped
         aborted = [r for r in p.rounds if not r.completed and (r.selected or not p.chosen)]
-        for r in aborted[:SHOWN]:
-            _say(console, f"{name}, {what} {r.index} aborted: {r.reason}", "yellow")
-        if len(aborted) > SHOWN:
-            left = len(aborted) - SHOWN
-            _say(console, f"{name}: {left} more {what}s aborted, see summary.json", "yellow")
+        for r in aborted[:MAX_ABORTED]:
+            _say(console, f"{name}, {rounds} {r.index} aborted: {r.reason}", "yellow")
+        if len(aborted) > MAX_ABORTED:
+            more = len(aborted) - MAX_ABORTED
+            _say(console, f"{name}: {more} more {rounds}s aborted, see summary.json", "yellow")
 
 
 def participation(runs: dict[str, list[ProtocolSummary]]) -> Table:
-    """Who took part over all rounds (Multi-RoundSecAgg section 3.2), entry -> its runs, one or several seeds.
+    """The table of who took part (Multi-RoundSecAgg section 3.2); runs: entry -> one or several seeds.
 
     T weak: the least number of users that some combination of the aggregates singles out (Remark 1; an
     interval where the search ended early). T strong: eq. 5's. F: the gap between the most and the least
     frequent user. C: users an aggregate. Of several seeds the mean and the standard deviation.
     """
-    title = "Who took part: after the last round" + (", mean ± sd over seeds" if _several(runs) else "")
+    several = any(len(seeds) > 1 for seeds in runs.values())
+    title = "Who took part: after the last round" + (", mean ± sd over seeds" if several else "")
     table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    columns = at("seeds", [p for seeds in runs.values() for p in seeds])
     table.add_column("", no_wrap=True)
-    for heading in ("accuracy", "T weak", "T strong", "F", "C", "skipped"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, listed in runs.items():
-        shares = [p.participation for p in listed if p.participation]
-        weak = [s.T_weak[-1] for s in shares]
-        strong = [T for s in shares if (T := s.T_strong[-1]) is not None]
-        table.add_row(
-            Text(name),
-            _spread([p.final_accuracy for p in listed], 3),
-            _interval([T[0] for T in weak if T], [T[1] for T in weak if T]),
-            _interval(strong, strong),
-            _spread([s.F[-1] for s in shares], 2),
-            _spread([s.C[-1] for s in shares], 2),
-            _spread([sum(not r.selected for r in p.rounds) for p in listed], 0),
-        )
+    for column in columns:
+        table.add_column(column.seeds, justify="right", no_wrap=True)
+    for name, seeds in runs.items():
+        table.add_row(Text(name), *(column.over_seeds(seeds) for column in columns))
     return table
 
 
 def _count(value: int) -> str:
     return str(value) if value < 10**7 else f"{Decimal(value):.1e}"  # a float may not hold it
-
-
-def _several(runs: dict[str, list[ProtocolSummary]]) -> bool:
-    return any(len(listed) > 1 for listed in runs.values())
-
-
-def _spread(values: Iterable[float | None], digits: int) -> str:
-    known = [v for v in values if v is not None]
-    if not known:
-        return "-"
-    mean = f"{statistics.fmean(known):.{digits}f}"
-    return mean if len(known) == 1 else f"{mean}±{statistics.stdev(known):.{digits}f}"
-
-
-def _interval(low: list[int], high: list[int]) -> str:
-    if not low:
-        return "-"
-    least, most = min(low), max(high)
-    return str(least) if least == most else f"{least} - {most}"
 
 
 def _say(console: Console, text: str, style: str) -> None:
@@ -204,19 +164,19 @@ def _say(console: Console, text: str, style: str) -> None:
 
 
 def _broken(name: str) -> str:
-    """A name in lines of `LEAST` columns, or of as many as its longest word takes."""
+    """A name in lines of `MIN_WIDTH` columns, or of as many as its longest word takes."""
     words = re.findall("[^_]*_+|[^_]+", name)
-    wide = max(LEAST, *map(len, words))
+    width = max(MIN_WIDTH, *map(len, words))
     lines = [""]
     for word in words:
-        if len(lines[-1] + word) > wide:
+        if len(lines[-1] + word) > width:
             lines.append("")
         lines[-1] += word
     return "\n".join(lines)
 
 
-def _columns(heading: str) -> int:
-    return 3 + max(LEAST, *map(len, heading.splitlines()))
+def _width(heading: str) -> int:
+    return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()))
 
 
 def _fitting(names: list[str]) -> list[list[str]]:
@@ -224,39 +184,37 @@ def _fitting(names: list[str]) -> list[list[str]]:
     tables: list[list[str]] = []
     left = 0
     for name in names:
-        wide = _columns(_broken(name))
-        if wide > left:
+        width = _width(_broken(name))
+        if width > left:
             tables.append([])
-            left = WIDTH - LABEL
+            left = WIDTH - LABEL_WIDTH
         tables[-1].append(name)
-        left -= wide
+        left -= width
     return tables
 
 
 def _table(protocols: dict[str, ProtocolSummary]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
-    whole = sum(map(_columns, protocols)) <= WIDTH - LABEL
+    whole = sum(map(_width, protocols)) <= WIDTH - LABEL_WIDTH
     for name in protocols:
         heading = Text(name if whole else _broken(name))
-        table.add_column(heading, justify="right", overflow="fold", min_width=LEAST)
-    listed = list(protocols.values())
-    rates = sorted({r.dropout_rate for p in listed for r in p.rounds}, key=lambda rate: rate or 0)
+        table.add_column(heading, justify="right", overflow="fold", min_width=MIN_WIDTH)
+    entries = list(protocols.values())
+    rates = sorted({r.dropout_rate for p in entries for r in p.rounds}, key=lambda rate: rate or 0)
     for rate in rates:
         if len(rates) > 1:
             table.add_row(Text(f"drop-out {rate:.0%}", style="bold"))
-        _rows(table, "rates", [p.at(rate) for p in listed])
-    _rows(table, "path", listed)
-    _rows(table, "run", listed)
+        _rows(table, "rates", [p.at(rate) for p in entries])
+    _rows(table, "path", entries)
+    _rows(table, "run", entries)
     return table
 
 
 def _rows(table: Table, place: Place, protocols: list[ProtocolSummary]) -> None:
-    """A section of the table; what is wrong is red."""
+    """Add a section to the table; faults are red."""
     for column in at(place, protocols):
-        if column.rare and not any(map(column.tells, protocols)):
-            continue
-        style = "bold" if column.key == "total_s" else "red" if column.rare and column.fault else None
-        heading: str = getattr(column, place)
-        table.add_row(heading, *map(column.text, protocols), style=style)
+        if not column.rare or any(map(column.tells, protocols)):
+            style = "bold" if column.key == "total_s" else "red" if column.rare and column.fault else None
+            table.add_row(getattr(column, place), *map(column.text, protocols), style=style)
     table.add_section()

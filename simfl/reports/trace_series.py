@@ -1,15 +1,24 @@
-"""Which rows of a trace belong to which round, and what can be read off them over time."""
+"""Rows of a trace by round, in words, and as quantities over time: what page, figures and Perfetto share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from simfl.errors import counted
+from simfl.reports.units import listed
 from simfl.results.trace import (
     SERVER,
+    Aborted,
     Aggregated,
     Begin,
     End,
+    GaveUp,
     Ignored,
+    Judged,
+    Lost,
     Presence,
     Refused,
     Row,
@@ -18,10 +27,9 @@ from simfl.results.trace import (
     Trace,
 )
 
-UPLOAD = (SERVER, "upload")
-
-Changes = list[tuple[int, int]]
-"""(nanoseconds, new value), in order of time."""
+TO_SERVER, FROM_SERVER = "to server", "from server"  # lanes of a user's link, beside `trace.LANES`
+MAX_USERS = 12  # named where the server went on without them
+Changes = list[tuple[int, int]]  # (nanoseconds, new value), in order of time
 
 
 def by_round(trace: Trace) -> dict[int, list[int]]:
@@ -42,6 +50,87 @@ def by_round(trace: Trace) -> dict[int, list[int]]:
     return dict(sorted(groups.items()))
 
 
+def first_that_fit(rounds: Iterable[int], groups: Mapping[int, list[int]], budget: float) -> list[int]:
+    """The first of some rounds whose rows are within a budget, all together; at least one."""
+    taken: list[int] = []
+    rows = 0
+    for index in rounds:
+        rows += len(groups[index])
+        if taken and rows > budget:
+            break
+        taken.append(index)
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time of a party in a phase: part of a step, or a message on the link of a user."""
+
+    party: int
+    lane: str
+    phase: str
+    start: int
+    end: int
+
+
+def spans(row: Row) -> Iterator[Span]:
+    """The spans of a row; of a message that broke off, when is not known, one of no length."""
+    if isinstance(row, Step):
+        at = row.start
+        for phase, ns in row.segments:
+            yield Span(row.party, row.lane, phase, at, at + ns)
+            at += ns
+    elif isinstance(row, Sent):
+        user, lane = (row.sender, TO_SERVER) if row.to == SERVER else (row.to, FROM_SERVER)
+        yield Span(user, lane, row.phase, row.sent, row.sent if row.arrived is None else row.arrived)
+
+
+def extent(row: Row) -> tuple[int, int]:
+    """The start and the end of a row."""
+    if isinstance(row, Step):
+        return row.start, row.end
+    if isinstance(row, Sent):
+        return row.sent, row.sent if row.arrived is None else row.arrived
+    return row.at, row.at
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A row without length, in words: `sign` names its mark on the page's timeline, "" for none."""
+
+    at: int
+    party: int
+    sign: str
+    text: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def moment(row: Row) -> Moment | None:
+    """A loss, a refusal or a result in words; None for another row."""
+    match row:
+        case Lost():
+            return Moment(row.at, row.user, "lost", f"lost: {row.why}")
+        case GaveUp():
+            text = f"gave up {counted(len(row.users), 'user')}: {listed(row.users, MAX_USERS)}"
+            return Moment(row.at, SERVER, "gave up", text, {"users": row.users})
+        case Refused() | Ignored():
+            kind, sender = type(row).__name__.lower(), "server" if row.sender == SERVER else row.sender
+            sign = kind if kind == "refused" else ""  # what comes late is no mark: there are thousands
+            return Moment(row.at, row.party, sign, f"{kind} {row.message}: {row.why}", {"sender": sender})
+        case Judged():
+            private = f"{'' if row.private else 'not '}private"
+            text = f"verdict: {'' if row.reliable else 'not '}reliable, {private}"
+            return Moment(row.at, SERVER, "" if row.reliable and row.private else "refused", text)
+        case Aborted():
+            return Moment(row.at, SERVER, "aborted", f"round {row.round} aborted: {row.reason}")
+        case Aggregated():
+            text = f"aggregate {row.round} of {len(row.members)} updates is in the clear"
+            return Moment(row.at, SERVER, "aggregate", text)
+        case End():
+            return Moment(row.at, SERVER, "", f"round {row.round} ends")
+    return None
+
+
 def receipts(trace: Trace) -> dict[int, int]:
     """The number of a message's row -> the step that its receiver took on it."""
     return {
@@ -52,52 +141,49 @@ def receipts(trace: Trace) -> dict[int, int]:
 
 
 def link_load(trace: Trace, numbers: Iterable[int], up: bool) -> Changes:
-    """How many messages are under way between users and the server, from sending to arrival.
+    """Messages under way between users and the server, from sending to arrival.
 
     Those that broke off count for no time: when they did is not known.
     """
-    changes: dict[int, int] = {}
+    changes: Counter[int] = Counter()
     for number in numbers:
         row = trace[number]
         if isinstance(row, Sent) and row.arrived is not None and (row.to == SERVER) == up:
-            changes[row.sent] = changes.get(row.sent, 0) + 1
-            changes[row.arrived] = changes.get(row.arrived, 0) - 1
+            changes[row.sent] += 1
+            changes[row.arrived] -= 1
     return _running(changes, 0)
 
 
 def online(trace: Trace, users: int) -> Changes:
-    """How many of all users are online; they all are before the first of them goes."""
-    changes: dict[int, int] = {0: 0}
+    """Users online; all are before the first of them goes."""
+    changes = Counter({0: 0})
     for row in trace:
         if isinstance(row, Presence):
-            changes[row.at] = changes.get(row.at, 0) + (1 if row.online else -1)
+            changes[row.at] += 1 if row.online else -1
     return _running(changes, users)
 
 
 def buffer_fill(trace: Trace) -> Changes:
-    """How many updates an asynchronous server holds: received, and neither aggregated nor thrown away."""
+    """Updates that an asynchronous server holds: received, and neither aggregated nor thrown away."""
     unread = {
         row.cause
         for row in trace
-        if isinstance(row, Ignored | Refused) and (row.party, row.message) == UPLOAD
+        if isinstance(row, Ignored | Refused) and (row.party, row.message) == (SERVER, "upload")
     }
-    changes: dict[int, int] = {0: 0}
+    changes = Counter({0: 0})
     for number, row in enumerate(trace):
         match row:
             case Step(call="receive", what="upload", end=at) if row.party == SERVER and number not in unread:
-                change = 1
+                changes[at] += 1
             case Aggregated(at=at):
-                change = -len(row.members)
+                changes[at] -= len(row.members)
             case Ignored(at=at) if row.discarded:
-                change = -1
-            case _:
-                continue
-        changes[at] = changes.get(at, 0) + change
+                changes[at] -= 1
     return _running(changes, 0)
 
 
 def version(trace: Trace) -> Changes:
-    """How many aggregates the global model has seen."""
+    """Aggregates that the global model has seen."""
     done = (row.at for row in trace if isinstance(row, Aggregated))
     return [(0, 0), *((at, number) for number, at in enumerate(done, 1))]
 
@@ -106,19 +192,12 @@ def parties(rows: Iterable[Row]) -> list[int]:
     """The server and the users whom rows name, in order."""
     found = {SERVER}
     for row in rows:
-        match row:
-            case Begin():
-                found.update(row.users)
-            case Step():
-                found.add(row.party)
-            case Sent():
-                found.update((row.sender, row.to))
-            case _:
-                found.update({getattr(row, "user", SERVER)})
+        found.update(span.party for span in spans(row))
+        found.update(row.users if isinstance(row, Begin) else (getattr(row, "user", SERVER),))
     return sorted(found)
 
 
-def _running(changes: dict[int, int], value: int) -> Changes:
+def _running(changes: Counter[int], value: int) -> Changes:
     out: Changes = []
     for at in sorted(changes):
         value += changes[at]

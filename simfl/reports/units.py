@@ -1,22 +1,29 @@
-"""Numbers as a person reads them: three figures and a unit."""
+"""Numbers and lists of numbers as a person reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+
+def three_figures(value: float) -> str:
+    """A number with three figures, or more before its point.
+
+    >>> three_figures(0.63), three_figures(12.34), three_figures(1234.5)
+    ('0.630', '12.3', '1234')
+    """
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
+
 
 def seconds(ns: float) -> str:
-    """Nanoseconds in the unit that fits: `3.35 s`, `40.2 ms`, `12.2 µs`, `0 s`."""
+    """Nanoseconds in the unit that fits, in three figures.
+
+    >>> seconds(3_350_000_000), seconds(12_155), seconds(0)
+    ('3.35 s', '12.2 µs', '0 s')
+    """
     for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if ns >= size:
-            return f"{_three(ns / size)} {unit}"
+            return f"{three_figures(ns / size)} {unit}"
     return f"{ns:.0f} ns" if ns else "0 s"
-
-
-def size(count: float) -> str:
-    """Bytes in the decimal unit that fits: `2.61 kB`."""
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= scale:
-            return f"{_three(count / scale)} {unit}"
-    return f"{count:.0f} B"
 
 
 def percent(part: float, whole: float) -> str:
@@ -25,5 +32,11 @@ def percent(part: float, whole: float) -> str:
     return f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"
 
 
-def _three(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+def listed(values: Sequence[object], most: int) -> str:
+    """Values with commas; of more than `most` the first ones, and how many are left.
+
+    >>> listed(range(9), 3)
+    '0, 1, 2 and 6 more'
+    """
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(str, values[:most])) + more

@@ -4,74 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-from simfl.reports.units import seconds
-from simfl.scenario.schema import Block, Scenario
+from simfl.blocks import Block
+from simfl.reports.units import listed, seconds
+from simfl.scenario.schema import Scenario
 
-UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}
-"""Ends of names and the units that they mean."""
-
-LISTED = 4
-"""Entries of a list that are shown one by one."""
+UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}  # ends of names and the units that they mean
+MAX_VALUES = 4  # of a list, that are shown one by one
 
 
 def facts(s: Scenario) -> list[tuple[str, str]]:
-    """(what, how) of the world that all protocols of a scenario share."""
-    devices, links, link = s.population.devices, s.network.users, s.network.server
-    found = [
-        ("Users", f"{s.population.users}, {devices.cores} cores each"),
-        ("Devices", f"slowdown {said(devices.slowdown)}" + _noise(devices.training_noise)),
-        ("Availability", said(s.population.availability)),
-        ("Selection", said(s.selection)),
-        ("Users' links", said(links)),
-        ("Server", f"{said(s.server)}; {said(link)}; {seconds(s.network.overhead_s * 1e9)} a message"),
-        ("Drop-outs", said(s.dropout)),
-        ("Losses noticed by", said(s.detect)),
-        ("Deadlines", "; ".join(f"{name} {said(d)}" for name, d in s.deadlines.given.items())),
-    ]
-    for what, block in (("Buffer", s.buffer), ("Privacy", s.privacy), ("Quantization", s.quantization)):
-        if block is not None:
-            found.append((what, said(block)))
-    learning = s.learning
-    found += [
-        ("Data", f"{said(learning.dataset)}, {said(learning.partition)}"),
-        ("Model", said(learning.model)),
-        (
-            "Training",
-            f"{learning.epochs} epochs, batches of {learning.batch_size}, step size {learning.lr:g}",
-        ),
-        ("Offline phase", "beside training" if s.overlap else "before training"),
-        ("Payload", "computed" if s.payload == "real" else "shadow: sizes and counts only"),
-    ]
-    return [(what, how or "none") for what, how in found]
+    """(name, value) of the world that all protocols of a scenario share."""
+    devices, learning, overhead = s.population.devices, s.learning, seconds(s.network.overhead_s * 1e9)
+    varies = f"; each training varies by {devices.training_noise:g}" if devices.training_noise else ""
+    blocks = {"Buffer": s.buffer, "Privacy": s.privacy, "Quantization": s.quantization}
+    batches = f"batches of {learning.batch_size}, step size {learning.lr:g}"
+    found = {
+        "Users": f"{s.population.users}, {devices.cores} cores each",
+        "Devices": f"slowdown {in_words(devices.slowdown)}{varies}",
+        "Availability": in_words(s.population.availability),
+        "Selection": in_words(s.selection),
+        "Users' links": in_words(s.network.users),
+        "Server": f"{in_words(s.server)}; {in_words(s.network.server)}; {overhead} a message",
+        "Drop-outs": in_words(s.dropout),
+        "Losses noticed by": in_words(s.detect),
+        "Deadlines": "; ".join(f"{name} {in_words(d)}" for name, d in s.deadlines.given.items()),
+        **{name: in_words(block) for name, block in blocks.items() if block is not None},
+        "Data": f"{in_words(learning.dataset)}, {in_words(learning.partition)}",
+        "Model": in_words(learning.model),
+        "Training": f"{learning.epochs} epochs, {batches}",
+        "Offline phase": "beside training" if s.overlap else "before training",
+        "Payload": "computed" if s.payload == "real" else "shadow: sizes and counts only",
+    }
+    return [(name, value or "none") for name, value in found.items()]
 
 
-def said(value: Any, name: str = "") -> str:
-    """A value of a scenario in words: its kind first, then what it says, without what is not set."""
+def in_words(value: Any, name: str = "") -> str:
+    """A value of a scenario: of a block its kind first and then its fields, without those not set."""
     if isinstance(value, Block):
         if getattr(value, "kind", "") == "fixed":
-            return "".join(said(v, key) for key, v in value if key != "kind")
-        parts = [(key, getattr(value, key)) for key in type(value).model_fields]
-        told = [said(v) if k == "kind" else _named(k, v) for k, v in parts if v is not None]
-        return ", ".join(told)
+            return "".join(in_words(v, key) for key, v in value if key != "kind")
+        fields = [(key, getattr(value, key)) for key in type(value).model_fields]
+        return ", ".join(_field(key, v) for key, v in fields if v is not None)
     if isinstance(value, tuple):
-        shown = ", ".join(said(v, name) for v in value[:LISTED])
-        return f"{len(value)} listed" if value and isinstance(value[0], Block) else shown + _more(value)
+        if value and isinstance(value[0], Block):
+            return f"{len(value)} listed"
+        return listed([in_words(v, name) for v in value], MAX_VALUES)
     unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
     return (f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")) + unit
 
 
-def _named(key: str, value: Any) -> str:
-    if key in ("value", "rate", "losses"):
-        return said(value)
-    words = key
+def _field(key: str, value: Any) -> str:
+    if key in ("kind", "value", "rate", "losses"):
+        return in_words(value)
+    name = key
     for end in UNITS:
-        words = words.removesuffix(end)
-    return f"{words.replace('_', ' ')} {said(value, key)}"
-
-
-def _more(value: tuple[Any, ...]) -> str:
-    return f" and {len(value) - LISTED} more" if len(value) > LISTED else ""
-
-
-def _noise(sd: float) -> str:
-    return f"; each training varies by {sd:g}" if sd else ""
+        name = name.removesuffix(end)
+    return f"{name.replace('_', ' ')} {in_words(value, key)}"

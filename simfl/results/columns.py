@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Literal
 
 from simfl.results.summary import ParticipationSummary, ProtocolSummary, RoundSummary, mean
 from simfl.results.trace import PHASES
 
-Place = Literal["rates", "path", "run", "headline", "phases", "losses", "latex", "sweep", "csv"]
+Place = Literal["rates", "path", "run", "headline", "phases", "losses", "latex", "sweep", "csv", "seeds"]
 How = Literal["mean", "range", "sum", "share", "count"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
@@ -27,20 +28,20 @@ class Column:
     """A figure of a protocol's rounds, or with `phase` of one phase of them.
 
     Args:
-        key: its name, with the phase.
-        how: the mean of the values, the range that they lie in, their sum; of what is true or not how many of
-            how many, which in a sweep is a share, or with `count` a number.
+        key: the name, together with the phase.
+        how: the mean, range or sum of the values; of those that are true or false "3 of 4", of which a sweep
+            takes the share, or with `count` the number.
         read: the values.
-        rates, path, run: its heading in the terminal's table, for each drop-out rate, of the critical path
-            and of the run as a whole; headline, phases, losses: in the page's tables; latex, sweep: in those.
-            Without a heading it is not shown.
-        csv: it has rows in `sweep.csv` and `means.csv`, under its key.
-        scale: what a value is divided by where it is written.
-        unit: what LaTeX writes above columns of one unit.
-        of: what a protocol's summary must have; a table of protocols without it leaves the column out.
+        rates, path, run: the heading in the terminal's table, for each drop-out rate, of the critical path
+            and of the run as a whole; seeds: in its table of who took part, over one or several seeds;
+            headline, phases, losses: in the page's tables; latex, sweep: in those. Without a heading a column
+            is not shown.
+        csv: there are rows of it in `sweep.csv` and `means.csv`, under its key.
+        scale: a value is divided by it where it is written. unit: LaTeX writes it above columns of one unit.
+        of: the part that a protocol's summary must have; tables of protocols without it leave the column out.
         rare: the terminal leaves it out where there is nothing to tell.
         fault: something went wrong, unless it is zero, or all is true.
-        whole: it is of the run, and not of those of its rounds that a row is about.
+        whole: it is of the run, not only of the rounds that a row of the table covers.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Column:
     losses: str = ""
     latex: str = ""
     sweep: str = ""
+    seeds: str = ""
     csv: bool = False
     digits: int = 3
     scale: float = 1
@@ -66,7 +68,6 @@ class Column:
 
     @property
     def measure(self) -> Measure:
-        """Its key and phase."""
         return self.key, self.phase
 
     def number(self, protocol: ProtocolSummary) -> float | None:
@@ -82,10 +83,19 @@ class Column:
         if self.how == "count" or (self.how == "share" and values):
             return f"{sum(values)} of {len(values)}"
         if self.how == "range" and values:
-            low, high = min(values), max(values)
-            return str(low) if low == high else f"{low}{to}{high}"
+            return _interval(values, to)
         average = mean(values)
         return none if average is None else f"{average / self.scale:.{self.digits}f}"
+
+    def over_seeds(self, protocols: Iterable[ProtocolSummary]) -> str:
+        """Return what a table shows of a protocol's runs: a range of all, or mean ± standard deviation."""
+        listed = list(protocols)
+        if self.how == "range":
+            values = [value for p in listed for value in self.read(p)]
+            return _interval(values, " - ") if values else "-"
+        numbers = [number for p in listed if (number := self.number(p)) is not None]
+        spread = f"±{stdev(numbers):.{self.digits}f}" if len(numbers) > 1 else ""
+        return f"{fmean(numbers):.{self.digits}f}{spread}" if numbers else "-"
 
     def tells(self, protocol: ProtocolSummary) -> bool:
         """Return True for anything to tell: a sum that is not zero, or any value of another kind."""
@@ -98,24 +108,34 @@ class Column:
         return self.fault and (any(values) if self.how == "sum" else not all(values))
 
 
+def _interval(values: Values, to: str) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}{to}{high}"
+
+
 def _each(get: Callable[[RoundSummary], float | None]) -> Read:
-    """A value of each round that has one."""
+    """Read a value of each round that has one."""
     return lambda p: [value for r in p.rounds if (value := get(r)) is not None]
 
 
 def _done(get: Callable[[RoundSummary], float]) -> Read:
-    """A value of each completed round."""
+    """Read a value of each completed round."""
     return lambda p: [get(r) for r in p.completed]
 
 
 def _once(get: Callable[[ProtocolSummary], float | None]) -> Read:
-    """A value of the protocol, if it has one."""
+    """Read a value of the protocol, if it has one."""
     return lambda p: () if (value := get(p)) is None else (value,)
 
 
 def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
-    """A value of the participation after the last round."""
+    """Read a value of the participation after the last round."""
     return _once(lambda p: None if p.participation is None else get(p.participation))
+
+
+def _weak_bounds(p: ProtocolSummary) -> Values:
+    """Both ends of the interval that T lies in, which are one where its search was not ended early."""
+    return () if p.participation is None else p.participation.T_weak[-1] or ()
 
 
 def _of_phase(k: str) -> tuple[Column, ...]:
@@ -162,11 +182,16 @@ COLUMNS: tuple[Column, ...] = (
            run="discarded as stale", losses="Stale"),
     Column("accuracy", "mean", _once(lambda p: p.final_accuracy), digits=4, whole=True,
            run="test accuracy", headline="Accuracy", latex="Final accuracy", sweep="accuracy", csv=True),
+    # with three digits there is room for the spread over seeds
+    Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), seeds="accuracy"),
     Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None),
            of="participation", csv=True),
-    Column("T_strong", "mean", _last(lambda s: s.T_strong[-1]), of="participation", csv=True),
-    Column("F", "mean", _last(lambda s: s.F[-1]), of="participation", csv=True),
-    Column("C", "mean", _last(lambda s: s.C[-1]), of="participation", csv=True),
+    Column("T_weak_bounds", "range", _weak_bounds, of="participation", seeds="T weak"),
+    Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), of="participation",
+           seeds="T strong", csv=True),
+    Column("F", "mean", _last(lambda s: s.F[-1]), digits=2, of="participation", seeds="F", csv=True),
+    Column("C", "mean", _last(lambda s: s.C[-1]), digits=2, of="participation", seeds="C", csv=True),
+    Column("skipped", "sum", _each(lambda r: not r.selected), digits=0, seeds="skipped"),
 )  # fmt: skip
 
 _SWEPT = ("total_s", "span_s", "critical_s", "accuracy", "exact", "rounds", "completed", "survivors",

@@ -120,7 +120,7 @@ def test_clipping_takes_its_time() -> None:
 
 @pytest.mark.parametrize("rule", ["fedadam", "fedyogi"])
 def test_adaptive_servers_learn(rule: str) -> None:
-    result = run({**SIX, "rounds": 12, "learning.server": rule, "learning.server_lr": 0.1})
+    result = run({**SIX, "rounds": 8, "learning.server": rule, "learning.server_lr": 0.1})
     for measured in result.measured.values():
         assert all(m.aggregate_exact for m in measured)
         assert measured[-1].accuracy > 0.8

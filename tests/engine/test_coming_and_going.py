@@ -125,7 +125,7 @@ def test_a_round_survives_a_link_that_breaks_in_any_message(
 
 
 @by_protocol
-def test_what_is_in_the_air_to_a_user_who_leaves_is_gone_with_the_round(name: str, tmp_path: Path) -> None:
+def test_messages_in_the_air_to_a_leaving_user_are_gone(name: str, tmp_path: Path) -> None:
     message = first_round_of(name, up=False)[0]
     assert message.arrived is not None
     leaves = message.arrived - LATENCY // 2
@@ -139,9 +139,7 @@ def test_what_is_in_the_air_to_a_user_who_leaves_is_gone_with_the_round(name: st
 
 @by_protocol
 @by_detection
-def test_who_leaves_while_its_upload_is_in_the_air_is_counted_and_missed_later(
-    name: str, detect: Any, tmp_path: Path
-) -> None:
+def test_leaving_with_the_upload_in_the_air_counts(name: str, detect: Any, tmp_path: Path) -> None:
     (upload,) = [m for m in first_round_of(name, up=True) if m.kind == "upload"]
     assert upload.arrived is not None
     leaves = online(tmp_path, {0: away(upload.arrived - LATENCY // 2)}, 6)
@@ -216,9 +214,7 @@ def test_an_upload_that_is_late_is_lost_with_its_user(name: str, tmp_path: Path)
 
 
 @by_protocol
-def test_a_late_upload_that_is_given_up_is_missed_at_the_deadline_whatever_comes_after(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_late_upload_is_missed_at_the_deadline(name: str, tmp_path: Path) -> None:
     """Its user leaves for good while it is in the air: it is there, and thrown away."""
     changes = {**LATE, "protocols": [name]}
     (upload,) = of(run(changes).traces[name], Sent, kind="upload", sender=0, round=0)
@@ -283,7 +279,7 @@ def test_a_buffer_survives_a_link_that_breaks_in_any_message(name: str, up: bool
     assert kinds >= expected[name, up]
 
 
-def test_in_a_buffer_what_is_sent_to_who_is_away_from_the_start_waits(tmp_path: Path) -> None:
+def test_messages_to_a_user_away_from_the_start_wait(tmp_path: Path) -> None:
     """It never had a link before it left."""
     world = {"protocols": ["lightsecagg_async"], "rounds": 1, **online(tmp_path, {7: [(0.05, 1e6)]}, 8)}
     trace = run(world, ASYNC).traces["lightsecagg_async"]
@@ -292,7 +288,7 @@ def test_in_a_buffer_what_is_sent_to_who_is_away_from_the_start_waits(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_in_a_buffer_an_upload_after_its_deadline_is_ignored_and_the_user_begins_again(name: str) -> None:
+def test_a_buffered_upload_after_its_deadline_is_ignored(name: str) -> None:
     changes = {"protocols": [name], "rounds": 40, "deadlines.upload": 0.3}
     lost = script((0, 0, "upload", "delay"), (1, 0, "upload", "delay"), delay_s=0.35)
     trace = run({**changes, "dropout": lost}, ASYNC).traces[name]
@@ -312,7 +308,7 @@ def test_in_a_buffer_an_upload_after_its_deadline_is_ignored_and_the_user_begins
 
 
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_in_a_buffer_an_upload_delayed_within_its_deadline_counts_and_is_staler(name: str) -> None:
+def test_a_buffered_upload_delayed_in_time_is_staler(name: str) -> None:
     changes = {"protocols": [name], "rounds": 12, "buffer.staleness_bound": 12}
     lost = script((0, 0, "upload", "delay"), delay_s=0.1)
     taus = [

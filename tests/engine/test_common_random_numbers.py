@@ -152,7 +152,7 @@ def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropou
 
 
 @pytest.mark.parametrize("availability", BY_TIME)
-def test_in_rounds_what_is_planned_does_not_depend_on_who_is_there(availability: str) -> None:
+def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None:
     """Coins of each step are each user's own: whoever is lost as planned is lost so with everyone there."""
     always, fickle = in_rounds("per_step"), in_rounds("per_step", availability)
     for name in IN_ROUNDS:

@@ -62,17 +62,17 @@ def eager(which: str) -> list[str]:
     ],
     ids=str,
 )
-def test_the_modelled_trace_does_not_depend_on_how_the_work_is_done(
+def test_a_modelled_trace_is_the_same_under_all_payloads(
     which: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides, base = WORLDS[which]
     how = dict(how)
-    monkeypatch.setattr(build, "PENDING", how.pop("pending", 1.0))
+    monkeypatch.setattr(build, "PENDING_SHARE", how.pop("pending", 1.0))
     assert lines(run({**overrides, **how}, base)) == eager(which)
 
 
 @pytest.mark.parametrize("which", WORLDS)
-def test_the_prime_for_transforms_saves_coefficients_and_nothing_else_and_every_sum_is_exact(
+def test_the_prime_for_transforms_saves_only_coefficients(
     which: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where finding a coefficient costs nothing, the trace is that of the other prime."""
@@ -94,14 +94,14 @@ def test_the_prime_for_transforms_saves_coefficients_and_nothing_else_and_every_
 @pytest.mark.parametrize("which", WORLDS)
 def test_another_seed_is_another_trace(which: str) -> None:
     overrides, base = WORLDS[which]
-    assert lines(run({**overrides, "seed": 6}, base)) != eager(which)
+    assert lines(run({**overrides, "seed": 6, "payload": "shadow"}, base)) != eager(which)
 
 
 PRINT = """
 import sys, simfl
 from tests.engine.test_driver import WORLDS, run
 for which, (overrides, base) in WORLDS.items():
-    run(overrides, base, out=f"{sys.argv[1]}/{which}")
+    run({**overrides, "payload": "shadow"}, base, out=f"{sys.argv[1]}/{which}")
 """
 
 

@@ -33,9 +33,7 @@ NEVER: dict[str, Any] = {
 
 @by_protocol
 @pytest.mark.parametrize("availability", NEVER)
-def test_where_nobody_ever_comes_every_round_ends_with_the_reason(
-    name: str, availability: str, tmp_path: Path
-) -> None:
+def test_rounds_nobody_comes_to_end_with_the_reason(name: str, availability: str, tmp_path: Path) -> None:
     nobody = {"population.availability": NEVER[availability]}
     if availability == "trace":
         nobody = online(tmp_path, {user: [] for user in range(3)}, 3)
@@ -66,9 +64,7 @@ def test_rounds_go_on_without_users_until_the_last(name: str, detect: Any, tmp_p
 
 @by_protocol
 @pytest.mark.parametrize("horizon_s", [0.1, 7.0])
-def test_rounds_stop_at_the_horizon_whether_one_is_open_or_waited_for(
-    name: str, horizon_s: float, tmp_path: Path
-) -> None:
+def test_rounds_stop_at_the_horizon(name: str, horizon_s: float, tmp_path: Path) -> None:
     times_s = {user: [(0.0, 0.15)] for user in range(3)}
     result, _ = traced(tmp_path, name, times_s, rounds=50, horizon_s=horizon_s)
     rounds = result.summary["protocols"][name]["rounds"]
@@ -104,9 +100,7 @@ def test_a_buffer_stops_at_the_horizon_though_users_would_come(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_a_buffer_that_those_who_are_left_cannot_fill_stops_and_says_who_is_there(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_buffer_that_cannot_be_filled_stops(name: str, tmp_path: Path) -> None:
     """Two stay until 50 s, and a buffer takes three updates of different users."""
     times_s = {user: [(0.0, 50.0 if user < 2 else 0.1)] for user in range(8)}
     world = online(tmp_path, times_s, 8)

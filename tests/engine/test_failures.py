@@ -18,7 +18,7 @@ from simfl.learning.trainer import Trainer
 from simfl.protocols.registry import PROTOCOLS
 from simfl.results import metrics
 from simfl.results.trace import Aborted, Lost, Step
-from tests.engine.harness import ASYNC, ROOT, SIX, SYNC, SYNC_PROTOCOLS, run
+from tests.engine.harness import ASYNC, ROOT, SIX, SYNC, run
 
 DIVERGES = {"learning.lr": 1e9, "learning.weight_decay": 1e9, "learning.epochs": 5}
 WAYS = ("loop", "vectorised", "closed_form")
@@ -69,8 +69,8 @@ def test_it_ends_a_measured_run(protocol: str, diverging: None) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.parametrize("protocol", SYNC_PROTOCOLS)
+@pytest.mark.parametrize("workers", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", ["fedavg", "lightsecagg"])
 def test_of_several_that_diverge_the_first_is_named(
     protocol: str, workers: int, way: str, tmp_path: Path, diverging: None
 ) -> None:

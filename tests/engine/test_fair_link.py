@@ -221,7 +221,7 @@ def test_what_a_slow_user_leaves_goes_to_the_others() -> None:
     assert ends == {10: 1_000_000, 40: 2_000_000, 200: 2_000_000}
 
 
-def test_what_is_stopped_as_it_ends_has_moved_no_more_than_its_size() -> None:
+def test_a_transfer_stopped_at_its_end_moved_its_size() -> None:
     """7 B at 100 Gbit/s take 0.56 ns, rounded to 1: time for 12 B."""
     env, moved = Environment(), list[int]()
     link = FairLink(env, 100_000 * MBPS)

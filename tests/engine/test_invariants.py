@@ -62,7 +62,7 @@ def traces(which: str) -> Iterator[tuple[str, Trace]]:
 
 
 @pytest.mark.parametrize("which", WORLDS)
-def test_bytes_that_crossed_are_the_sizes_of_what_arrived_and_parts_of_the_rest(which: str) -> None:
+def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
     for _, trace in traces(which):
         messages = of(trace, Sent)
         assert messages
@@ -102,7 +102,7 @@ def test_a_rounds_bytes_by_hand() -> None:
 
 
 @pytest.mark.parametrize("which", WORLDS)
-def test_what_starts_late_was_held_up_by_the_step_it_names_to_the_nanosecond(which: str) -> None:
+def test_a_late_step_was_held_up_by_the_step_it_names(which: str) -> None:
     held_up = 0
     for _, trace in traces(which):
         for step in of(trace, Step):
@@ -178,7 +178,7 @@ def test_rounds_follow_each_other_without_a_gap(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["edges", "sync"])
-def test_in_a_round_a_user_is_counted_or_lost_in_exactly_one_phase_before_recovery(which: str) -> None:
+def test_a_user_is_counted_or_lost_in_one_phase(which: str) -> None:
     for protocol in world(which).summary["protocols"].values():
         for r in protocol["rounds"]:
             missing = sum(r["dropped"][phase] for phase in ("offline", "training", "upload"))

@@ -74,7 +74,7 @@ MESSAGES = st.lists(st.tuples(st.integers(0, 50 * MS), st.integers(1, 5000), DRA
 
 
 @given(MESSAGES, st.booleans(), st.lists(st.integers(0, 200 * MS), max_size=3))
-def test_a_message_arrives_its_latency_after_its_last_bit_but_never_before_an_earlier_one(
+def test_messages_arrive_a_latency_later_and_in_order(
     plan: list[tuple[int, int, float]], up: bool, looks: list[int]
 ) -> None:
     plan.sort(key=lambda message: message[0])
@@ -107,7 +107,7 @@ def test_a_latency_and_its_draw_are_rounded_once(draw_s: float, arrival: int) ->
 
 
 # --- links that break ---------------------------------------------------------------------------
-def test_a_paused_downlink_sends_again_what_was_in_the_air_with_the_same_draw() -> None:
+def test_a_paused_downlink_sends_again_with_the_same_draw() -> None:
     env = Environment()
     log, link = Log(env), jittered(env, [0.0, 0.060, 0.005], up=False)
     for k in range(3):
@@ -121,7 +121,7 @@ def test_a_paused_downlink_sends_again_what_was_in_the_air_with_the_same_draw() 
     assert log.arrived == {0: 31 * MS, 1: (12 + 80) * MS, 2: (12 + 80) * MS}
 
 
-def test_what_left_a_cut_uplink_arrives_and_settles_at_its_arrival() -> None:
+def test_messages_that_left_a_cut_uplink_arrive() -> None:
     env = Environment()
     log, link = Log(env), jittered(env, [0.030, 0.0], up=True)
     settling: list[int] = []
@@ -137,7 +137,7 @@ def test_what_left_a_cut_uplink_arrives_and_settles_at_its_arrival() -> None:
     assert settling == [49 * MS + 500_000, 20 * MS, 0]
 
 
-def test_what_was_in_the_air_of_a_cut_downlink_is_gone_and_holds_nothing_up() -> None:
+def test_messages_in_the_air_of_a_cut_downlink_are_gone() -> None:
     env = Environment()
     log, link = Log(env), jittered(env, [0.060, 0.0], up=False)
     link.send(log.transfer(0, 1000))
@@ -190,7 +190,7 @@ def replay(trace: Trace, user: int, up: bool) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
-def test_the_kth_message_of_a_user_has_the_same_draw_under_every_protocol(name: str) -> None:
+def test_the_kth_message_has_one_draw_under_all_protocols(name: str) -> None:
     (trace,) = run({**JITTER, "protocols": [name], "rounds": 2}).traces.values()
     for user in range(3):
         for up in (True, False):
@@ -199,7 +199,7 @@ def test_the_kth_message_of_a_user_has_the_same_draw_under_every_protocol(name: 
             assert [got for got, _ in pairs] == [expected for _, expected in pairs]
 
 
-def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
+def test_draws_do_not_depend_on_the_order_of_links() -> None:
     def arrivals(order: Iterable[tuple[int, bool]]) -> dict[tuple[int, bool], list[int]]:
         env = Environment()
         scenario = load(SYNC, JITTER)
@@ -222,7 +222,7 @@ def test_draws_do_not_depend_on_the_order_in_which_links_are_made() -> None:
 
 
 @pytest.mark.parametrize("protocol", SYNC_PROTOCOLS)
-def test_a_lost_user_is_noticed_no_sooner_than_what_it_had_sent_arrives(protocol: str) -> None:
+def test_a_loss_is_noticed_after_the_last_message_arrives(protocol: str) -> None:
     lost = script((0, 0, "upload", "after_send"))
     changes = {"protocols": [protocol], "dropout": lost, "detect": {"disconnect": 0.0}}
     (trace,) = run({**changes, "network.users.jitter_s": {"fixed": 0.3}}).traces.values()

@@ -43,13 +43,13 @@ def test_without_overlap_training_waits_for_the_offline_phase(name: str) -> None
 
 
 @pytest.mark.parametrize("name", SECURE)
-def test_with_overlap_training_runs_beside_the_offline_phase_and_a_round_is_shorter(name: str) -> None:
+def test_overlap_trains_beside_the_offline_phase(name: str) -> None:
     beside, after = trace_of(name), trace_of(name, overlap=False)
     assert not any(before_training(beside))
     assert of(beside, End)[0].at < of(after, End)[0].at
 
 
-def test_without_overlap_an_asynchronous_cycle_trains_after_its_mask_is_shared() -> None:
+def test_without_overlap_a_cycle_trains_after_sharing() -> None:
     trace = run({"overlap": False}, ASYNC).traces["lightsecagg_async"]
     trained = of(trace, Step, call="train")
     assert trained
@@ -66,7 +66,7 @@ def test_one_core_works_for_one_lane_at_a_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SECURE)
-def test_a_step_that_waits_for_the_core_names_the_step_that_held_it(name: str) -> None:
+def test_a_step_names_the_step_that_held_its_core(name: str) -> None:
     trace = trace_of(name, **{"population.devices.cores": 1})
     waited = [
         (step, trace[step.previous])

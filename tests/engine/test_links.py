@@ -54,9 +54,7 @@ class Log:
 
 # --- one link -----------------------------------------------------------------------------------
 @given(size=st.integers(1, 10**7), mbps=st.integers(1, 900), up=st.booleans())
-def test_a_free_link_takes_its_latency_and_8B_over_rate_to_the_nanosecond(
-    size: int, mbps: int, up: bool
-) -> None:
+def test_a_free_link_takes_latency_and_8B_over_rate(size: int, mbps: int, up: bool) -> None:
     env = Environment()
     log = Log(env)
     rates = {"up_mbps": mbps, "down_mbps": 901.0} if up else {"up_mbps": 901.0, "down_mbps": mbps}
@@ -66,7 +64,7 @@ def test_a_free_link_takes_its_latency_and_8B_over_rate_to_the_nanosecond(
     assert log.events == [("a", "sent", last_bit), ("a", "arrived", last_bit + LATENCY)]
 
 
-def test_two_equal_transfers_over_the_servers_link_take_twice_as_long() -> None:
+def test_two_transfers_over_the_servers_link_take_twice() -> None:
     env = Environment()
     log = Log(env)
     links = network(env, up_mbps=100, server_mbps=100)
@@ -77,9 +75,7 @@ def test_two_equal_transfers_over_the_servers_link_take_twice_as_long() -> None:
 
 
 @pytest.mark.parametrize(("direct", "relayed_ns"), [(True, 1_000_000), (False, 3_000_000)])
-def test_what_users_have_for_each_other_does_not_pass_the_servers_link_if_it_goes_direct(
-    direct: bool, relayed_ns: int
-) -> None:
+def test_direct_messages_do_not_pass_the_servers_link(direct: bool, relayed_ns: int) -> None:
     env = Environment()
     log = Log(env)
     links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=direct)
@@ -93,7 +89,7 @@ def test_what_users_have_for_each_other_does_not_pass_the_servers_link_if_it_goe
     assert sent["user 1"] == sent["user 2"] == (2_000_000 if direct else 3_000_000)
 
 
-def test_a_relayed_transfer_that_breaks_off_leaves_the_link_that_it_was_on() -> None:
+def test_a_relayed_transfer_that_breaks_off_leaves_its_link() -> None:
     env = Environment()
     log = Log(env)
     links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=True)
@@ -121,9 +117,7 @@ def test_the_two_directions_of_the_servers_link_do_not_share() -> None:
     st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 5000)), min_size=1, max_size=8),
     st.booleans(),
 )
-def test_a_users_messages_go_one_after_another_in_the_order_of_sending(
-    plan: list[tuple[int, int]], up: bool
-) -> None:
+def test_a_users_messages_go_in_the_order_of_sending(plan: list[tuple[int, int]], up: bool) -> None:
     env = Environment()
     log = Log(env)
     link = network(env, up_mbps=8, down_mbps=8).link(3, up)
@@ -147,7 +141,7 @@ def started(up: bool) -> tuple[Environment, Log, UserLink]:
     return env, log, link
 
 
-def test_a_paused_downlink_keeps_its_order_and_sends_again_what_was_in_flight() -> None:
+def test_a_paused_downlink_keeps_its_order() -> None:
     env, log, link = started(up=False)
     env.at(1_250_999, link.pause)  # a is in the air, a quarter of b has moved
     env.at(50_000_000, link.resume)
@@ -172,7 +166,7 @@ def test_what_left_a_paused_uplink_arrives_and_the_rest_waits() -> None:
     assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "b": 51_000_000 + LATENCY}
 
 
-def test_a_message_sent_while_a_link_is_paused_waits_behind_the_earlier_ones() -> None:
+def test_a_message_on_a_paused_link_waits_its_turn() -> None:
     env, log, link = started(up=False)
     env.at(500_000, link.pause)
     env.at(600_000, lambda: link.send(log.transfer("c", 1000)))
@@ -181,7 +175,7 @@ def test_a_message_sent_while_a_link_is_paused_waits_behind_the_earlier_ones() -
     assert log.when("sent") == {"a": 2_000_000, "b": 3_000_000, "c": 4_000_000}
 
 
-def test_cut_drops_what_has_not_left_and_reports_the_bytes_that_moved() -> None:
+def test_cut_drops_unsent_messages_and_reports_bytes() -> None:
     env, log, link = started(up=True)
     env.at(1_250_000, link.cut)
     env.at(2_000_000, lambda: link.send(log.transfer("c", 1000)))

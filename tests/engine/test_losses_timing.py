@@ -178,7 +178,7 @@ def test_an_undisturbed_round(name: str) -> None:
 # --- noticed by the deadline --------------------------------------------------------------------
 @by_protocol
 @pytest.mark.parametrize("when", ["before_send", "mid_send"])
-def test_by_timeout_a_lost_upload_costs_the_wait_until_the_deadline(name: str, when: str) -> None:
+def test_by_timeout_a_lost_upload_costs_the_deadline(name: str, when: str) -> None:
     hand, trace = HANDS[name](), traced(name, when)
     (lost,) = of(trace, Lost)
     half = hand.size // 2 * UP if when == "mid_send" else 0
@@ -197,7 +197,7 @@ def test_by_timeout_a_lost_upload_costs_the_wait_until_the_deadline(name: str, w
 # --- noticed by the transport -------------------------------------------------------------------
 @by_protocol
 @pytest.mark.parametrize("when", ["before_send", "mid_send"])
-def test_by_disconnect_a_lost_upload_costs_the_delay_after_the_break(name: str, when: str) -> None:
+def test_by_disconnect_a_lost_upload_costs_the_delay(name: str, when: str) -> None:
     hand, trace = HANDS[name](), traced(name, when, {"disconnect": DELAY / 1e9})
     half = hand.size // 2 * UP if when == "mid_send" else 0
     (lost,) = of(trace, Lost)
@@ -233,7 +233,7 @@ def test_after_its_upload_a_lost_user_costs_fedavg_nothing() -> None:
         assert not waits(trace)
 
 
-def test_after_its_upload_a_lost_user_costs_lightsecagg_nothing_as_any_U_answer() -> None:
+def test_a_loss_after_upload_costs_lightsecagg_nothing() -> None:
     hand = lightsecagg()
     for detect in ("timeout", {"disconnect": 3.0}, {"disconnect": 0.0}):
         trace = traced("lightsecagg", "after_send", detect)
@@ -241,7 +241,7 @@ def test_after_its_upload_a_lost_user_costs_lightsecagg_nothing_as_any_U_answer(
         assert not waits(trace)
 
 
-def test_after_its_upload_a_lost_user_costs_secagg_the_wait_for_its_answer() -> None:
+def test_a_loss_after_upload_costs_secagg_its_answer() -> None:
     hand = secagg()
     # The stage of recovery opens as the third upload is dealt with; the answers of the two others are there
     # long before its deadline, and their overhead with them.
@@ -264,7 +264,7 @@ def test_after_its_upload_a_lost_user_costs_secagg_the_wait_for_its_answer() -> 
     assert not waits(at_once)
 
 
-def test_where_all_U_answers_are_needed_lightsecagg_waits_and_gives_the_round_up() -> None:
+def test_lightsecagg_gives_up_a_round_short_of_U_answers() -> None:
     hand = lightsecagg()
     trace = traced("lightsecagg", "after_send", privacy={"T": 1, "D": 0, "U": 3})
     (abort,), (timer,) = of(trace, Aborted), of(trace, TimerSet, name="recovery")
@@ -277,7 +277,7 @@ def test_where_all_U_answers_are_needed_lightsecagg_waits_and_gives_the_round_up
 # --- late, not lost -----------------------------------------------------------------------------
 @by_protocol
 @pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}])
-def test_an_upload_after_the_deadline_costs_the_wait_and_is_ignored(name: str, detect: Any) -> None:
+def test_an_upload_after_the_deadline_is_ignored(name: str, detect: Any) -> None:
     """It leaves 5 ms after the deadline, so it is there after 17.6 ms, when recovery has just begun."""
     hand = HANDS[name]()
     deadline = hand.opens + UPLOAD_DEADLINE

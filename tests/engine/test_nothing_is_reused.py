@@ -59,7 +59,7 @@ def check(drawn: Drawn) -> set[tuple[str, int]]:
     return {where[:2] for uses in drawn.seeds.values() for _, where in uses}
 
 
-def test_no_round_and_no_protocol_uses_anothers_nonces_keys_or_masks(drawn: Drawn) -> None:
+def test_no_round_or_protocol_reuses_nonces_keys_or_masks(drawn: Drawn) -> None:
     lost = script(
         (5, 0, "upload", "before_send"),
         *((user, 1, "upload", "before_send") for user in range(4)),
@@ -76,7 +76,7 @@ def test_no_round_and_no_protocol_uses_anothers_nonces_keys_or_masks(drawn: Draw
     assert len(pairwise) > 100  # both secagg protocols, of each pair that uploaded
 
 
-def test_no_cycle_of_an_asynchronous_run_uses_anothers_nonces_or_masks(drawn: Drawn) -> None:
+def test_no_cycle_reuses_nonces_or_masks(drawn: Drawn) -> None:
     trouble = {
         "network.users.jitter_s": {"exponential": 0.03},
         "deadlines.recovery": 0.08,

@@ -160,11 +160,17 @@ def test_users_who_come_seldom_are_waited_for(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_an_upload_now_and_then_is_enough(name: str, tmp_path: Path) -> None:
     """Four users stay; the others come and go more often than the run would wait for."""
-    flaps = {u: [(k / 100, k / 100 + 0.004) for k in range(1, 4000)] for u in range(4, 8)}
-    changes = {"protocols": [name], "rounds": 60, "deadlines.advertise": 0.1, **online(tmp_path, flaps, 8)}
+    flaps = {u: [(k / 100, k / 100 + 0.004) for k in range(1, 2000)] for u in range(4, 8)}
+    changes = {
+        "protocols": [name],
+        "rounds": 30,
+        "payload": "shadow",
+        "deadlines.advertise": 0.1,
+        **online(tmp_path, flaps, 8),
+    }
     result = run(changes, ASYNC)
     rounds = result.summary["protocols"][name]["rounds"]
-    assert [r["status"] for r in rounds] == ["completed"] * 60
+    assert [r["status"] for r in rounds] == ["completed"] * 30
     assert len(of(result.traces[name], Presence, online=True)) > 20 * 8
 
 
@@ -209,7 +215,7 @@ def test_an_update_stays_whose_deadline_passed_while_it_waited() -> None:
 
 @pytest.mark.parametrize("upload_s", [1.0, 0.6])
 def test_short_deadlines_of_the_shipped_buffers(upload_s: float) -> None:
-    changes = {"clock": "modelled", "payload": "shadow", "rounds": 100, "deadlines.upload": upload_s}
+    changes = {"clock": "modelled", "payload": "shadow", "rounds": 25, "deadlines.upload": upload_s}
     assert completed(simfl.run(ROOT / "scenarios/async_buffer.yaml", changes))
 
 

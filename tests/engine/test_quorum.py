@@ -27,7 +27,7 @@ def world(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
-def test_the_server_goes_on_a_grace_after_its_quorum_to_the_nanosecond(name: str) -> None:
+def test_the_server_goes_on_a_grace_after_its_quorum(name: str) -> None:
     result = run(world(protocols=[name], **{"deadlines.upload": quorum(0.6, 0.2)}))
     trace = result.traces[name]
     (grace,) = of(trace, TimerSet, name="upload grace")

@@ -101,9 +101,7 @@ def misbehave(ops: Ops, index: int, party: int, sender: int, message: Any) -> li
 
 
 @pytest.mark.parametrize("how", DRIVERS, ids=str)
-def test_each_refusal_is_a_row_with_party_sender_message_round_and_reason(
-    adversary: Callable[[Change], None], how: dict[str, Any]
-) -> None:
+def test_each_refusal_is_a_row(adversary: Callable[[Change], None], how: dict[str, Any]) -> None:
     adversary(misbehave)
     result = run({**SECURE, **how})
     for name, trace in result.traces.items():
@@ -150,7 +148,7 @@ def malformed(ops: Ops, index: int, party: int, sender: int, message: Any) -> li
 
 
 @pytest.mark.parametrize("how", DRIVERS, ids=str)
-def test_a_malformed_upload_is_refused_and_nothing_more_is_taken_from_its_sender(
+def test_a_malformed_upload_ends_its_senders_part(
     adversary: Callable[[Change], None], how: dict[str, Any]
 ) -> None:
     adversary(malformed)
@@ -168,9 +166,7 @@ def test_a_malformed_upload_is_refused_and_nothing_more_is_taken_from_its_sender
 
 
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
-def test_a_delayed_upload_is_thrown_away_unread_and_costs_nothing_but_its_overhead(
-    adversary: Callable[[Change], None], protocol: str
-) -> None:
+def test_a_delayed_upload_costs_only_its_overhead(adversary: Callable[[Change], None], protocol: str) -> None:
     """Its user was declared lost before it came: whoever touched its content would fail."""
     late = script((4, 0, "upload", "delay"), delay_s=0.5)
     times = {"deadlines.upload": 0.5, "network.overhead_s": 0.003}
@@ -197,7 +193,7 @@ def test_a_delayed_upload_is_thrown_away_unread_and_costs_nothing_but_its_overhe
 
 
 # --- buffers ----------------------------------------------------------------------------------------
-def test_refusals_of_an_asynchronous_run_name_the_update_that_they_are_about(
+def test_refusals_of_an_asynchronous_run_name_the_update(
     adversary: Callable[[Change], None],
 ) -> None:
     def misbehave(ops: Ops, index: int, party: int, sender: int, message: Any) -> list[Message]:

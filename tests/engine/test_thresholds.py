@@ -47,7 +47,7 @@ def round_of(name: str, planned: list[Loss]) -> tuple[dict[str, Any], set[int], 
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_as_many_losses_as_allowed_leave_an_exact_sum_over_exactly_those_counted(name: str) -> None:
+def test_as_many_losses_as_allowed_leave_an_exact_sum(name: str) -> None:
     @settings(max_examples=15, deadline=None)
     @given(losses(N - LEAST[name]))
     def check(planned: list[Loss]) -> None:
@@ -61,7 +61,7 @@ def test_as_many_losses_as_allowed_leave_an_exact_sum_over_exactly_those_counted
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_one_more_loss_before_recovery_aborts_and_names_both_numbers(name: str) -> None:
+def test_one_more_loss_before_recovery_aborts(name: str) -> None:
     @settings(max_examples=6, deadline=None)
     @given(losses(N - LEAST[name] + 1, ("advertise", "shares", "training")))
     def check(planned: list[Loss]) -> None:
@@ -73,7 +73,7 @@ def test_one_more_loss_before_recovery_aborts_and_names_both_numbers(name: str) 
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_one_more_loss_within_recovery_aborts_and_names_both_numbers(name: str) -> None:
+def test_one_more_loss_within_recovery_aborts(name: str) -> None:
     planned = [(user, "recovery", "before_send") for user in range(N - LEAST[name] + 1)]
     entry, _, arrived = round_of(name, planned)
     assert arrived == set(range(N))

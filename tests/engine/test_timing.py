@@ -54,7 +54,7 @@ def test_a_fedavg_round_takes_what_its_parts_take() -> None:
     assert end_of({}) == undisturbed()
 
 
-def test_from_sent_to_the_end_of_the_receiving_step_is_latency_rate_and_overhead() -> None:
+def test_a_message_costs_latency_rate_and_overhead() -> None:
     (trace,) = run().traces.values()
     received = [(m, s) for s in of(trace, Step, call="receive", what="model") for m in [trace[s.cause]]]
     assert len(received) == 3
@@ -160,7 +160,7 @@ def test_under_timeout_the_server_gives_up_exactly_at_a_deadline(name: str) -> N
 
 
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
-def test_under_disconnect_the_server_gives_up_exactly_the_delay_after_a_loss(name: str) -> None:
+def test_under_disconnect_the_server_gives_up_after_the_delay(name: str) -> None:
     lost = script((0, 0, "shares", "mid_send"), (1, 0, "upload", "before_send"))
     trace = run({**SIX, "dropout": lost, "detect": {"disconnect": 0.25}}).traces[name]
     given_up = of(trace, GaveUp)
@@ -174,7 +174,7 @@ def test_under_disconnect_the_server_gives_up_exactly_the_delay_after_a_loss(nam
 
 # --- late, not lost -----------------------------------------------------------------------------
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
-def test_an_upload_that_was_given_up_is_ignored_and_its_user_rests_meanwhile(name: str) -> None:
+def test_an_upload_that_was_given_up_is_ignored(name: str) -> None:
     changes = {
         **SIX,
         "protocols": [name],
@@ -233,7 +233,7 @@ def test_counted_work_and_received_messages_never_take_zero_time(
     assert all(step.end > step.start for step in of(trace, Step, call="train"))
 
 
-def test_work_that_recurs_takes_as_long_each_time_and_other_work_does_not() -> None:
+def test_work_that_recurs_takes_as_long_each_time() -> None:
     clock = Modelled({"a": 3e-9, "b": 5e-9})
     pieces = [[("a", 2), ("b", 1)], [("b", 1), ("a", 1), ("a", 1)], [("a", 2), ("b", 2)], [("b", 2)], []]
     for speed in (1.0, 10.0):

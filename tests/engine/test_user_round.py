@@ -42,7 +42,7 @@ def test_states_only_move_forward_and_say_the_phase_of_a_loss() -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_training_waits_for_the_model_and_without_overlap_for_masks(overlap: bool) -> None:
+def test_training_waits_for_the_model_and_maybe_for_masks(overlap: bool) -> None:
     task = user_round()
     assert not task.may_train(overlap)
     task.downloaded = True
@@ -96,7 +96,7 @@ def test_losses_at_sending(message: Message, when: str, sent: Any, left: Any) ->
         assert task.left(message) == left
 
 
-def test_an_upload_on_its_way_keeps_a_user_busy_until_it_is_delivered() -> None:
+def test_an_upload_on_its_way_keeps_a_user_busy() -> None:
     task = user_round()
     task.become(State.SUBMITTED)
     assert not task.under_way  # the machine holds it, until its masks are there

@@ -123,7 +123,7 @@ def test_aborted_rounds_count_only_where_there_are_no_others() -> None:
     assert "of an aborted round is" in advise(trace, [aborted]).sentence
 
 
-def test_an_aggregations_training_counts_though_it_lies_before_it() -> None:
+def test_training_before_an_aggregation_counts() -> None:
     """Of a buffered run: trained for 80 of the first 50, cut off at the first aggregation; 10 of link, 10 of
     server. The path of the second aggregation alone has only 30 of the training."""
     trace = Trace(

@@ -25,7 +25,7 @@ NAME = "lightsecagg_async"
 def aborted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Every recovery comes after its deadline."""
     folder: Path = tmp_path_factory.mktemp("aborted")
-    case = scenario("buffers/all_aborted", {"payload": "shadow", "protocols": [NAME]})
+    case = scenario("buffers/all_aborted", {"payload": "shadow", "protocols": [NAME], "rounds": 3})
     simfl.run(case, out=folder)
     return opened(folder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,14 @@ def sight(tab: Any, element: str) -> dict[str, float]:
     return box
 
 
-@pytest.mark.parametrize("name", ["losing", "buffered", "evil"])
-@pytest.mark.parametrize("width", [400, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+VIEWS = list(product(("losing", "buffered", "evil"), (400, 1600), ("light", "dark")))
+FIRST = {("losing", 1600, "dark"), ("buffered", 400, "dark"), ("evil", 400, "light")}
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [pytest.param(*view, marks=[] if view in FIRST else pytest.mark.slow) for view in VIEWS],
+)
 def test_it_opens_in_any_width_and_scheme(show: Any, name: str, width: int, scheme: str) -> None:
     tab = show(name, width, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width

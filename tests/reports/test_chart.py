@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.reports import palette, units
+from simfl.reports import chart, units
 from simfl.reports.chart import axis
 from simfl.results.trace import PHASES
 
@@ -51,13 +51,7 @@ def test_seconds_have_three_figures(ns: int, text: str) -> None:
     assert units.seconds(ns) == text
 
 
-def test_sizes_and_shares() -> None:
-    assert [units.size(n) for n in (12, 2_608, 5_300_000, 7 * 10**9)] == [
-        "12 B",
-        "2.61 kB",
-        "5.30 MB",
-        "7.00 GB",
-    ]
+def test_shares_in_percent() -> None:
     assert [units.percent(n, 200) for n in (0, 1, 84, 200)] == ["0 %", "0.5 %", "42 %", "100 %"]
     assert units.percent(1, 0) == "0 %"
 
@@ -69,16 +63,16 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_phases_have_colours_of_okabe_and_ito_that_differ_in_lightness_side_by_side() -> None:
+def test_phases_have_okabe_ito_colours_that_differ_in_lightness() -> None:
     okabe_ito = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000"}
-    assert list(palette.PHASE) == list(PHASES)
-    assert len(set(palette.PHASE.values())) == 4
-    assert {*palette.PHASE.values(), *palette.PROTOCOL[1:]} <= okabe_ito
-    assert not set(palette.PHASE.values()) & set(palette.PROTOCOL)
-    seen = [luminance(colour) + 0.05 for colour in palette.PHASE.values()]
+    assert list(chart.PHASE_COLOUR) == list(PHASES)
+    assert len(set(chart.PHASE_COLOUR.values())) == 4
+    assert {*chart.PHASE_COLOUR.values(), *chart.LINE_COLOURS[1:]} <= okabe_ito
+    assert not set(chart.PHASE_COLOUR.values()) & set(chart.LINE_COLOURS)
+    seen = [luminance(colour) + 0.05 for colour in chart.PHASE_COLOUR.values()]
     for left, right in pairwise(seen):
         assert max(left, right) / min(left, right) > 1.25
 
 
 def test_twelve_protocols_have_twelve_lines() -> None:
-    assert len({palette.line(k) for k in range(12)}) == 12
+    assert len({chart.line(k) for k in range(12)}) == 12

@@ -22,11 +22,12 @@ from matplotlib.figure import Figure
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.reports import palette
+from simfl.reports import chart, units
 from simfl.reports.figures import catalogue, run_figures, sweep_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.figures.sweep_figures import Total
 from simfl.reports.folder import Run
+from simfl.reports.trace_series import Span
 from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
@@ -82,7 +83,7 @@ def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> 
         assert [patch.get_width() for patch in drawn] == pytest.approx(parts)
         assert [patch.get_x() for patch in drawn] == pytest.approx([sum(parts[:k]) for k in range(4)])
         assert drawn[-1].get_x() + drawn[-1].get_width() == pytest.approx(total)
-        assert [to_hex(patch.get_facecolor()).upper() for patch in drawn] == list(palette.PHASE.values())
+        assert [to_hex(patch.get_facecolor()).upper() for patch in drawn] == list(chart.PHASE_COLOUR.values())
         assert float(axes.texts[number].get_text()) == pytest.approx(total, rel=5e-3)
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "fedavg  0% lost", "20% lost", "secagg  0% lost", "20% lost", "lightsecagg  0% lost", "20% lost",
@@ -101,7 +102,7 @@ def test_bars_of_aggregations_share_the_whole_run_out(buffered: Run) -> None:
     ("value", "shown"), [(0.63, "0.630"), (1.5, "1.50"), (12.34, "12.3"), (123.4, "123"), (0.0, "0.000")]
 )
 def test_totals_have_three_figures(value: float, shown: str) -> None:
-    assert run_figures._short(value) == shown
+    assert units.three_figures(value) == shown
 
 
 # --- the timing diagram --------------------------------------------------------------------------
@@ -122,7 +123,7 @@ def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 301 moments: each party is seen in a phase if and only if a row of the trace has it there."""
-    monkeypatch.setattr(timing, "FINE", 10**15)
+    monkeypatch.setattr(timing, "MIN_PAUSE_PART", 10**15)
     some: Run = request.getfixturevalue(which)
     (figure,) = timing.timing(some)
     for axes, diagram in zip(figure.axes, timing.diagrams(some), strict=True):
@@ -131,7 +132,7 @@ def test_the_timing_is_that_of_the_trace(
             for phase in PHASES:
                 for link in (False, True):
                     rows = list(spans_of(some, diagram, party, phase, link))
-                    colour = to_hex(pale(palette.PHASE[phase]) if link else palette.PHASE[phase])
+                    colour = to_hex(pale(chart.PHASE_COLOUR[phase]) if link else chart.PHASE_COLOUR[phase])
                     seen = [(a, b) for y, c, a, b in bars if abs(y - place) < 0.5 and c == colour]
                     for k in range(301):
                         at = (diagram.end - diagram.start) / NS * (k + 0.5) / 301
@@ -154,7 +155,7 @@ def spans_of(
                 at += ns
 
 
-def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
+def test_a_round_of_all_with_its_fastest_and_slowest(losing: Run, rates: Run) -> None:
     assert {diagram.round for diagram in timing.diagrams(losing)} <= {0, 1}
     chosen = timing.diagrams(rates)
     assert len({diagram.round for diagram in chosen}) == 1
@@ -171,7 +172,7 @@ def test_a_round_that_all_have_completed_and_its_fastest_and_slowest(losing: Run
         }  # fmt: skip
 
 
-def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffered: Run) -> None:
+def test_an_aggregation_starts_with_its_users_cycles(buffered: Run) -> None:
     for diagram in timing.diagrams(buffered):
         trace = buffered.traces[diagram.protocol]
         (row,) = (r for r in trace if isinstance(r, Aggregated) and r.round == diagram.round)
@@ -183,7 +184,7 @@ def test_an_aggregation_is_seen_from_the_start_of_the_cycles_of_its_users(buffer
         assert diagram.start == min(begin, *(starts[u] for u in diagram.cast.values() if u != SERVER))
 
 
-def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
+def test_a_step_of_two_phases_is_two_bars() -> None:
     segments = (("training", 10), ("upload", 25))
     step = Step(0, 1, "protocol", "submit", "", "", -1, -1, 100, 100, 135, segments)
     found = list(timing._bars([step], {1}, 103, 130))
@@ -194,8 +195,8 @@ def test_a_step_of_two_phases_is_two_bars_and_ends_with_the_round() -> None:
 
 
 def test_bars_that_nearly_touch_are_one() -> None:
-    def bar(start: int, end: int, phase: str = "upload") -> timing.Bar:
-        return timing.Bar(1, phase, False, start, end)
+    def bar(start: int, end: int, phase: str = "upload") -> Span:
+        return Span(1, "protocol", phase, start, end)
 
     merged = timing._merged([bar(20, 25), bar(0, 10), bar(12, 14), bar(3, 5), bar(14, 15, "offline")], 2)
     assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
@@ -238,7 +239,7 @@ def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> N
     assert {len(axes.lines) for axes in panels} == {2}
 
 
-def test_where_the_search_for_T_ended_early_its_interval_is_shaded() -> None:
+def test_where_T_is_an_interval_it_is_shaded() -> None:
     figure = Figure()
     axes = figure.subplots()
     run_figures._privacy(axes, range(1, 4), [None, [2, 5], [2, 2]], {"color": "black"})
@@ -298,6 +299,15 @@ def totals(*points: dict[str, Any]) -> list[Total]:
     return [Total(point, "p", float(k), 0.0) for k, point in enumerate(points)]
 
 
+def test_of_no_panel_anything_is_cut_off() -> None:
+    points = [{"population.users": users, "dropout.rate": rate} for rate in (0.0, 0.2) for users in (6, 9)]
+    values = [Total(point, "p", 1 + 40 * point["dropout.rate"], 0.5) for point in points]
+    for axes in axes_of(sweep_figures.total(values)):
+        low, high = axes.get_ylim()
+        assert low == 0
+        assert high >= axes.dataLim.ymax == pytest.approx(axes.dataLim.ymin + 1)
+
+
 def test_what_varies_makes_the_axis_and_the_panels() -> None:
     def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
         return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
@@ -332,13 +342,18 @@ def texts(svg: bytes) -> str:
     return "\n".join("".join(element.itertext()) for element in found)
 
 
-def test_the_same_run_gives_the_same_bytes_whatever_the_users_settings(losing: Run, tmp_path: Path) -> None:
-    catalogue.save(tmp_path / "a", catalogue.of_run(losing))
+def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tmp_path: Path) -> None:
+    def save(name: str) -> None:
+        figures = catalogue.of_run(losing)
+        catalogue.save(tmp_path / name, figures, ["svg"])
+        catalogue.save(tmp_path / name, {"breakdown": figures["breakdown"]}, ["png"])
+
+    save("a")
     with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "axes.facecolor": "red"}):
-        catalogue.save(tmp_path / "b", catalogue.of_run(losing))
+        save("b")
         assert matplotlib.rcParams["font.size"] == 20
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert len(names) == 6
+    assert len(names) == 4
     for name in names:
         content = (tmp_path / "a" / name).read_bytes()
         assert content == (tmp_path / "b" / name).read_bytes()
@@ -378,7 +393,7 @@ def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     names = ["x_1-2.0", "_hidden"]
     some = made(tmp_path, protocols={name: {"protocol": "fedavg"} for name in names}, selection={"random": 2})
-    catalogue.save(tmp_path / "figures", catalogue.of_run(some))
+    catalogue.save(tmp_path / "figures", catalogue.of_run(some), ["svg"])
     for path in (tmp_path / "figures").glob("*.svg"):
         assert all(name in texts(path.read_bytes()) for name in names), path.name
 

@@ -61,7 +61,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no trace": (lambda f: (f / "trace.jsonl").unlink(), "trace.jsonl: cannot be read"),
     "no scenario": (lambda f: (f / "resolved.yaml").unlink(), "resolved.yaml"),
     "half a summary": (text_of("summary.json", lambda t: t[: len(t) // 2]), "summary.json: cannot be read"),
-    "a list": (text_of("summary.json", lambda t: "[]"), "schema None"),
+    "a list": (text_of("summary.json", lambda t: "[]"), "[], expected a mapping"),
     "half a trace": (text_of("trace.jsonl", lambda t: t[: len(t) // 2]), "not a row of a trace"),
     "a shorter trace": (text_of("trace.jsonl", lambda t: "\n".join(t.splitlines()[:40])), "one run"),
     "a broken scenario": (text_of("resolved.yaml", lambda t: t.replace("seed:", "sed:")), "seed"),
@@ -110,7 +110,7 @@ def test_what_is_damaged_ends_in_one_message_and_leaves_nothing(
     assert not folder.exists() or not REPORTS & {path.name for path in folder.iterdir()}
 
 
-def test_a_summary_of_fewer_rounds_than_the_trace_is_an_interrupted_run(folder: Path) -> None:
+def test_a_summary_may_have_fewer_rounds_than_the_trace(folder: Path) -> None:
     """As where the last round was over but its aggregate not yet checked."""
 
     def shorten(summary: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def test_a_summary_of_fewer_rounds_than_the_trace_is_an_interrupted_run(folder: 
     assert [len(rounds) for rounds in opened(folder).rounds.values()] == [3, 3, 2]
 
 
-def test_a_report_prints_the_table_a_sentence_each_and_writes_two_files(
+def test_a_report_prints_the_table_and_writes_two_files(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: path.read_bytes() for path in folder.iterdir()}

@@ -47,7 +47,7 @@ def test_what_latex_would_take_for_something_else_is_escaped() -> None:
     assert escape("a\nb\x07c ü") == "a b c ü"
 
 
-def test_a_row_for_each_protocol_and_rate_has_the_means_of_its_rounds(rates: Run) -> None:
+def test_rows_are_means_of_a_protocol_at_a_rate(rates: Run) -> None:
     text = table(rates)
     assert header(text) == ["Protocol", "Lost", *(p.capitalize() for p in PHASES), "Total", "Up", "Down"]
     found = cells(text)

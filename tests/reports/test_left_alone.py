@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import simfl
 from tests.engine.harness import ASYNC, ROOT, SYNC
 
@@ -36,20 +34,36 @@ def moved(value: object, folder: Path) -> object:
     return value.replace("FOLDER", str(folder)) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_report_executes_nothing(name: str, tmp_path: Path) -> None:
-    base, overrides = FILES[name]
-    for path in (ROOT / "examples").glob("*.py"):
-        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"))
-    changes = {key: moved(value, tmp_path) for key, value in overrides.items()}
-    simfl.run(base, {**changes, "payload": "shadow"}, out=tmp_path / "run")
-    for path in tmp_path.glob("*.py"):
-        path.write_text(SPY.format(marker=str(tmp_path / "executed")))
-    words = [sys.executable, "-m", "simfl", "report", str(tmp_path / "run"), "--figures"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+REPORTS = """
+import sys
+from pathlib import Path
+from simfl.cli import main
+for delete in (False, True):
+    for folder in sys.argv[1:]:
+        for path in Path(folder).glob("*.py") if delete else ():
+            path.unlink()
+        try:
+            main(["report", f"{folder}/run"])
+        except SystemExit as left:
+            assert not left.code, left.code
+"""
+
+
+def test_report_executes_nothing(tmp_path: Path) -> None:
+    """In a process that has not made the runs: neither changed files nor missing ones are looked at."""
+    for name, (base, overrides) in FILES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for path in (ROOT / "examples").glob("*.py"):
+            (folder / path.name).write_text(path.read_text(encoding="utf-8"))
+        changes = {key: moved(value, folder) for key, value in overrides.items()}
+        simfl.run(base, {**changes, "payload": "shadow"}, out=folder / "run")
+        for path in folder.glob("*.py"):
+            path.write_text(SPY.format(marker=str(folder / "executed")))
+    folders = [str(tmp_path / name) for name in FILES]
+    done = subprocess.run([sys.executable, "-c", REPORTS, *folders], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.html").exists()
-    assert not (tmp_path / "executed").exists()
-    for path in tmp_path.glob("*.py"):
-        path.unlink()
-    assert subprocess.run(words, capture_output=True, cwd=ROOT).returncode == 0
+    for name in FILES:
+        assert (tmp_path / name / "run" / "report.html").exists()
+        assert not (tmp_path / name / "executed").exists()
+        assert not list((tmp_path / name).glob("*.py"))

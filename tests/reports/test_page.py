@@ -14,7 +14,7 @@ import pytest
 from simfl.reports import tables, world
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
-from simfl.reports.page import embed, page, parts, stacks
+from simfl.reports.page import _environment, page, parts, stacks
 from simfl.results.columns import COLUMNS
 from simfl.results.trace import PHASES, Trace
 from simfl.scenario.load import load
@@ -127,7 +127,7 @@ def test_names_cannot_break_the_page(base: dict[str, Any], tmp_path: Path) -> No
 
 def test_what_is_embedded_reads_back_and_has_no_sign_of_markup() -> None:
     value = {EVIL: ["&amp;", "<", " ", "ü", 1.5, None]}
-    text = str(embed(value))
+    text = _environment().from_string("{{ value | tojson }}").render(value=value)
     assert not set("<>&") & set(text)
     assert json.loads(text) == value
 
@@ -162,11 +162,13 @@ def test_a_bar_holds_the_whole_path(some: Run) -> None:
         assert at == pytest.approx(advice.total_ns / advice.rounds)
 
 
-def test_stacks_are_in_percent_of_the_longest() -> None:
-    def row(total: float, *spans: float) -> dict[str, Any]:
-        means = {p: tables.mean([s]) for p, s in zip(PHASES, spans, strict=True)}
-        spans = {("span_s", phase): mean for phase, mean in means.items()}
-        return {"name": "x", "rate": None, "means": {**spans, ("total_s", ""): tables.mean([total])}}
+def test_stacks_are_in_percent_of_the_longest(losing: Run) -> None:
+    (entry, *_) = losing.summary.protocols.values()
+
+    def row(total: float, *spans: float) -> tables.BreakdownRow:
+        means = {("span_s", p): tables.mean([s]) for p, s in zip(PHASES, spans, strict=True)}
+        part = entry.model_copy(update={"rounds": []})
+        return tables.BreakdownRow("x", None, part, {**means, ("total_s", ""): tables.mean([total])})
 
     first, second = stacks([row(4.0, 1, 1, 1, 5), row(2.0, 0, 1, 1, 0)])
     assert [(p["at"], p["wide"]) for p in first["parts"]] == [
@@ -183,7 +185,7 @@ def test_stacks_are_in_percent_of_the_longest() -> None:
 def test_a_mean_has_the_spread_of_a_sample() -> None:
     assert tables.mean([1.0, 3.0]) == tables.Mean(2.0, 2**0.5, 2)
     assert tables.mean([5.0]) == tables.Mean(5.0, 0.0, 1)
-    assert str(tables.mean([])) == tables.NONE
+    assert str(tables.mean([])) == tables.NO_VALUE
 
 
 def test_tables_count_what_the_summary_has(losing: Run) -> None:
@@ -203,7 +205,7 @@ def test_drop_out_rates_are_told_apart(losing: Run) -> None:
         for r, rate in zip(losing.summary.protocols["secagg"].rounds, (0.0, 0.25, 0.25), strict=True)
     ]
     found = tables.breakdown(changed(losing, "secagg", rounds=rounds))
-    assert [(row["rate"], len(row["part"].rounds)) for row in found] == [("0%", 1), ("25%", 2)]
+    assert [(row.rate, len(row.part.rounds)) for row in found] == [("0%", 1), ("25%", 2)]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
@@ -216,6 +218,6 @@ def test_every_world_can_be_told(path: Path) -> None:
 
 def test_values_are_told_with_their_units() -> None:
     network = load(SYNC).network
-    assert world.said(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
-    assert world.said(load(SYNC).detect) == "timeout"
-    assert world.said((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"
+    assert world.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
+    assert world.in_words(load(SYNC).detect) == "timeout"
+    assert world.in_words((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"

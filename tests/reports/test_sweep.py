@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports.sweep import SHOWN, Means, show
+from simfl.reports.sweep import MAX_POINTS, show
 from simfl.reports.terminal import counting
 from simfl.results.columns import Measure, at
 from simfl.studies.sweep.tables import Estimate
@@ -26,14 +26,14 @@ def measures(
     return out
 
 
-def text(points: list[dict[str, Any]], means: Means, seeds: int = 5, **more: Any) -> list[str]:
+def text(points: list[dict[str, Any]], means: Any, seeds: int = 5, **more: Any) -> list[str]:
     console = Console(file=StringIO(), width=80, **more)
     show(console, "study", points, means, seeds)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().splitlines()
 
 
-def test_a_mean_and_its_interval_stand_below_each_other_under_their_phase() -> None:
+def test_a_mean_and_its_interval_stand_under_their_phase() -> None:
     lines = text([{"population.users": 25}], {(0, "secagg"): measures(1.5, 0.25, 1.0)})
     heading, point, mean, half = lines[2:]
     assert heading.split() == ["total", "offline", "training", "upload", "recovery", "accuracy", "exact"]
@@ -92,10 +92,10 @@ def test_mappings_are_shown_only_where_they_tell_points_apart() -> None:
 
 
 def test_a_wide_grid_is_cut_with_a_word() -> None:
-    many = SHOWN + 5
+    many = MAX_POINTS + 5
     lines = text([{"n": n} for n in range(many)], {(n, "a"): measures(1.0) for n in range(many)})
     assert lines[-1] == f"... and 5 of {many} points more: means.csv has them all"
-    assert len([line for line in lines if line.startswith("n=")]) == SHOWN
+    assert len([line for line in lines if line.startswith("n=")]) == MAX_POINTS
 
 
 def test_no_colour_off_a_terminal_and_none_if_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,14 +110,14 @@ def test_an_inexact_aggregate_shows() -> None:
     assert row(page, "aggregates exact") == ["1 of 2"]
 
 
-def test_clipped_and_wrapped_coordinates_are_shown_where_there_are_any() -> None:
+def test_clipped_and_wrapped_values_are_shown_if_any() -> None:
     assert "values " not in text(summary(secagg=[round_(0)]))
     page = text(summary(fedavg=[round_(0)], secagg=[round_(0, clipped=3, wrapped=5), round_(1, wrapped=2)]))
     assert row(page, "values clipped") == ["0", "3"]
     assert row(page, "values wrapped") == ["0", "7"]
 
 
-def test_a_verdict_is_shown_of_protocols_over_a_graph_of_neighbours() -> None:
+def test_verdicts_are_shown_of_protocols_over_a_graph() -> None:
     page = text(summary(lightsecagg=[round_(0)]))
     assert "reliable" not in page
     assert "private" not in page
@@ -292,7 +292,7 @@ def test_seeds_are_shown_with_their_spread() -> None:
     ]
 
 
-def test_skipped_rounds_are_counted_and_a_run_without_aggregates_has_dashes() -> None:
+def test_skipped_rounds_are_counted_and_no_value_is_a_dash() -> None:
     none = choosing(T_weak=[None, None], T_strong=[None, None], F=[0.0, 0.0], C=[0.0, 0.0])
     none["rounds"] = [round_(0, reason="selection", selected=0, accuracy=None)] * 2
     none["final_accuracy"] = None

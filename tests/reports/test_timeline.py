@@ -12,7 +12,7 @@ from simfl.errors import BadInput
 from simfl.reports import timeline
 from simfl.reports.choice import views
 from simfl.reports.folder import Run
-from simfl.reports.page import SPANS
+from simfl.reports.page import MAX_SPANS
 from simfl.results.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
 from tests.engine.harness import SYNC, run
 from tests.reports.conftest import opened
@@ -25,10 +25,10 @@ Spans = list[tuple[int, int, int, list[Any], int, int]]
 def unpacked(packed: timeline.Packed, view: dict[str, Any]) -> Spans:
     """(start, end, party, type, waited, the span that held it up or -1), as the page's script reads them."""
     out: Spans = []
-    at = 0
+    at, types = 0, list(packed.types)
     for k, (s, d, p, t, w, a) in enumerate(zip(*(view[key] for key in "sdptwa"), strict=True)):
         at += s
-        out.append((at, at + d, p, packed.types[t], w, k - a if a else -1))
+        out.append((at, at + d, p, types[t], w, k - a if a else -1))
     return out
 
 
@@ -112,7 +112,7 @@ def test_typical_rounds_come_first(losing: Run) -> None:
     """Of three rounds, two completed: the longer of them is their upper median; then the aborted one, if it
     is the longest, or the first."""
     trace = losing.traces["lightsecagg"]
-    chosen, left = views(losing, "lightsecagg", 1)
+    chosen, _, left = views(losing, "lightsecagg", 1)
     assert left.startswith("1 of 3 rounds")
     entries = losing.summary.protocols["lightsecagg"].rounds
     done = [e for e in entries if e.status == "completed"]
@@ -124,7 +124,7 @@ def test_typical_rounds_come_first(losing: Run) -> None:
 
 
 def test_of_a_round_that_is_too_large_some_users_are_shown(losing: Run) -> None:
-    (view,), left = views(losing, "lightsecagg", 100)
+    (view,), _, left = views(losing, "lightsecagg", 100)
     assert view.users is not None
     assert 0 < len(view.users) < 6
     index = view.ends[0].round
@@ -139,7 +139,7 @@ def test_of_a_round_that_is_too_large_some_users_are_shown(losing: Run) -> None:
 def test_an_asynchronous_run_shows_its_beginning_and_its_middle(buffered: Run) -> None:
     name = "lightsecagg_async"
     rows = len(buffered.traces[name])
-    chosen, left = views(buffered, name, rows // 2)
+    chosen, _, left = views(buffered, name, rows // 2)
     assert all(view.label.startswith("aggregation") for view in chosen)
     first, middle = chosen
     assert (first.ends[0].round, first.start) == (0, 0)
@@ -181,4 +181,4 @@ def test_as_many_spans_as_a_page_holds_are_less_than_3_megabytes(losing: Run, bu
                 len(json.dumps(view[key], separators=(",", ":"))) for view in packed.views for key in "sdptwa"
             )
             spans = sum(len(view["s"]) for view in packed.views)
-            assert SPANS * size / spans < 2.6e6
+            assert MAX_SPANS * size / spans < 2.6e6

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from simfl.reports import trace_series as read_off
+from simfl.reports import trace_series
 from simfl.reports.folder import Run
+from simfl.reports.timeline import pack
 from simfl.results.trace import (
     SERVER,
     Aggregated,
     Begin,
     End,
+    GaveUp,
     Ignored,
     Presence,
     Refused,
@@ -32,15 +36,15 @@ def test_messages_under_way_are_counted_in_each_direction() -> None:
             sent(2, SERVER, "upload", -1, 6, None),
         ]
     )
-    assert read_off.link_load(trace, range(5), up=False) == [(0, 2), (10, 1), (15, 0)]
-    assert read_off.link_load(trace, range(5), up=True) == [(5, 1), (30, 0)]  # one leaves as the next comes
-    assert read_off.link_load(trace, [3], up=True) == [(20, 1), (30, 0)]
+    assert trace_series.link_load(trace, range(5), up=False) == [(0, 2), (10, 1), (15, 0)]
+    assert trace_series.link_load(trace, range(5), up=True) == [(5, 1), (30, 0)]
+    assert trace_series.link_load(trace, [3], up=True) == [(20, 1), (30, 0)]
 
 
 def test_users_are_online_until_they_go() -> None:
     trace = Trace([Presence(0, False, 0), Presence(1, False, 5), Presence(0, True, 5), Presence(2, False, 9)])
-    assert read_off.online(trace, 4) == [(0, 3), (9, 2)]
-    assert read_off.online(Trace(), 4) == [(0, 4)]
+    assert trace_series.online(trace, 4) == [(0, 3), (9, 2)]
+    assert trace_series.online(Trace(), 4) == [(0, 4)]
 
 
 def upload(user: int, cause: int, at: int) -> Row:
@@ -49,7 +53,7 @@ def upload(user: int, cause: int, at: int) -> Row:
     )
 
 
-def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_away() -> None:
+def test_the_buffer_holds_what_is_neither_aggregated_nor_discarded() -> None:
     trace = Trace(
         [
             Begin(0, 0, (0, 1, 2), buffered=True),
@@ -66,14 +70,14 @@ def test_the_buffer_holds_what_was_received_and_neither_aggregated_nor_thrown_aw
             End(0, 0, 10, 8),
         ]
     )
-    assert read_off.buffer_fill(trace) == [(0, 0), (2, 1), (4, 2), (9, 1), (10, 0), (11, 1)]
-    assert read_off.version(trace) == [(0, 0), (10, 1)]
+    assert trace_series.buffer_fill(trace) == [(0, 0), (2, 1), (4, 2), (9, 1), (10, 0), (11, 1)]
+    assert trace_series.version(trace) == [(0, 0), (10, 1)]
 
 
-def test_the_buffer_of_a_run_is_never_negative_and_full_before_each_aggregate(buffered: Run) -> None:
+def test_the_buffer_is_full_before_each_aggregate(buffered: Run) -> None:
     K = buffered.scenario.buffer.K if buffered.scenario.buffer else 0
     for trace in buffered.traces.values():
-        changes = read_off.buffer_fill(trace)
+        changes = trace_series.buffer_fill(trace)
         assert min(value for _, value in changes) == 0
         for row in trace:
             if isinstance(row, Aggregated):
@@ -85,23 +89,40 @@ def test_the_buffer_of_a_run_is_never_negative_and_full_before_each_aggregate(bu
 def test_every_row_is_of_one_round(kind: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(kind)
     for trace in run.traces.values():
-        groups = read_off.by_round(trace)
+        groups = trace_series.by_round(trace)
         assert sorted(n for numbers in groups.values() for n in numbers) == list(range(len(trace)))
         for number, row in enumerate(trace):
             if isinstance(row, End):
                 assert number in groups[row.round]
     if kind == "losing":
         for trace in run.traces.values():
-            for index, numbers in read_off.by_round(trace).items():
+            for index, numbers in trace_series.by_round(trace).items():
                 assert {getattr(trace[n], "round", index) for n in numbers} == {index}
 
 
 def test_a_receipt_is_the_step_on_a_message(losing: Run) -> None:
     for trace in losing.traces.values():
-        answered = read_off.receipts(trace)
+        answered = trace_series.receipts(trace)
         assert answered
         for number, receipt in answered.items():
             message, taken = trace[number], trace[receipt]
             assert isinstance(message, Sent)
             assert isinstance(taken, Step)
             assert (taken.party, taken.ready) == (message.to, message.arrived)
+
+
+def test_a_moment_is_told_alike_on_the_page_and_in_perfetto(losing: Run) -> None:
+    """Each mark of the timeline is an instant of the same text; Perfetto has what is late besides."""
+    for name, trace in losing.traces.items():
+        shown = Counter(m[3] for view in pack(losing, name, 10**6).views for m in view["marks"])
+        every = Counter(m.text for row in trace if (m := trace_series.moment(row)))
+        assert shown <= every
+        assert {text.split()[0].rstrip(":") for text in every - shown} <= {"ignored", "round", "verdict"}
+
+
+def test_many_users_who_are_given_up_are_counted() -> None:
+    found = trace_series.moment(GaveUp(0, "upload", "", tuple(range(40)), 3, 9))
+    assert found == trace_series.Moment(
+        9, SERVER, "gave up", "gave up 40 users: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 28 more",
+        {"users": tuple(range(40))},
+    )  # fmt: skip

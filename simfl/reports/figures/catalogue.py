@@ -1,47 +1,28 @@
 """A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
 
-Law: a figure is made by a function that returns it and touches nothing; here they are gathered and saved.
-The same run gives the same bytes: no date, no random id. matplotlib is imported only when it is used.
+A figure is made by a function that returns it and touches nothing; here they are gathered and saved. The
+same run gives the same bytes: no date, no random id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from simfl.errors import BadInput
+from matplotlib.figure import Figure
+
 from simfl.folder.result import atomic
+from simfl.reports.figures import run_figures, sweep_figures, timing
+from simfl.reports.figures.style import style
+from simfl.reports.folder import Run
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from simfl.reports.folder import Run
-
-DOTS_PER_INCH = 200
-"""Of the PNG files."""
-
+DOTS_PER_INCH = 200  # of the PNG files
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""The kinds of file, and what is left out of each so that it is the same each time."""
-
-
-def need() -> None:
-    """See to it that figures can be drawn.
-
-    Raises:
-        BadInput: matplotlib is not installed; names the extra.
-    """
-    try:
-        import_module("matplotlib.figure")
-    except ImportError:
-        raise BadInput("--figures needs matplotlib: pip install 'simfl[figures]'") from None
+"""The kinds of file, and the metadata left out of each so that it is the same each time."""
 
 
 def of_run(run: Run) -> dict[str, Figure]:
-    """The figures that a run has what it takes for, by the name of their files."""
-    from simfl.reports.figures import run_figures, timing
-
+    """File name -> figure, of those that the run has data for."""
     drawn = {
         "breakdown": run_figures.breakdown(run),
         **{f"timing_{k}" if k > 1 else "timing": f for k, f in enumerate(timing.timing(run), 1)},
@@ -53,20 +34,16 @@ def of_run(run: Run) -> dict[str, Figure]:
 
 
 def of_sweep(folder: Path) -> dict[str, Figure]:
-    """The figures of a sweep's folder.
+    """File name -> figure of a sweep's folder.
 
     Raises:
         BadInput: its `means.csv` is not what a sweep writes, or no number varies.
     """
-    from simfl.reports.figures import sweep_figures
-
     return {"total": sweep_figures.total(sweep_figures.read(folder / "means.csv"))}
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
-    """Each figure in these kinds of file into `folder`, which is made; the names of the files."""
-    from simfl.reports.figures.style import style
-
+    """Write each figure in these kinds of file into `folder`, which is made; return the files' names."""
     folder.mkdir(exist_ok=True)
     names = []
     for name, figure in figures.items():

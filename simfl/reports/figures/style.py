@@ -1,4 +1,4 @@
-"""What all figures share: sizes for a paper's columns, type, and how phases and protocols look."""
+"""The common look of all figures: sizes for a paper's columns, type, phases, protocols and legends."""
 
 from __future__ import annotations
 
@@ -14,25 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from simfl.reports import palette
-from simfl.results.trace import PHASES
+from simfl.reports import chart
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-COLUMN, WIDE = 3.4, 7.0
-"""Inches: the width of a paper's column, and of both."""
-
+COLUMN, WIDE = 3.4, 7.0  # inches: the width of a paper's column, and of both
+TEXT_LINE = 0.17  # inches of a line of text
 INK = "#222222"
-
-ROW = 0.17
-"""Inches of a line of text."""
-
-ACROSS = 4
-"""Names or panels beside each other at most."""
-
-LETTERS, SAMPLE = 120, 8
-"""What fits beside each other in a wide figure, and what a line's sample takes of it with the gaps."""
+MAX_NAMES = 4  # beside each other in a legend
+LETTERS, SAMPLE = 120, 8  # beside each other in a wide figure; those that a line's sample takes with gaps
 
 SETTINGS: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
@@ -41,11 +32,8 @@ SETTINGS: dict[RcKeyType, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
     "font.size": 7,
-    "axes.titlesize": 7,
-    "axes.labelsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
+    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
     "legend.frameon": False,
     "legend.handlelength": 2.4,
     "axes.linewidth": 0.6,
@@ -63,63 +51,67 @@ SETTINGS: dict[RcKeyType, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """matplotlib's defaults with our settings, whatever the user's own are; also a decorator."""
+    """Apply our settings to matplotlib's defaults, whatever the user's own are; also a decorator."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         yield
 
 
-def panels(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Figure, Any]:
-    """A figure of so many inches, and its axes [rows][columns]."""
-    figure = Figure((width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, **more)
+Lines = Sequence[tuple[int, str]]
+"""(place in the scenario, name) of the protocols that lines stand for."""
+
+
+def panels(
+    count: int,
+    width: float,
+    height: float,
+    across: int = 1,
+    lines: Lines = (),
+    grid: Literal["both", "x", "y"] = "both",
+    **shared: Any,
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels, `across` beside each other, over a legend of several lines.
+
+    width, height: inches, without the legend. grid: the axes at whose ticks there are thin lines.
+    """
+    rows, columns = -(-count // across), min(across, count)
+    names = [name for _, name in lines] if len(lines) > 1 else []
+    widest = SAMPLE + max(map(len, names), default=0)
+    legend_rows = -(-len(names) // max(1, min(MAX_NAMES, LETTERS // widest)))
+    figure = Figure((width, height + TEXT_LINE * legend_rows), layout="constrained")
+    cells = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    for axes in cells[:count]:
+        axes.grid(True, axis=grid)
+    for axes in cells[count - columns : count]:
+        axes.tick_params(labelbottom=True)  # there is none below it, whose numbers it could share
+    for axes in cells[count:]:
+        axes.remove()
+    if names:
+        samples = [Line2D([], [], label=name, **protocol_line(place)) for place, name in lines]
+        _legend(figure, samples, -(-len(names) // legend_rows))
+    return figure, cells[:count]
+
+
+def legend(figure: Figure, *more: Artist) -> None:
+    """Put a legend of the phases, and of more, below everything."""
+    phases = [Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()]
+    _legend(figure, [*phases, *more], len(phases) + len(more))
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:
+    labels = [str(handle.get_label()) for handle in handles]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 def protocol_line(place: int) -> dict[str, Any]:
-    """How the line of a protocol looks, by its place in the scenario: as on the page."""
-    colour, dashes = palette.line(place)
+    """Colour and dashes of a protocol's line, by its place in the scenario: as on the page."""
+    colour, dashes = chart.line(place)
     pattern = (0, tuple(map(float, dashes.split()))) if dashes else "solid"
     return {"color": INK if colour == "ink" else colour, "linestyle": pattern}
 
 
-def pale(colour: str, part: float = 0.4) -> tuple[float, float, float]:
-    """A colour mixed with white: so much of it."""
-    red, green, blue = (1 - part * (1 - value) for value in to_rgb(colour))
+def pale(colour: str) -> tuple[float, float, float]:
+    """Mix a colour with white."""
+    red, green, blue = (1 - 0.4 * (1 - value) for value in to_rgb(colour))
     return red, green, blue
-
-
-def phase_patches() -> list[Patch]:
-    """The legend of the phases."""
-    return [Patch(color=palette.PHASE[phase], label=phase) for phase in PHASES]
-
-
-def legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """A legend below everything, in one line."""
-    labels = [str(handle.get_label()) for handle in handles]
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-
-
-def lines_legend(figure: Figure, names: Sequence[tuple[int, str]]) -> None:
-    """A legend of protocols (place in the scenario, name) below everything, if there are several."""
-    if len(names) > 1:
-        handles = [Line2D([], [], **protocol_line(place)) for place, _ in names]
-        told = [name for _, name in names]
-        columns = -(-len(told) // _rows(told))
-        figure.legend(handles, told, loc="outside lower center", ncols=columns)
-
-
-def legend_height(names: Sequence[str]) -> float:
-    """Inches that `lines_legend` takes."""
-    return ROW * _rows(names) if len(names) > 1 else 0.0
-
-
-def _rows(names: Sequence[str]) -> int:
-    """Of a legend in which no line is wider than the figure."""
-    across = max(1, min(ACROSS, LETTERS // (SAMPLE + max(map(len, names)))))
-    return -(-len(names) // across)
-
-
-def grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
-    """Thin lines at the ticks of one axis or of both, behind what is drawn."""
-    axes.grid(True, axis=axis)

@@ -12,25 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simfl.errors import BadInput
-from simfl.reports.figures.style import (
-    COLUMN,
-    WIDE,
-    grid,
-    legend_height,
-    lines_legend,
-    panels,
-    protocol_line,
-    style,
-)
+from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
 from simfl.results import strict_json
 
+# The columns of `means.csv` beside those of what varies.
 FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
-"""The columns of `means.csv` beside those of what varies."""
-
 USERS = "population.users"
-
-ACROSS = 3
-"""Panels beside each other."""
+MAX_ACROSS = 3  # panels beside each other
 
 
 @dataclass(frozen=True)
@@ -52,14 +40,10 @@ def read(path: Path) -> list[Total]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["measure"] == "total_s" and row["mean"]]
+        points = [{key: _value(text) for key, text in row.items() if key not in FIXED} for row in rows]
         return [
-            Total(
-                {key: _value(text) for key, text in row.items() if key not in FIXED},
-                row["protocol"],
-                _finite(row["mean"]),
-                _finite(row["half_95"] or "0"),
-            )
-            for row in rows
+            Total(point, row["protocol"], _finite(row["mean"]), _finite(row["half_95"] or "0"))
+            for point, row in zip(points, rows, strict=True)
         ]
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise BadInput(f"{path}: not the means of a sweep ({type(error).__name__}: {error})") from None
@@ -85,7 +69,7 @@ Series = dict[str, dict[str, list[tuple[float, float, float]]]]
 
 
 def series(totals: list[Total]) -> tuple[str, Series]:
-    """What the axis shows (the users, if they vary; else the first number that does), and the lines.
+    """The key along the axis (the users, if they vary; else the first number that does), and the lines.
 
     The other numbers and words that vary make the panels; lists and mappings are taken to go along with
     them, as T and D with the users, unless points would fall together.
@@ -94,16 +78,16 @@ def series(totals: list[Total]) -> tuple[str, Series]:
         BadInput: no number varies.
     """
     across = _across(totals)
-    for simple in (True, False):
+    for left_out in ((dict, list), ()):
         out: Series = {}
         for total in totals:
-            rest = {k: v for k, v in total.point.items() if k != across and not (simple and _compound(v))}
-            lines = out.setdefault(_told(rest), {})
+            rest = {k: v for k, v in total.point.items() if k != across and not isinstance(v, left_out)}
+            lines = out.setdefault(_in_words(rest), {})
             lines.setdefault(total.protocol, []).append((total.point[across], total.mean_s, total.half_s))
-        listed = [line for lines in out.values() for line in lines.values()]
-        if all(len({x for x, *_ in line}) == len(line) for line in listed):
+        every = [line for lines in out.values() for line in lines.values()]
+        if all(len({x for x, *_ in line}) == len(line) for line in every):
             break
-    for line in listed:
+    for line in every:
         line.sort()
     return across, out
 
@@ -117,12 +101,8 @@ def _across(totals: list[Total]) -> str:
     raise BadInput(f"nothing to draw a line over: no number varies ({', '.join(keys) or 'nothing does'})")
 
 
-def _compound(value: Any) -> bool:
-    return isinstance(value, dict | list)
-
-
-def _told(values: dict[str, Any]) -> str:
-    """A panel in words."""
+def _in_words(values: dict[str, Any]) -> str:
+    """The title of a panel."""
     return ", ".join(
         f"{value:.0%} lost" if key == "dropout.rate" and type(value) in (int, float) else f"{key} = {value}"
         for key, value in values.items()
@@ -134,26 +114,20 @@ def total(totals: list[Total]) -> Figure:
     """A line a protocol with its 95 % intervals over seeds, a panel for each drop-out rate."""
     across, found = series(totals)
     protocols = list(dict.fromkeys(total.protocol for total in totals))
-    columns = min(ACROSS, len(found))
-    rows = -(-len(found) // columns)
-    size = COLUMN if columns == 1 else WIDE, 0.3 + 1.8 * rows + legend_height(protocols)
-    figure, grid_of = panels(*size, rows, columns, sharex=True, sharey=True)
-    cells = [axes for row in grid_of for axes in row]
-    for axes, (name, lines) in zip(cells, found.items(), strict=False):
-        for protocol, line in lines.items():
+    width, height = COLUMN if len(found) == 1 else WIDE, 0.3 + 1.8 * -(-len(found) // MAX_ACROSS)
+    lines = list(enumerate(protocols))
+    figure, cells = panels(len(found), width, height, MAX_ACROSS, lines, sharex=True, sharey=True)
+    over_seeds = "\nmean and 95 % interval" if any(one.half_s for one in totals) else ""
+    for place, (axes, (name, drawn)) in enumerate(zip(cells, found.items(), strict=True)):
+        for protocol, line in drawn.items():
             x, mean, half = zip(*line, strict=True)
             how = protocol_line(protocols.index(protocol))
             axes.errorbar(x, mean, half, marker="o", markersize=2, capsize=2.5, elinewidth=0.8, **how)
         axes.set_title(name)
-        axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_xlabel("users" if across == USERS else across)
-        axes.label_outer()
-        grid(axes)
-    over_seeds = "\nmean and 95 % interval" if any(one.half_s for one in totals) else ""
-    for row in grid_of:
-        row[0].set_ylabel(f"virtual time per round (s){over_seeds}")
-    for axes in cells[len(found) :]:
-        axes.remove()
-    lines_legend(figure, list(enumerate(protocols)))
+        if place % MAX_ACROSS == 0:
+            axes.set_ylabel(f"virtual time per round (s){over_seeds}")
+        if place >= len(found) - MAX_ACROSS:
+            axes.set_xlabel("users" if across == USERS else across)
+    cells[0].set_ylim(bottom=0)  # when all is drawn: it fixes the range that the panels share
     return figure

@@ -171,7 +171,7 @@ function path() {
 function marks() {
   for (const [when, party, sign] of state.view.marks) {
     const row = state.of.get(party);
-    if (!row || when < state.from || when > state.to || sign === "ignored") continue;
+    if (!row || when < state.from || when > state.to) continue;
     const px = x(when), y = row.y + (row.height - GAP) / 2;
     if (sign === "aggregate" || sign === "aborted") {
       pen.strokeStyle = theme.ink;

@@ -60,7 +60,7 @@ const rowAt = py => py < AXIS ? null : state.rows.find(r => r.y <= py + tl.scrol
 
 function markAt(px, py) {
   const row = rowAt(py);
-  const near = mark => row && mark[1] === row.party && Math.abs(x(mark[0]) - px) < 6 && mark[2] !== "ignored";
+  const near = mark => row && mark[1] === row.party && Math.abs(x(mark[0]) - px) < 6;
   return state.view.marks.filter(near);
 }
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from simfl.reports.histogram import CELLS, ROWS, label_histogram
+from simfl.privacy.attack import Attack
+from simfl.reports.histograms import MAX_CELLS, MAX_USERS, attack_lines, label_histogram
 
 I64 = NDArray[np.int64]
 
@@ -33,10 +34,10 @@ def test_a_few_users_by_number() -> None:
 def test_many_users_evenly_by_size() -> None:
     sizes = np.random.default_rng(0).permutation(45)
     lines = label_histogram(sizes[:, None])
-    shown = [line.split() for line in lines[1 : ROWS + 1]]
+    shown = [line.split() for line in lines[1 : MAX_USERS + 1]]
     assert [int(row[1]) for row in shown] == [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44]
     assert all(sizes[int(row[0])] == int(row[1]) for row in shown)
-    assert lines[ROWS + 1] == "12 of 45 users, evenly from the fewest samples to the most."
+    assert lines[MAX_USERS + 1] == "12 of 45 users, evenly from the fewest samples to the most."
     assert "Samples a user: min 0, median 22, max 44." in lines
 
 
@@ -71,18 +72,18 @@ def test_a_median_may_lie_between() -> None:
 def test_no_line_is_too_long(counts: I64, width: int) -> None:
     lines = label_histogram(counts, width)
     assert all(1 <= len(line) <= width and "\n" not in line for line in lines)
-    assert len(lines) >= 1 + min(len(counts), ROWS) + 3
+    assert len(lines) >= 1 + min(len(counts), MAX_USERS) + 3
 
 
 @given(some)
 def test_rows_tell_the_truth(counts: I64) -> None:
     lines = label_histogram(counts)
-    for line in lines[1 : 1 + min(len(counts), ROWS)]:
+    for line in lines[1 : 1 + min(len(counts), MAX_USERS)]:
         user, samples, labels, bar = line.split()
         mine = counts[int(user)]
         assert int(samples) == mine.sum()
         assert int(labels) == np.count_nonzero(mine)
-        each = next(k for k in range(1, 121) if -(-len(mine) // k) <= CELLS)
+        each = next(k for k in range(1, 121) if -(-len(mine) // k) <= MAX_CELLS)
         groups = [mine[start : start + each] for start in range(0, len(mine), each)]
         assert [cell != "·" for cell in bar] == [group.any() for group in groups]
         assert ("█" in bar) == mine.any()
@@ -96,3 +97,33 @@ def test_errors_name_the_values() -> None:
         label_histogram(np.array([[1, -2]]))
     with pytest.raises(ValueError, match="width=0 must be at least 1"):
         label_histogram(np.ones((1, 1), np.int64), 0)
+
+
+# --- attacks ------------------------------------------------------------------------------
+def found(errors: list[float], alone: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> Attack:
+    return Attack(3, 9, 7, 2, np.array(errors), alone, groups)
+
+
+def test_errors_are_counted_in_bins_and_isolated_users_named() -> None:
+    page = list(attack_lines("secagg", found([0.0005, 0.02, 0.04, 2.0, np.nan], (1,), ((2, 3),))))
+    assert page[0] == "secagg: rounds 3 to 9, 7 aggregates over 4 of 5 users, rank 2"
+    assert "mean 0.5151, median 0.03, least 0.0005, most 2" in page[2]
+    counts = {line.split("..")[0].strip(): line.split()[3] for line in page[3:11]}
+    assert counts["0"] == counts["1"] == "1"
+    assert counts["0.01"] == "2"
+    assert counts["0.1"] == "0"
+    assert page[5].count("█") == 40  # the fullest bin
+    assert page[11] == "  isolated by their participation alone: 1 user (1)"
+    assert page[12] == "  sums that can be isolated: 1 group of 2 users"
+    assert max(map(len, page)) <= 80
+
+
+def test_nobody_isolated() -> None:
+    page = list(attack_lines("x", found([0.5], (), ((0, 1), (2, 3, 4)))))
+    assert page[-2] == "  nobody can be isolated by participation alone"
+    assert page[-1] == "  sums that can be isolated: 2 groups of 2 to 3 users"
+
+
+def test_many_isolated_users_are_not_all_listed() -> None:
+    (line,) = [line for line in attack_lines("x", found([0.5], tuple(range(40)), ())) if "isolated" in line]
+    assert line.endswith("40 users (0, 1, 2, 3, 4, 5 and 34 more)")
