@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import simfl
+from simfl.profiles import text
 from simfl.results.metrics import Round
 from simfl.studies.calibrate import passes
 
@@ -78,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "profile.yaml"
         if len(sys.argv) == 1:
-            passes.write(file, passes.calibrate())
+            file.write_text(text(passes.calibrate(21)))
         good = True
         for name, world in WORLDS.items():
             print(name)

@@ -68,10 +68,10 @@ ENTRY = Entry(
     paper="CCESA",
     where="Fig. 4",
     title="Accuracy of SA and of CCESA(n, p)",
-    on="the bundled digits, logistic regression, n = 100, 20 rounds instead of CIFAR-10, VGG-11, n = 1000,"
+    on="the bundled digits, logistic regression, n = 100, 20 rounds; the paper: CIFAR-10, VGG-11, n = 1000,"
     " 200 rounds",
-    how="The paper's curves are not printed as numbers; compared is its statement: p* has the accuracy of SA,"
-    " and so has p = 0.25, which is 0.8 p* at n = 1000. The same within 0.02.",
+    how="The paper prints curves without numbers. It states that p* has the accuracy of SA, and so has p ="
+    " 0.25, which is 0.8 p* at n = 1000. Two accuracies count as the same within 0.02.",
     run=run,
-    word="At n = 100 neighbourhoods vary more than at n = 1000, and more rounds are not reliable at 0.8 p*.",
+    disagreement="At n = 100, degrees vary more than at n = 1000, and fewer rounds are reliable at 0.8 p*.",
 )

@@ -99,11 +99,11 @@ ENTRY = Entry(
     where="Table 1",
     title="Communication and computation of CCESA, SA and FedAvg",
     on="counted operations and bytes of shadow rounds of the protocols' own machines",
-    how="As LightSecAgg's Table 1, N being n and d being m: exponents of n of lines through the logarithms,"
-    " of what is multiplied by m and of the rest by themselves, at most the stated ones. n = 128 .. 1024, p ="
-    " p* at q_total = 0.1, t by Remark 4, one client in ten lost after sharing.",
+    how="As for LightSecAgg's Table 1, with n for N and m for d. A line through the logarithms gives the"
+    " exponent of n, for the term with m and for the rest separately; it may not exceed the stated one. n"
+    " = 128 .. 1024, p = p* at q_total = 0.1, t by Remark 4, one client in ten lost after sharing.",
     run=run,
-    word="CCESA's server removes a mask for each neighbour of each lost client: n sqrt(n log n) of them where"
-    " a fixed part of the clients is lost, not n log n, which holds where as many are lost as a client has"
-    " neighbours.",
+    disagreement="CCESA's server removes one mask for each neighbour of each lost client. With a fixed"
+    " share of the clients lost, these are n sqrt(n log n) masks; the paper's n log n holds if the lost"
+    " clients are no more than a client's neighbours.",
 )

@@ -59,10 +59,10 @@ G2_ENTRY = Entry(
     where="Table G.2",
     title="Connection probability p*",
     on="eq. 5",
-    how="Within 0.35 %, which three printed digits and the paper's way of cutting them off allow.",
+    how="Within 0.35 %: the paper prints three digits and truncates them.",
     run=run_g2,
-    word="Two cells are not what eq. 5 gives, nor what the rest of their columns suggests: n = 600 at 0.05"
-    " and n = 800 at 0.01.",
+    disagreement="Two printed cells follow neither eq. 5 nor the rest of their columns: n = 600 at 0.05 and"
+    " n = 800 at 0.01.",
 )
 
 FIG_3_ENTRY = Entry(
@@ -71,8 +71,7 @@ FIG_3_ENTRY = Entry(
     where="Fig. 3",
     title="Bounds on unreliable and not private rounds at p*",
     on="Theorems 5 and 6",
-    how="The figure's curves are not printed as numbers; compared is what section 4.3.2 says of them: at most"
-    " 1e-2 and 1e-40.",
+    how="The paper prints curves without numbers. Section 4.3.2 states that they are at most 1e-2 and 1e-40.",
     run=run_fig3,
-    word="For n = 100 and few losses Theorem 5's bound at p* is a little above 1e-2.",
+    disagreement="For n = 100 and few losses, Theorem 5's bound at p* is slightly above 1e-2.",
 )

@@ -1,9 +1,8 @@
-"""A table or figure of a paper, and what came of running it again.
+"""A table or figure of a paper, and the result of running it again.
 
-Law: what the paper says is typed in here, with its place; what we say is computed by `Entry.run` and
-stored, and nowhere typed in. Where both are numbers they are compared by the relative difference
-ours / paper - 1; where the paper's is an upper limit, such as an O(), by whether ours is at most that;
-where it states an order or a fact, both sides are written in the same words, and compared as such.
+Invariant: the paper's values are typed in, with their place; ours are computed by `Entry.run` and stored. Two
+numbers are compared by the relative difference ours / paper - 1. An upper limit, such as an O(), is kept if
+ours is at most that. An order or a fact is written in the same words on both sides, and compared as text.
 """
 
 from __future__ import annotations
@@ -121,10 +120,10 @@ class Place:
 class Entry:
     """A table or figure.
 
-    title: what it shows, in some words; where: its place in the paper, such as "Table 4"; on: what it is
-    run on here; how: what is compared and how; word: in words, where it disagrees and why, without any
-    figure of ours, which belong into cells and their remarks; seed: what draws here come from (a study's
-    file has seeds of its own).
+    title: a few words on the content; where: the place in the paper, such as "Table 4"; on: the data and
+    models of our run; how: the rule of comparison; disagreement: the reasons for differences, without any
+    figure of ours (those are in cells and their remarks); seed: of the entry's own draws (a study has its
+    own seeds).
     """
 
     name: str
@@ -134,7 +133,7 @@ class Entry:
     on: str
     how: str
     run: Callable[[Place], Evidence]
-    word: str = ""
+    disagreement: str = ""
     seed: int = 1
 
     @property

@@ -105,12 +105,12 @@ def cells_of(grid: Grid, quantities: tuple[Quantity, ...]) -> list[Cell]:
             printed, d_term, s_term = stated
             label = f"{row.label}, {name}, {printed}"
             slopes, rests = zip(*(parts(grid, row.of, protocol, N) for N in grid.users), strict=True)
-            cells.append(_term(grid.users, f"{label}: N in what is multiplied by d", d_term, slopes))
+            cells.append(_term(grid.users, f"{label}: exponent of N, terms with d", d_term, slopes))
             if d_term and slopes[-1]:
                 ours = exponent_of_d(grid, row.of, protocol)
-                cells.append(Cell(f"{label}: d", 1.0, ours, "exponent", "at most", SLACK))
+                cells.append(Cell(f"{label}: exponent of d", 1.0, ours, "exponent", "at most", SLACK))
             if s_term:
-                cells.append(_term(grid.users, f"{label}: N in the rest", s_term, rests))
+                cells.append(_term(grid.users, f"{label}: exponent of N, other terms", s_term, rests))
     return cells
 
 

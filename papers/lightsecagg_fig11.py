@@ -55,8 +55,8 @@ ENTRY = Entry(
     paper="LightSecAgg",
     where="Figs 7 and 11",
     title="Accuracy of asynchronous LightSecAgg and FedBuff",
-    on="the bundled digits and logistic regression instead of MNIST with LeNet and CIFAR-10 with a CNN;"
-    " staleness comes of devices and links instead of being drawn from 0 .. 10",
-    how="The paper's curves are not printed as numbers; compared is its statement, as final accuracies.",
+    on="the bundled digits and logistic regression; the paper: MNIST with LeNet and CIFAR-10 with a CNN."
+    " Staleness follows from devices and links; the paper draws it from 0 .. 10",
+    how="The paper prints curves without numbers. Its statement is judged by final accuracies.",
     run=run,
 )

@@ -91,7 +91,7 @@ FIG5 = Entry(
     where="Fig. 5",
     title="Timing diagram of an overlapped round, MobileNetV3",
     on=f"the profile `{name_of('mobilenet_v3')}`, N = 200, p = 30 %, made-up data",
-    how="The figure's values are not in the paper's text: the phases are ours alone, compared is the order.",
+    how="The paper's text has no values of the figure. The phases are ours; only the order is compared.",
     run=run_fig5,
 )
 
@@ -102,11 +102,11 @@ FIGS = {
         where=where,
         title=f"Running time against N, {told}",
         on=f"the profile `{name_of(model)}` on made-up data",
-        how="The figure's values are not in the paper's text, which Table 4 repeats for N = 200 and the CNN: "
-        "compared is what section 7.2 says of them.",
+        how="The paper's text has no values of the figure, except Table 4's for N = 200 and the CNN. The"
+        " statements of section 7.2 are judged.",
         run=partial(run, name),
-        word="What one user's sharing takes does not depend on N in the profile, as Table 4 has one N only: "
-        "for few users it is likely to be less.",
+        disagreement="In the profile, the constant cost of one user's sharing does not depend on N,"
+        " because Table 4 has only one N. With few users it is likely to be smaller.",
     )
     for name, (where, told, model) in MODELS.items()
 }

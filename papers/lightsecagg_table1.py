@@ -151,7 +151,7 @@ def transform() -> Cell:
         assert plan is not None
         return plan.work / (params.U - params.T)
 
-    label = "offline comp. (U), LightSecAgg with field.q: ntt, O(d log N): N in what is multiplied by d"
+    label = "offline comp. (U), LightSecAgg with field.q: ntt, O(d log N): exponent of N, terms with d"
     remark = "rows that the transform's passes go over: " + ", ".join(f"{rows(N):.4g}" for N in USERS)
     stated, counts = exponent(USERS, [log_(N) for N in USERS]), [rows(N) for N in USERS]
     return Cell(label, stated, exponent(USERS, counts), "exponent", "at most", SLACK, remark)
@@ -176,16 +176,16 @@ def run_5(place: Place) -> Evidence:
 
 
 HOW = (
-    "Counts are affine in d; what is multiplied by d and the rest (keys, shares, lists) are told apart by two"
-    " values of d, and each term is compared by itself: the exponent of N of a line through the logarithms,"
-    " beside that of the stated term at the same N. O() is an upper limit, with 0.06 for lower terms."
-    " T = N / 2, D = N / 4, U = 3 N / 4, N = 32 .. 512; SecAgg+ with 3 log2 N neighbours; a quarter of the"
-    " users lost after sharing."
+    "Counts are affine in d. Two values of d separate the term with d from the rest (keys, shares, lists),"
+    " and each term is compared separately: the slope of a line through the logarithms against N, beside"
+    " the slope of the stated term. O() is an upper limit; 0.06 is allowed for lower-order terms. T = N /"
+    " 2, D = N / 4, U = 3 N / 4, N = 32 .. 512; SecAgg+ with 3 log2 N neighbours; a quarter of the users"
+    " lost after sharing."
 )
-WORD = (
-    "The paper counts a fast transform for coding and decoding. We charge products over the field, so both"
-    " grow with N and not with log N; with field.q: ntt encoding is a transform, whose count keeps the stated"
-    " exponent, but decoding from any U points stays a product."
+PRODUCTS = (
+    "The paper counts a fast transform for coding and decoding. simfl multiplies matrices over the field,"
+    " so both grow with N and not with log N. With `field.q: ntt`, encoding is a transform and keeps the"
+    " stated exponent; decoding from arbitrary U points remains a product."
 )
 ON = "counted operations and bytes of shadow rounds of the protocols' own machines"
 
@@ -197,7 +197,7 @@ TABLE_1_ENTRY = Entry(
     on=ON,
     how=HOW,
     run=run_1,
-    word=WORD,
+    disagreement=PRODUCTS,
 )
 
 TABLE_5_ENTRY = Entry(
@@ -208,6 +208,6 @@ TABLE_5_ENTRY = Entry(
     on=ON,
     how=HOW,
     run=run_5,
-    word=f"{WORD} SecAgg's server is charged with Lagrange weights for each secret, t² each: N³ with a small"
-    " factor, where the paper has N².",
+    disagreement=f"{PRODUCTS} SecAgg's server computes Lagrange weights for each secret, t² operations"
+    " each: N³ with a small factor; the paper has N².",
 )

@@ -53,7 +53,8 @@ ENTRY = Entry(
     paper="LightSecAgg",
     where="Table 6, App. C",
     title="Randomness and offline storage beside Zhao and Sun's scheme",
-    on="randomness that is really generated, for N <= 8; the formulas beyond",
-    how="The paper's column is its formula, ours the symbols that were generated and that a user then holds.",
+    on="generated randomness for N <= 8, the formulas beyond",
+    how="The paper's column is its formula; ours counts the symbols that are generated and that a user"
+    " holds.",
     run=run,
 )

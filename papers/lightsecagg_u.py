@@ -109,15 +109,16 @@ ENTRY = Entry(
     where="section 7.2, impact of U",
     title='"The optimal choices are both U = 0.7 N" for p = 0.1 and 0.3',
     on="scenarios/papers/lightsecagg_u.yaml: Table 4's testbed with its fitted profile, N = 200, modelled",
-    how="The paper prints no curve. A U within 10 % of 0.7 N counts as about that; the time at 0.7 N is to be"
-    " within 2 % of the least. The last two rows suppose that coefficients of the code, N U of a user and U²"
-    " of the server, take as long as loops of Python need for them on a machine as slow, by primes of 15 and"
-    " of 31 bits (benchmarks/published.py).",
+    how="The paper prints no curve. The best U must lie within 10 % of 0.7 N, and the time at 0.7 N within"
+    " 2 % of the least. The last two rows add the time that Python loops need for the code's coefficients"
+    " (N U of a user, U² of the server) on a machine of that speed, for primes of 15 and of 31 bits"
+    " (benchmarks/published.py).",
     run=run,
-    word="For p = 0.1 the time still falls, slowly, beyond 0.7 N, since less is coded and sent; the recovery"
-    " phase alone has its best U near 0.7 N. Finding the code's coefficients, which is the more work the"
-    " larger U is, costs next to nothing in the fitted profile. As long as the published Python takes for it,"
-    " the least moves towards 0.7 N, and by a prime about as large as the paper's q to about there. But for"
-    " d = 7,850 that is several times what Table 2's gains leave for all of LightSecAgg's aggregation, so it"
-    " is not part of the testbed's profile. The published code finds fewer when it decodes, (U - T) U.",
+    disagreement="For p = 0.1 the time still falls slowly beyond 0.7 N, because users code and send less."
+    " The recovery phase alone has its best U near 0.7 N. The work for the code's coefficients grows with"
+    " U and is almost free in the fitted profile. With the time of the published Python, the best U moves"
+    " towards 0.7 N, and reaches it for a prime of the size of the paper's q. At d = 7,850, however, that"
+    " time is several times what Table 2's gains leave for all of LightSecAgg's aggregation, so the"
+    " profile does not contain it. When it decodes, the published code finds fewer coefficients, (U - T)"
+    " U.",
 )

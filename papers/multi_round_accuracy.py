@@ -67,15 +67,17 @@ def _tables(mean: dict[str, float], accuracies: dict[str, list[float]]) -> list[
 
 
 def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
-    """What section 6 and App. E say of the order. mean: scheme -> accuracy in per cent."""
+    """Judge what section 6 and App. E say of the order, scheme by scheme. mean: accuracy in per cent."""
     told = [("partition worst", mean["partition"] == min(mean.values()))]
-    if setting == "IID":
-        near = all(mean[name] >= 0.97 * mean["random"] for name in ("batches_3", "batches_4"))
-        told.append(("T = 3 and T = 4 comparable to random", near))
-    else:
-        above = all(mean[name] > mean["random"] for name in ("batches_3", "batches_4"))
+    for T in (6, 4, 3):
+        batches = mean[f"batches_{T}"]
+        if setting == "IID":
+            told.append((f"T = {T} comparable to random", batches >= 0.97 * mean["random"]))
+        else:
+            told.append((f"T = {T} above random", batches > mean["random"]))
+    if setting != "IID":
         near = abs(mean["batches_3"] / mean["weighted"] - 1) <= 0.03
-        told += [("T = 3 and T = 4 above random", above), ("T = 3 comparable to weighted random", near)]
+        told.append(("T = 3 comparable to weighted random", near))
     cells = []
     for said, so in told:
         remark = "comparable: within 3 %" if "comparable" in said else ""
@@ -94,9 +96,11 @@ ENTRY = Entry(
     paper="Multi-RoundSecAgg",
     where="Tables 2-4, Figs 5-7",
     title="Test accuracy of the six schemes",
-    on="the bundled 8 x 8 digits and logistic regression, 120 rounds, one label a user as non-IID, instead of"
-    " CIFAR-100 with VGG11, CIFAR-10 with LeNet and MNIST with a CNN",
-    how="Accuracies stand beside the paper's and are not compared: other data, model and rounds. Compared is"
-    " the order that the text states.",
+    on="the bundled 8 x 8 digits and logistic regression, 120 rounds, one label per user as non-IID; the"
+    " paper: CIFAR-100 with VGG11, CIFAR-10 with LeNet and MNIST with a CNN",
+    how="Data, model and rounds differ, so accuracies are shown and not compared. The order that the text"
+    " states is judged for each scheme.",
+    disagreement="Batches of six lose accuracy here in both settings. So they do in the paper's own Table 2,"
+    " against its text.",
     run=run,
 )

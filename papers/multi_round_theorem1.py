@@ -12,7 +12,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from simfl.privacy.theory import cardinality
+from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
 from simfl.selection.history import Participation
 from simfl.selection.schemes import MultiRound
@@ -65,7 +65,7 @@ ENTRY = Entry(
     paper="Multi-RoundSecAgg",
     where="Theorem 1, Fig. 2",
     title="Average aggregation cardinality, N = 120, K = 12",
-    on="rounds drawn one by one through the selection that runs use",
-    how="Relative difference of the mean over rounds from Theorem 1; within 1 % wherever the rounds suffice.",
+    on="rounds drawn one by one with the selection scheme that runs use",
+    how="The mean over rounds must lie within 1 % of Theorem 1 wherever the number of rounds suffices.",
     run=run,
 )

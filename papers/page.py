@@ -1,7 +1,6 @@
-"""docs/reproduction.md from the stored results: what the papers print, and what comes out here.
+"""docs/reproduction.md from the stored results: what the papers print beside what simfl computes.
 
-Law: every figure of ours is read from a stored result; a page is a function of the entries and their
-results alone.
+Invariant: every figure of ours is read from a stored result. The weakest results come first.
 """
 
 from __future__ import annotations
@@ -9,24 +8,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from papers.entry import Cell, Entry, Place, Value
+from papers.limits import LIMITS, NOT_ATTEMPTED
 from papers.store import Stored
+
+CLOSE = 0.15
+"""The relative difference within which the summary counts a cell, whatever bound its entry sets."""
 
 HEAD = """\
 # The papers' tables and figures, run again
 
-Made by `simfl reproduce --page` from the results in `docs/reproduction/`; do not edit. In a checkout
-`simfl reproduce NAME` runs a row again and stores what comes of it. Differences are ours / paper - 1; *agree*
-counts the cells that keep the bound set for them, or the order or fact that the paper states. Times are CPU
-seconds of the run that is stored. Where a data set cannot be shipped, the row says what it ran on instead.
+This page compares figures that the papers print with figures that simfl computes. It states first where the
+comparison is weak, then which cells miss, then what agrees.
+
+`simfl reproduce --page` writes it from the results stored in `docs/reproduction/`; do not edit it. In a
+checkout, `simfl reproduce NAME` runs an entry again and stores its result. A difference is ours / paper - 1.
+
+## Weak results
+"""
+MISSES = """\
+## Cells that miss
+
+Every cell that is beyond its bound, in another order than the paper states, or more than 15 % from the
+printed number:
+"""
+MISSING = """\
+## Not attempted
+"""
+ALL = """\
+## All results
+
+*Agree* counts the cells that keep the bound set for them, or the order or fact that the paper states. *Within
+15 %* counts the cells that print a number, one by one. Times are CPU seconds of the stored run.
 """
 
 
 def page(results: Sequence[tuple[Entry, Stored]], place: Place) -> str:
-    """The whole page."""
-    rows = [(entry, stored, place) for entry, stored in results]
-    head = ("where", "what", "worst difference", "agree", "CPU time", "command", "where it disagrees")
+    """Return the whole page."""
+    head = ("where", "what", "agree", "within 15 %", "worst difference", "CPU time", "command")
     summary = _table(head, (_summary(entry, stored) for entry, stored in results))
-    return "\n".join([HEAD, *summary, "", *(line for row in rows for line in _section(*row))])
+    sections = (line for entry, stored in results for line in _section(entry, stored, place))
+    parts = [HEAD, *_limits(results), "", MISSES, *_misses(results), "", MISSING]
+    parts += [f"- {paper}: {what}." for paper, what in NOT_ATTEMPTED.items()]
+    return "\n".join([*parts, "", ALL, *summary, "", *sections])
+
+
+def _limits(results: Sequence[tuple[Entry, Stored]]) -> Iterator[str]:
+    found = {entry.name: (entry, stored) for entry, stored in results}
+    for name, text in LIMITS.items():
+        if name in found:
+            entry, stored = found[name]
+            counted = _close(stored.evidence.cells)
+            counted = f" {counted} cells lie within 15 % of the printed number." if counted else ""
+            yield f"- **[{entry.paper} {entry.where}](#{name})**: {text}{counted}"
+
+
+def _misses(results: Sequence[tuple[Entry, Stored]]) -> Iterator[str]:
+    rows = [
+        (f"[{entry.paper} {entry.where}](#{entry.name})", *_row(cell)[:5])
+        for entry, stored in results
+        for cell in stored.evidence.cells
+        if cell.agrees is False or abs(cell.difference or 0) > CLOSE
+    ]
+    return _table(("where", "cell", "paper", "ours", "unit", "difference"), rows)
 
 
 def _summary(entry: Entry, stored: Stored) -> tuple[str, ...]:
@@ -35,12 +78,17 @@ def _summary(entry: Entry, stored: Stored) -> tuple[str, ...]:
     return (
         f"[{entry.paper} {entry.where}](#{entry.name})",
         entry.title,
-        _worst(cells),
         f"{sum(decided)} of {len(decided)}" if decided else "",
+        _close(cells),
+        _worst(cells),
         _took(stored.cpu_s),
         f"`{stored.command}`",
-        entry.word,
     )
+
+
+def _close(cells: Iterable[Cell]) -> str:
+    differences = [abs(cell.difference) for cell in cells if cell.difference is not None]
+    return f"{sum(d <= CLOSE for d in differences)} of {len(differences)}" if differences else ""
 
 
 def _worst(cells: Iterable[Cell]) -> str:
@@ -52,7 +100,16 @@ def _section(entry: Entry, stored: Stored, place: Place) -> Iterator[str]:
     yield f'<a id="{entry.name}"></a>'
     yield f"## {entry.paper}, {entry.where}: {entry.title}"
     yield ""
-    yield " ".join(filter(None, (f"Run on {stored.evidence.on or entry.on}.", entry.how, entry.word)))
+    yield f"**Run on** {stored.evidence.on or entry.on}."
+    limits = LIMITS.get(entry.name, "")
+    for title, text in (
+        ("Compared", entry.how),
+        ("Where it differs", entry.disagreement),
+        ("Limits", limits),
+    ):
+        if text:
+            yield ""
+            yield f"**{title}.** {text}"
     yield ""
     head = ("", "paper", "ours", "unit", "difference", "")
     yield from _table(head, (_row(cell) for cell in stored.evidence.cells))
@@ -66,7 +123,7 @@ def _section(entry: Entry, stored: Stored, place: Place) -> Iterator[str]:
 
 
 def chart_name(name: str, number: int) -> str:
-    """What the file of an entry's figure is called, without its ending."""
+    """Return the name of an entry's figure file, without its ending."""
     return name if number == 1 else f"{name}_{number}"
 
 
@@ -74,9 +131,9 @@ def _row(cell: Cell) -> tuple[str, ...]:
     difference = cell.difference
     told = "" if difference is None else _percent(difference)
     if cell.compare == "order":
-        told = "as stated" if cell.agrees else "**not so**"
+        told = "as stated" if cell.agrees else "**not as stated**"
     elif cell.compare == "at most":
-        told = "at most that" if cell.agrees else "**more**"
+        told = "within the limit" if cell.agrees else "**beyond the limit**"
     elif cell.agrees is False and cell.bound is not None:
         told = f"**{told}**, beyond {100 * cell.bound:g} %"
     return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, cell.remark

@@ -23,8 +23,7 @@ from papers import (
     multi_round_theorem1,
 )
 from papers.entry import Entry
-from simfl.errors import BadInput
-from simfl.scenario.messages import did_you_mean
+from simfl.errors import BadInput, did_you_mean
 
 ENTRIES: dict[str, Entry] = {
     "lightsecagg_table1": lightsecagg_table1.TABLE_1_ENTRY,

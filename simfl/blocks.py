@@ -1,4 +1,4 @@
-"""What the blocks of a scenario are made of: frozen models, shorthands, numbers, distributions.
+"""The parts of a scenario's blocks: frozen models, shorthands, numbers, distributions.
 
 Every choice is a union told apart by `kind`. Two shorthands hold everywhere: a bare word is its kind
 (`availability: always`), and a mapping with one entry may name kind and main value
@@ -37,31 +37,32 @@ LEAST, GREATEST = 1e-9, 1e9
 MAX_NAME = 80
 """Characters of a name; it becomes a folder's."""
 
+
+# A factor, a step size, or seconds of which none would mean nothing.
 Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
-"""A factor, a step size, or seconds of which none would mean nothing."""
+# Seconds, or a weight, that may be zero.
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
-"""Seconds, or a weight, that may be zero."""
+# From 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together.
 Mbps = Annotated[float, Field(strict=True, ge=1e-6, le=1e8, allow_inf_nan=False)]
-"""Mbit/s, from 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together."""
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
 Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+# Beyond 2^52 float64 has no fractions left to round.
 Levels = Annotated[int, Field(strict=True, ge=1, le=2**52)]
-"""Beyond 2^52 float64 has no fractions left to round."""
+# Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from what a float holds.
 Spread = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
-"""Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from what a float holds."""
+# (2^31)^-30 is a float still.
 Exponent = Annotated[float, Field(strict=True, ge=LEAST, le=30, allow_inf_nan=False)]
-"""(2^31)^-30 is a float still."""
+# The negative logarithm of a probability: 2^-1000 is a float still.
 Bits = Annotated[float, Field(strict=True, ge=LEAST, le=1000, allow_inf_nan=False)]
-"""The negative logarithm of a probability: 2^-1000 is a float still."""
 Threads = Annotated[int, Field(strict=True, ge=0, le=1024)]
 Pixels = Annotated[int, Field(strict=True, ge=1, le=4096)]
 Classes = Annotated[int, Field(strict=True, ge=2, lt=2**31)]
+# The shape of a sample; its memory is checked beside the number of samples.
 Sizes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
-"""The shape of a sample; what it takes in memory is checked beside the number of samples."""
+# A path, or the name of something that is there.
 Text = Annotated[str, Field(max_length=4096)]
-"""A path, or the name of something that is there."""
 
 
 def _is_name(text: str) -> str:
@@ -74,7 +75,7 @@ def _is_name(text: str) -> str:
 
 
 def as_name(text: str) -> str:
-    """The name nearest to a text, such as a file's: what a name cannot have becomes `-`.
+    """Return the name nearest to a text, such as a file's: what a name cannot have becomes `-`.
 
     >>> as_name("my study (3)")
     'my-study--3-'
@@ -84,7 +85,6 @@ def as_name(text: str) -> str:
 
 
 Name = Annotated[str, Field(strict=True), AfterValidator(_is_name)]
-"""What may name a folder or a file."""
 
 
 class Block(BaseModel):
@@ -135,12 +135,11 @@ def shorthand(**main: str) -> BeforeValidator:
             if colon and word in main:
                 return {"kind": word, main[word]: rest}
             return {"kind": value}
-        if isinstance(value, dict) and "kind" not in value and "module" in value and "module" in main:
-            return {"kind": "module", **value}
-        if isinstance(value, dict) and "kind" not in value and len(value) == 1:
-            ((word, inner),) = value.items()
-            if word in main:
-                return {"kind": word, main[word]: inner}
+        if isinstance(value, dict) and "kind" not in value:
+            if "module" in value and "module" in main:
+                return {"kind": "module", **value}
+            if len(value) == 1 and (word := next(iter(value))) in main:
+                return {"kind": word, main[word]: value[word]}
         return value
 
     return BeforeValidator(expand)
@@ -160,17 +159,17 @@ class Fixed(Block):
 
     kind: Literal["fixed"] = "fixed"
     value: Positive
-    """The value."""
+    """The value of every draw."""
 
 
 class Uniform(Block):
-    """Uniform on [low, high]."""
+    """The uniform distribution on [low, high]."""
 
     kind: Literal["uniform"] = "uniform"
     low: Positive
-    """The least."""
+    """The least value."""
     high: Positive
-    """The most; not below `low`."""
+    """The greatest value, not below `low`."""
 
     @model_validator(mode="after")
     def ordered(self) -> Uniform:
@@ -180,21 +179,21 @@ class Uniform(Block):
 
 
 class LogNormal(Block):
-    """Log-normal with the given median; sigma is the standard deviation of the logarithm."""
+    """The log-normal distribution."""
 
     kind: Literal["lognormal"] = "lognormal"
     median: Positive
-    """The median."""
+    """The value that half of the draws are below."""
     sigma: Spread
     """The standard deviation of the logarithm."""
 
 
 class Exponential(Block):
-    """Exponential with the given mean."""
+    """The exponential distribution."""
 
     kind: Literal["exponential"] = "exponential"
     mean: Positive
-    """The mean."""
+    """The mean of the draws."""
 
 
 Distribution = Annotated[

@@ -1,4 +1,4 @@
-"""What there is to choose from, by name: what `simfl list` prints."""
+"""The names of everything that can be chosen, for `simfl list`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from importlib import import_module
 
 KINDS = {
     "models": "learning.models.registry:MODELS",
+    "protocols": "protocols.registry:PROTOCOLS",
     "datasets": "learning.data.registry:DATASETS",
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",
@@ -19,21 +20,11 @@ KINDS = {
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """Return (name, one line) of all protocols, profiles, or kinds of a thing. KeyError else."""
-    if things in KINDS:
-        module, _, name = KINDS[things].partition(":")
-        found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
-        return found
-    return {"protocols": _protocols, "profiles": _profiles}[things]()
+    """Return (name, one line) of all profiles, or kinds of a thing. KeyError for another word."""
+    if things == "profiles":
+        from simfl import profiles
 
-
-def _protocols() -> list[tuple[str, str]]:
-    from simfl.protocols.registry import PROTOCOLS
-
-    return [(name, (PROTOCOLS[name].__doc__ or "").partition("\n")[0]) for name in PROTOCOLS]
-
-
-def _profiles() -> list[tuple[str, str]]:
-    from simfl import profiles
-
-    return [(name, profiles.load(name).description) for name in profiles.names()]
+        return [(name, profiles.load(name).description) for name in profiles.names()]
+    module, _, name = KINDS[things].partition(":")
+    found: list[tuple[str, str]] = getattr(import_module(f"simfl.{module}"), name).listed()
+    return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,43 +12,57 @@ from typing import Any
 from simfl.python_files import blame
 
 MAX_SHOWN = 200
-"""Characters of a user's own text that a message has."""
+"""Characters of a user's own text in a message."""
 
 
 def cut(text: str, most: int = MAX_SHOWN) -> str:
-    """A user's own text as a message has it: its beginning where it is long, no character that acts on a
-    terminal."""
+    """Return a user's own text for a message: shortened, without characters that act on a terminal."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:most])
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: 1 user, 2 users."""
+    """Return a number of things: 1 user, 2 users."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def shown(value: object) -> str:
-    """A number or a text of a user's as a message has it."""
-    if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
-        return f"a whole number of {value.bit_length()} bits"
-    return cut(repr(value))
-
-
 def show(value: Any) -> str:
-    """Return a value in the few words that a message has for it."""
+    """Return a value in a few words for a message."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict | list | tuple):
         return "a mapping" if isinstance(value, dict) else "a list"
-    text = shown(value)
+    if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
+        return f"a whole number of {value.bit_length()} bits"
+    text = cut(repr(value))
     return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"
 
 
+def reason(error: BaseException) -> str:
+    """Return an error in a few words, of the system's own without its number and file."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def closest(word: object, known: Iterable[str]) -> list[str]:
+    """Return the name most like a word, if one is like it at all."""
+    names = {name.lower(): name for name in known}
+    return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return the end of a message: the name that may have been meant.
+
+    >>> did_you_mean("fedavgg", ["secagg", "fedavg"])
+    "; did you mean 'fedavg'?"
+    """
+    return "".join(f"; did you mean {guess!r}?" for guess in closest(word, known))
+
+
 class BadInput(ValueError):
-    """A scenario, profile or recording that cannot be used; its text names value, bound and place."""
+    """An unusable scenario, profile or recording; the text names value, bound and place."""
 
 
 def need(option: str, module: str) -> None:
@@ -61,7 +76,7 @@ def need(option: str, module: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where: `path` is the dotted path of keys, `line` counts from 1."""
+    """A message and its place: `path` is the dotted path of keys, `line` counts from 1."""
 
     file: str
     line: int | None
@@ -94,19 +109,14 @@ def refusal(file: str, line: int | None, message: str, path: str = "") -> Scenar
 
 
 def text_of(path: Path, file: str, key: str = "") -> str:
-    """Return what a file of text holds; `key` is the place in the scenario that names it.
-
-    Raises:
-        ScenarioError: it cannot be read.
-    """
+    """Return the text of a file, which the scenario names at `key`. ScenarioError if it cannot be read."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise refusal(file, line, "not UTF-8 text", key) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal(file, None, f"cannot be read: {reason}", key) from None
+        raise refusal(file, None, f"cannot be read: {reason(error)}", key) from None
 
 
 class RunFailed(RuntimeError):
@@ -118,7 +128,7 @@ class DataPlaneError(RunFailed):
 
 
 class Diverged(ValueError):
-    """A local training of which an update came that is not finite."""
+    """A local training whose update is not finite."""
 
     def __init__(self, user: int, index: int) -> None:
         super().__init__(
@@ -128,12 +138,12 @@ class Diverged(ValueError):
 
 
 def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:
-    """Names the step (protocol, round, party, call, what), the operation if it is known, and the reason."""
+    """Name the step (protocol, round, party, call, what), the operation if it is known, and the reason."""
     if isinstance(error, Diverged):  # it knows its user and round, and no operation is at fault
         return DataPlaneError(": ".join([*map(str, where[:1]), str(error)]))
     place = "the simulator's own work"
     if where:
         name, index, party, call, what = where
-        who = "the server" if party == -1 else f"user {party}"
-        place = f"{name}, round {index}, {who}, {call} {what}".rstrip()
+        worker = "the server" if party == -1 else f"user {party}"
+        place = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
     return DataPlaneError(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))

@@ -1,4 +1,4 @@
-"""The door: how a scenario names a kind of thing, be it ours, an installed package's or anybody's file.
+"""The kinds of a thing that a scenario can name: ours, an installed package's, or a class in anybody's file.
 
 A kind is one class: a `Block` whose fields are its scenario keys and whose methods are its behaviour. There
 are three ways to name one, with the same checks, messages and JSON Schema:
@@ -49,7 +49,7 @@ class Choice(Block):
 
 
 class Outside(Block):
-    """Your own: `module: path.py:Name`, a class in a Python file, with its fields beside it.
+    """Your own: `module: path.py:Name`, a class in a Python file, with its fields as keys.
 
     A relative path is of the scenario file's folder. The file is Python and is executed.
     """
@@ -70,24 +70,28 @@ class Outside(Block):
             _, found = python_files.find(reference, f"a class of {cls.thing}")
         except ValueError as problem:  # a path may be long, and hold what acts on a terminal
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
-        if not (isinstance(found, type) and issubclass(found, cls.base)):
-            base = f"{cls.base.__module__}.{cls.base.__name__}"
-            raise ValueError(f"{reference:.200} is no {cls.thing}: it must be a class derived from {base}")
-        if isabstract(found):
-            lacks = ", ".join(sorted(found.__abstractmethods__))
-            raise ValueError(f"{reference:.200} is no whole {cls.thing}: it lacks {lacks}")
+        _check(found, cls.base, f"{reference:.200}", cls.thing)
         return _tagged(found, cls.tag, "module", reference, cls.mixin)
 
     @model_validator(mode="wrap")
     @classmethod
     def _as_own_class(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
-        if isinstance(data, cls.base) or not (
-            isinstance(data, Mapping) and isinstance(data.get("module"), str)
-        ):
-            return data if isinstance(data, cls.base) else handler(data)
-        if python_files.are_left_alone():
+        if isinstance(data, cls.base):
+            return data
+        named = isinstance(data, Mapping) and isinstance(data.get("module"), str)
+        if not named or python_files.are_left_alone():
             return handler(data)
         return cls.named(data["module"]).model_validate(dict(data))
+
+
+def _check(found: Any, base: type[Block], offer: str, thing: str) -> None:
+    """Refuse what is offered as a class of a thing if it is none, or lacks a method, with a ValueError."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        needed = f"{base.__module__}.{base.__name__}"
+        raise ValueError(f"{offer} is no {thing}: it must be a class derived from {needed}")
+    if isabstract(found):
+        lacks = ", ".join(sorted(found.__abstractmethods__))
+        raise ValueError(f"{offer} is no whole {thing}: it lacks {lacks}")
 
 
 @cache
@@ -99,9 +103,8 @@ def _tagged(
     if reference:
         fields["module"] = (Text, reference)
     bases: Any = found if mixin is None else (found, mixin)
-    made: type[Block] = create_model(
-        found.__name__, __base__=bases, __doc__=found.__doc__, __module__=found.__module__, **fields
-    )
+    named: dict[str, Any] = {"__doc__": found.__doc__, "__module__": found.__module__}
+    made: type[Block] = create_model(found.__name__, __base__=bases, **named, **fields)
     return made
 
 
@@ -115,8 +118,8 @@ class UnionName:
 class Kinds(Generic[B]):
     """All kinds of one thing, by the word that names each in a scenario.
 
-    thing: as messages name it. base: what each is derived from. own: ours. group: entry
-    points `simfl.GROUP` add to them. tag: the key that tells them apart.
+    thing: its name in messages. base: the class that each is derived from. own: ours; entry points of
+    `simfl.GROUP` add to them. tag: the key that tells them apart.
     """
 
     def __init__(
@@ -140,11 +143,7 @@ class Kinds(Generic[B]):
         return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
 
     def find(self, word: str) -> type[B]:
-        """Return the class of a word, or of `path.py:Name`.
-
-        Raises:
-            BadInput: there is none.
-        """
+        """Return the class of a word, or of `path.py:Name`; BadInput if there is none."""
         if ":" in word:
             try:
                 return cast(type[B], self._outside(None).named(os.path.abspath(word)))
@@ -156,8 +155,10 @@ class Kinds(Generic[B]):
         return self.classes[word]
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
-        """Return the annotation of a field that takes any of them. before: shorthands of its own; mixin: the
-        fields that each has besides."""
+        """Return the annotation of a field that takes any of them, with shorthands of its own.
+
+        mixin: fields that each has besides.
+        """
         classes = self.classes
         if mixin is not None:
             classes = {w: cast(type[B], _tagged(c, self.tag, w, mixin=mixin)) for w, c in classes.items()}
@@ -184,25 +185,20 @@ def _entry_points() -> tuple[Any, ...]:
 
 
 def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
-    """Yield the classes that installed packages offer.
-
-    Raises:
-        BadInput: a package's class cannot be loaded, or is of another thing; names the package.
-    """
+    """Yield the classes that installed packages offer; BadInput names a package whose class is unusable."""
     for point in _entry_points():
         if point.group != group:
             continue
-        whose = (
-            f"entry point {point.name} = {point.value} of package {point.dist.name if point.dist else '?'}"
-        )
+        package = point.dist.name if point.dist else "?"
+        offer = f"entry point {point.name} = {point.value} of package {package}"
         try:
             found = point.load()
         except Exception as error:
-            raise BadInput(f"{whose} cannot be loaded: {type(error).__name__}: {error}") from error
-        if not (isinstance(found, type) and issubclass(found, base)):
-            raise BadInput(
-                f"{whose} is no {thing}: it must be derived from {base.__module__}.{base.__name__}"
-            )
+            raise BadInput(f"{offer} cannot be loaded: {type(error).__name__}: {error}") from error
+        try:
+            _check(found, base, offer, thing)
+        except ValueError as problem:
+            raise BadInput(str(problem)) from None
         yield point.name, found
 
 

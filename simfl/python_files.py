@@ -1,4 +1,4 @@
-"""Python files that a scenario names: executed once, and to blame by file and line for what they raise.
+"""Python files that a scenario names: executed once; their errors are told with file and line.
 
 Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
 """
@@ -18,15 +18,14 @@ from types import ModuleType
 from typing import Any
 
 _modules: dict[Path, tuple[str, ModuleType]] = {}
-"""File -> the digest of the text that was executed, and what came of it."""
-
+"""File -> the digest of the text that was executed, and its module."""
 
 _left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
 
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Execute no file meanwhile: what is read comes from elsewhere, and is only looked at."""
+    """Execute no file meanwhile: a scenario from elsewhere is only looked at."""
     token = _left_alone.set(True)
     try:
         yield
@@ -40,10 +39,9 @@ def are_left_alone() -> bool:
 
 
 def find(reference: str, what: str) -> tuple[Path, Any]:
-    """Return the file and the object that `path.py:Name` names. `what` says what it should be, for messages.
+    """Return the file and the object that `path.py:Name` names; ValueError if none, or the file fails.
 
-    Raises:
-        ValueError: it is not of that form, there is no such file or name, or the file raised an error.
+    what: the word for it in messages.
     """
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
@@ -58,11 +56,7 @@ def find(reference: str, what: str) -> tuple[Path, Any]:
 
 
 def execute(path: Path) -> ModuleType:
-    """Return the module of a file, which is executed once as long as its text stays the same.
-
-    Raises:
-        ValueError: the file raised an error; names the line.
-    """
+    """Return the module of a file, executed anew only when its text has changed. ValueError if it raises."""
     assert not are_left_alone(), f"{path} must not be executed"
     path = path.resolve()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -90,7 +84,7 @@ def executed() -> dict[str, str]:
 
 
 def raised(error: BaseException, path: Path) -> str:
-    """Say what a file raised, and in which of its lines."""
+    """Return what a file raised, with the line of it."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -100,7 +94,7 @@ def raised(error: BaseException, path: Path) -> str:
 
 
 def blame(error: BaseException) -> str | None:
-    """Say which executed file an error came out of, and in which line; None if it is none of theirs."""
+    """Return the executed file that raised an error, with the line; None if it is none of theirs."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in _modules:
             return raised(error, Path(frame.filename))
@@ -116,7 +110,7 @@ def blamed(kind: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = blame(error) if _modules else None
-        if told is None:
+        message = blame(error) if _modules else None
+        if message is None:
             raise
-        raise kind(told) from error
+        raise kind(message) from error

@@ -14,6 +14,7 @@ import numpy as np
 
 from simfl.dataplane.ops import Ops
 from simfl.engine.checkpoints import Checkpoints, Past
+from simfl.engine.clocks import Clock
 from simfl.engine.driver import drive
 from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
@@ -29,13 +30,14 @@ from simfl.python_files import blamed
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
-from simfl.scenario.schema import Measured, Scenario
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
 from simfl.virtual_time import NS
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is."""
+    """The progress of a run."""
 
     protocol: str
     rounds_done: int
@@ -59,9 +61,9 @@ async def simulate(
         overrides: values by dotted key, such as {"population.users": 50}.
         out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
             saved there as the run goes on, so that whatever ends it leaves them.
-        watch: told the progress, a few times a second.
+        watch: called with the progress, a few times a second.
         resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
-        save_every_s: seconds between two times that finished rounds are saved; more if saving takes long.
+        save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
 
     Raises:
         BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), or
@@ -78,8 +80,7 @@ async def simulate(
     with folder as own:
         if own is not None and resume:
             own.check(loaded)
-        with blamed(BadInput):
-            study = build(loaded)
+        study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with blamed(RunFailed), one_thread(loaded.payload == "real"), seldom_collecting():
             return await _all(study, saver, resume, watch)
@@ -93,7 +94,7 @@ def run(
     resume: bool = False,
     save_every_s: float = EVERY_S,
 ) -> Result:
-    """`simulate` where there is no event loop."""
+    """Blocking form of `simulate`."""
     return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s))
 
 
@@ -105,23 +106,10 @@ async def _all(
     if saver is not None:
         result = saver.resume(loaded) if resume else saver.begin(loaded)
     try:
-        for name in loaded.protocols:
-            if saver is not None and saver.is_done(name):
-                continue
-            past = Past() if saver is None else saver.past(name)
-            trainer = study.trainers[name]
-            clock = clock_of(name)
-            if saver is not None and clock.timing and past.rounds:
-                clock = saver.clock(name, result.traces[name])
-            session = study.session(name, clock)
-            if isinstance(loaded.clock, Measured):
-                warm(session.machines.kind, session.machines.params, loaded.of(name).cohort, trainer)
-            elif loaded.payload == "real":
-                result.training[name] = str(trainer.way)
-            if saver is not None:
-                session.checkpoints = Checkpoints(session, past)
-                saver.start(name, session.trace, result.training.get(name))
-            await _one(study, name, session, result, saver, past, watch)
+        with blamed(RunFailed):
+            for name in loaded.protocols:
+                if saver is None or not saver.is_done(name):
+                    await _one(study, name, clock_of(name), result, saver, watch)
     except BaseException as error:
         result.interrupted = True
         if saver is not None:
@@ -132,66 +120,45 @@ async def _all(
     return result
 
 
-def _finite(value: float) -> float | None:
-    """A model that diverged has no loss: JSON knows no NaN."""
-    return float(value) if math.isfinite(value) else None
-
-
-async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
-    """What a round's record holds, as arrays."""
-    record = outcome.record
-    assert record is not None
-    mean = (await ops.get(record.mean))[0].astype(np.float32)
-    deltas = [(await ops.get(handle))[0] for handle in record.updates]
-    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
-
-
-async def _point(ops: Ops, outcome: ClosedRound) -> Point:
-    """What a session that is resumed after this round needs, as arrays."""
-    standing = outcome.standing
-    assert standing is not None
-    models = {version: await ops.get(model) for version, model in standing.models.items()}
-    moments = None if standing.moments is None else await ops.get(standing.moments)
-    return Point(standing.rows, models, moments, standing.running)
-
-
 async def _one(
     study: Experiment,
     name: str,
-    session: Session,
+    clock: Clock,
     result: Result,
     saver: Saver | None,
-    past: Past,
     watch: Callable[[Progress], None] | None,
 ) -> None:
+    """Run one protocol to its end, publish its rounds in the result, and save them."""
+    s, trainer = study.scenario.of(name), study.trainers[name]
+    past = Past() if saver is None else saver.past(name)
+    if saver is not None and clock.timing and past.rounds:
+        clock = saver.clock(name, result.traces[name])
+    session = study.session(name, clock)
     ops = session.ops
+    if isinstance(s.clock, Measured):
+        warm(session.machines.kind, session.machines.params, s.cohort, trainer)
+    elif s.payload == "real":
+        result.training[name] = str(trainer.way)
     if past.rounds == 0:
         result.traces[name] = session.trace
+    if saver is not None:
+        session.checkpoints = Checkpoints(session, past)
+        saver.start(name, session.trace, result.training.get(name))
     measured = result.measured.setdefault(name, [])
     updates = result.updates.setdefault(name, [])
-    latest = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
 
     def tell() -> None:
         if watch is not None:
-            rounds = study.scenario.rounds
-            watch(Progress(name, len(measured), rounds, session.env.now / NS, latest))
+            accuracy = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
+            watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
 
     async def publish(outcome: ClosedRound) -> None:
-        nonlocal latest
-        if outcome.round < past.rounds:
+        if outcome.round < past.rounds:  # finished before, and gone over once more
             if outcome.round == past.rounds - 1:
-                _held_to(result.traces[name], session)
+                _compare(result.traces[name], session)
                 result.traces[name] = session.trace
             return
-        audit = await ops.get(outcome.audit) if outcome.audit else None
-        evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
-        differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
-        accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
-        latest = latest if accuracy is None else accuracy
-        exact = None if differ is None else differ == 0
-        counts = [await ops.get(handle) for handle in outcome.clipped]
-        shortened = None if not counts or None in counts else sum(map(bool, counts))
-        measured.append(Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, shortened))
+        measured.append(await _measurement(ops, outcome))
         kept = None if outcome.record is None else await _kept(ops, outcome)
         if kept is not None:
             updates.append(kept)
@@ -200,20 +167,49 @@ async def _one(
         tell()
 
     try:
-        with blamed(RunFailed):
-            await drive(session, publish, tell)
+        await drive(session, publish, tell)
         if saver is not None:
             saver.end()
     finally:
         ops.close()
 
 
-def _held_to(before: Trace, session: Session) -> None:
-    """A resumed session must have come where the interrupted one was.
+async def _measurement(ops: Ops, outcome: ClosedRound) -> Measurement:
+    audit = await ops.get(outcome.audit) if outcome.audit else None
+    evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
+    differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
+    accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
+    exact = None if differ is None else differ == 0
+    changed = [await ops.get(handle) for handle in outcome.clipped]
+    updates_clipped = None if not changed or None in changed else sum(map(bool, changed))
+    return Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, updates_clipped)
 
-    Raises:
-        RunFailed: its trace is another.
-    """
+
+def _finite(value: float) -> float | None:
+    """Return no loss for a model that diverged: JSON knows no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
+async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
+    """Return a round's record as arrays."""
+    record = outcome.record
+    assert record is not None
+    mean = (await ops.get(record.mean))[0].astype(np.float32)
+    deltas = [(await ops.get(handle))[0] for handle in record.updates]
+    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
+
+
+async def _point(ops: Ops, outcome: ClosedRound) -> Point:
+    """Return what a session that is resumed after this round needs, as arrays."""
+    standing = outcome.standing
+    assert standing is not None
+    models = {version: await ops.get(model) for version, model in standing.models.items()}
+    moments = None if standing.moments is None else await ops.get(standing.moments)
+    return Point(standing.rows, models, moments, standing.running)
+
+
+def _compare(before: Trace, session: Session) -> None:
+    """Refuse to go on with a resumed session whose trace is not that of the interrupted one."""
     rows = session.trace
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from simfl.errors import reason
+
 VARIABLE = "SIMFL_UNPACK_GB"
 """The environment's variable for another bound."""
 
@@ -37,11 +39,7 @@ class UnpackingError(ValueError):
 
 
 def most_bytes() -> float:
-    """The bytes that one file may unpack to.
-
-    Raises:
-        UnpackingError: the environment's variable is not a number above 0.
-    """
+    """Return the most bytes that a file may unpack to. UnpackingError for a bad value of the variable."""
     text = os.environ.get(VARIABLE, f"{MOST_GB}")
     try:
         most = float(text) * 1e9
@@ -53,18 +51,16 @@ def most_bytes() -> float:
 
 
 def too_large(most: float) -> UnpackingError:
-    """The error that a file unpacks to more bytes than `most`."""
+    """Return the error that a file unpacks to more bytes than `most`."""
     return UnpackingError(
         f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more"
     )
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """Arrays of an .npz file by name: all that are needed, and those of the optional that are there.
+    """Return arrays of an .npz file by name: all that are needed, and those of the optional that are there.
 
-    Raises:
-        UnpackingError: it is no such file, lacks an array, or holds one that is too large, is not plain or is
-            not what its header says.
+    UnpackingError if it is no such file, lacks an array, or an array is too large, not plain or damaged.
     """
     most = most_bytes()
     try:
@@ -80,28 +76,25 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
     except UnpackingError:
         raise
     except Exception as error:  # zipfile and its decompressors have kinds of their own
-        raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_first(error)}") from None
+        raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_short(error)}") from None
 
 
-def _first(error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(reason.split())[:_SHOWN_CHARACTERS]
+def _short(error: Exception) -> str:
+    return " ".join(reason(error).split())[:_SHOWN_CHARACTERS]
 
 
 def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
-    """An array of an archive."""
     longer = copy(info)  # zipfile ends silently where a member should end: one byte more shows
     longer.file_size += 1
     with archive.open(longer) as stream:
         try:
             return _read_array(stream, info.file_size)
         except ValueError as error:
-            message = f"{name} cannot be read as a plain array: {_first(error)}"
-            raise UnpackingError(message) from None
+            raise UnpackingError(f"{name} cannot be read as a plain array: {_short(error)}") from None
 
 
 def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """The array in an .npy file of so many bytes."""
+    """Read the array in an .npy file of `size` bytes."""
     first = stream.read(_HEADER_BYTES)
     head = BytesIO(first)
     version = npy.read_magic(head)
@@ -115,13 +108,13 @@ def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
         raise ValueError(f"{dtype} {list(shape)} is not what {size - head.tell()} bytes hold")
     array = np.empty(math.prod(shape), dtype)
     content = array.view(np.uint8)
-    at, chunk = 0, first[head.tell() :]
+    filled, chunk = 0, first[head.tell() :]
     while chunk:
-        if at + len(chunk) > length:
+        if filled + len(chunk) > length:
             raise ValueError("it is larger than the archive says")
-        content[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
-        at += len(chunk)
+        content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        filled += len(chunk)
         chunk = stream.read(_CHUNK_BYTES)
-    if at < length:
-        raise ValueError(f"it ends after {at} of {length} bytes")
+    if filled < length:
+        raise ValueError(f"it ends after {filled} of {length} bytes")
     return array.reshape(shape, order="F" if by_column else "C")

@@ -6,7 +6,11 @@ NS = 10**9
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as virtual time, rounded once."""
+    """Seconds as virtual time, rounded once.
+
+    >>> nanoseconds(0.25)
+    250000000
+    """
     return round(seconds * NS)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simfl.python_files import executed
 from tests.docs.shell import Shell
 
 os.environ["SIMFL_CACHE"] = tempfile.mkdtemp(prefix="simfl-cache-")
@@ -22,6 +23,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a stage of a check lasts: no test is to read of that unasked."""
-    monkeypatch.setattr("simfl.cli.stages.PATIENCE_S", 60.0)
+def quiet_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is to read unasked of a stage that lasts on a busy machine, or of another test's files."""
+    monkeypatch.setattr("simfl.cli.common.PATIENCE_S", 60.0)
+    monkeypatch.setattr("simfl.cli.common._named_files", set(executed()))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.folder.result import taking_part
-from simfl.privacy.theory import cardinality
+from simfl.privacy.metrics import cardinality
 from simfl.results import metrics
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT, SIX, SYNC, run, script

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +14,15 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl import kinds
 from simfl.errors import BadInput, RunFailed
 from simfl.folder.identity import scenario_key
+from simfl.kinds import Kinds
+from simfl.protocols.staleness import Constant, Staleness
 from simfl.scenario.load import ScenarioError, load, resolved_yaml
 from simfl.scenario.study import load_study
-from tests.engine.harness import SYNC
+from simfl.scenario.yaml_tree import dump
+from tests.engine.harness import ASYNC, ROOT, SYNC
 
 
 @dataclass(frozen=True)
@@ -363,6 +372,90 @@ def test_its_text_is_part_of_what_decides_a_run(case: Case, file: Path) -> None:
     assert scenario_key(load(said(case, file)), "code") == before
     file.write_text(case.code + "\n# another\n")
     assert scenario_key(load(said(replace(case, code=file.read_text()), file)), "code") != before
+
+
+def test_a_rule_that_keeps_vectors_must_remember(file: Path) -> None:
+    """Refused while the scenario is loaded, with the line of its class."""
+    forgetful = SERVER.code.replace("def remember", "def forget")
+    line = 1 + forgetful[: forgetful.index("class Theirs")].count("\n")
+    with pytest.raises(
+        ScenarioError, match=rf"learning.server.*{file}:{line} raised .*rows=1: give `remember`"
+    ):
+        load(said(replace(SERVER, code=forgetful), file))
+
+
+def test_a_selection_says_its_own_family(file: Path) -> None:
+    batches = {"kind": "multi_round", "users": 2, "T": 2}
+    ours = load({**SYNC, "selection": batches}, {"population.users": 4, "privacy.D": 0})
+    assert ours.selection.family(8) == 4
+    assert load(said(SELECTION, file, users=3)).selection.family(8) is None
+
+
+# --- installed packages -------------------------------------------------------------------------
+COMMANDS = """
+import sys
+from simfl.cli import main
+for line in sys.argv[1:]:
+    try:
+        main(line.split())
+    except SystemExit as left:
+        print("exit", left.code)
+"""
+
+
+def distribute(folder: Path, entry_points: str) -> None:
+    """Make a folder a distribution of two examples, as an installer leaves it."""
+    for name in ("dealt_pads", "hinge"):
+        shutil.copy(ROOT / "examples" / f"{name}.py", folder / f"their_{name}.py")
+    record = folder / "theirs-1.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text(entry_points)
+
+
+def test_an_installed_packages_kinds_are_taken_like_ours(tmp_path: Path) -> None:
+    distribute(
+        tmp_path,
+        "[simfl.protocols]\npads = their_dealt_pads:DealtPads\n"
+        "[simfl.staleness]\nsteep = their_hinge:Hinge\n",
+    )
+    late = {"protocol": "lightsecagg_async", "staleness": {"kind": "steep", "a": 2.0}}
+    (tmp_path / "rounds.yaml").write_text(dump({**SYNC, "protocols": {"pads": {"spare": 0}}}))
+    (tmp_path / "buffers.yaml").write_text(dump({**ASYNC, "rounds": 2, "protocols": {"late": late}}))
+    commands = ["list protocols", "list staleness", "check rounds.yaml", "run rounds.yaml --out a"]
+    commands += ["run buffers.yaml --out b", "check rounds.yaml --set protocols.pads.spare=x"]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, *commands],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    out = done.stdout
+    assert out.count("exit 0") == 5, out + done.stderr
+    assert re.search(r"^pads  +\S", out, re.M)
+    assert re.search(r"^steep  +1 / \(a \(tau - b\) \+ 1\)", out, re.M)
+    assert "protocol: pads" in out
+    for folder in "ab":
+        assert '"status": "completed"' in (tmp_path / folder / "summary.json").read_text()
+    assert "--set: protocols.pads.spare: must be a whole number, not 'x'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "target", "says"),
+    [
+        ("steep", "their_dealt_pads:DealtPads", "is no staleness weight: it must be a class derived from"),
+        ("steep", "nowhere:Hinge", "of package theirs cannot be loaded: ModuleNotFoundError"),
+        ("constant", "their_hinge:Hinge", "there is a staleness weight of this name"),
+    ],
+)
+def test_a_packages_mistake_names_the_package(
+    word: str, target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distribute(tmp_path, f"[simfl.staleness]\n{word} = {target}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    kinds._entry_points.cache_clear()
+    with pytest.raises(BadInput, match=f"entry point {word}.*{says}"):
+        Kinds("staleness weight", Staleness, (Constant,), "staleness")  # type: ignore[type-abstract]
+    kinds._entry_points.cache_clear()
 
 
 def test_problems_of_a_selection_are_told(file: Path) -> None:

@@ -11,28 +11,16 @@ import atexit
 import gc
 import sys
 
-from simfl.cli import calibrate, explore, new, privacy, reports, reproduce, run, schema, sweep, verify
-from simfl.cli.common import BAD, FAILED, app, heed_termination, interrupted, tell
+import typer
 
-__all__ = [
-    "app",
-    "calibrate",
-    "explore",
-    "main",
-    "new",
-    "privacy",
-    "reports",
-    "reproduce",
-    "run",
-    "schema",
-    "sweep",
-    "verify",
-]
+# Imported for the commands that they add to `app`.
+from simfl.cli import authoring, calibrate, explore, reports, reproduce, run, sweep  # noqa: F401
+from simfl.cli.common import BAD, app, heed_termination, keeping, tell
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. What a user can cause ends in one message, never a traceback."""
-    from simfl.errors import BadInput, RunFailed
+    """Run the command line and exit. All that a user can cause ends in one message, never a traceback."""
+    from simfl.errors import BadInput
 
     # Imports and rows make little garbage, and torch's modules are large: the collector looks seldom, and not
     # once more at everything when the process ends. Together that was a tenth of a short run.
@@ -40,12 +28,10 @@ def main(arguments: list[str] | None = None) -> None:
     atexit.register(gc.freeze)
     heed_termination()
     try:
-        app(arguments)
+        with keeping(lambda: ""):
+            app(arguments)
     except BadInput as error:
         tell(str(error), error=True)
         sys.exit(BAD)
-    except (RunFailed, OSError) as error:
-        tell(f"simfl: {error}", error=True)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        sys.exit(interrupted())
+    except typer.Exit as left:
+        sys.exit(left.exit_code)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from simfl.cli.common import app
-
-if TYPE_CHECKING:
-    from simfl.studies.calibrate.laws import Training
 
 
 @app.command("calibrate")
@@ -30,32 +26,28 @@ def calibrate_command(
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
     from simfl.errors import BadInput
+    from simfl.experiment.build import build
+    from simfl.folder.result import atomic
     from simfl.profiles import text
-    from simfl.studies.calibrate import passes as measuring
+    from simfl.reports.terminal import console, counting
+    from simfl.scenario.load import load
+    from simfl.studies.calibrate.passes import calibrate
+    from simfl.studies.calibrate.training import Training
 
     if out is not None and not out.parent.is_dir():
         raise BadInput(f"{out}: there is no folder {out.parent}")
-    more = () if scenario is None else (_training(scenario),)
-
-    def tell(done: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\rpass {done} of {passes}", end="\n" if done == passes else "", file=sys.stderr)
-
-    profile = measuring.calibrate(passes, more, tell)
+    more = []
+    if scenario is not None:
+        trainer = build(load(scenario, {"clock": "measured"})).trainer
+        shape, classes = trainer.split.shape, trainer.split.classes
+        more.append(Training(trainer.model, shape, classes, trainer.sgd.batch_size))
+    with counting(console(stderr=True), "pass", passes) as done:
+        profile = calibrate(passes, more, done)
     if out is None:
         print(text(profile), end="")
         return
-    measuring.write(out, profile)
+    with atomic(out) as file:
+        file.write(text(profile))
     for kind, (low, high) in profile["intervals"].items():
         print(f"{kind:<18}{profile['seconds'][kind]:<10.3g} s   95 %: {low:.3g} to {high:.3g}")
     print(f"{out}: name it as a scenario's profile, with clock: modelled")
-
-
-def _training(scenario: Path) -> Training:
-    from simfl.experiment.build import build
-    from simfl.scenario.load import load
-    from simfl.studies.calibrate.laws import Training
-
-    trainer = build(load(scenario, {"clock": "measured"})).trainer
-    split = trainer.split
-    return Training(trainer.model, split.shape, split.classes, trainer.sgd.batch_size)

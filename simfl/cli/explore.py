@@ -1,17 +1,14 @@
-"""Explore drop-outs exhaustively."""
+"""Hold protocols to their laws: under every loss of users, and under all that ours are held to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from simfl.cli.common import FAILED, Set, app, interrupted, say, tell, tell_whose_code
-
-if TYPE_CHECKING:
-    from simfl.studies.explore.rounds import AnyCohort, Violation
+from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, tell, tell_whose_code
 
 
 @app.command()
@@ -27,56 +24,34 @@ def explore(
     out: Annotated[str, typer.Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
     """Lose users at every combination of points, and hold every law to each round."""
-    from simfl.protocols.registry import PROTOCOLS
-    from simfl.scenario.load import parse_override
-    from simfl.scenario.messages import did_you_mean
-
-    try:
-        PROTOCOLS.find(protocol)
-    except ValueError as problem:
-        raise typer.BadParameter(
-            f"{problem}{did_you_mean(protocol, PROTOCOLS)}", param_hint="PROTOCOL"
-        ) from None
-    overrides = dict(parse_override(text) for text in set_ or [])
-
-    from simfl.studies.explore.rounds import make_cohort
-
-    cohort = make_cohort(protocol, users, seed, overrides)
-    tell_whose_code()
-    _explore(cohort, random, jobs, Path(out))
-
-
-def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> None:
-    import time
-
+    from simfl.folder.result import atomic
     from simfl.reports import terminal
-    from simfl.studies.explore.rounds import Report, explore, reproduced, sample, total
+    from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.rounds import Report, explore, make_cohort, reproduced, sample, total
 
+    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    tell_whose_code()
     report, errors, since = Report(), terminal.console(stderr=True), time.monotonic()
     patterns = total(cohort) if random is None else random
     label = f"{cohort.protocol}, {cohort.users} users"
-
-    def told(done: Callable[[int], None]) -> Callable[[Report], None]:
-        def watch(now: Report) -> None:
-            nonlocal report
-            report = now
-            done(now.patterns)
-
-        return watch
 
     def counts() -> str:
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    try:
-        with terminal.counting(errors, label, patterns) as done:
-            if random is None:
-                report = explore(cohort, told(done), jobs)
-            else:
-                report = sample(cohort, random, told(done))
-    except KeyboardInterrupt:
-        tell(f"Interrupted; {counts()}, no law broken so far", error=True)
-        raise typer.Exit(interrupted()) from None
+    def watch(now: Report) -> None:
+        nonlocal report
+        report = now
+        done(now.patterns)
+
+    with (
+        keeping(lambda: f"; {counts()}, no law broken so far"),
+        terminal.counting(errors, label, patterns) as done,
+    ):
+        if random is None:
+            explore(cohort, watch, jobs)
+        else:
+            sample(cohort, random, watch)
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
         return
@@ -84,16 +59,28 @@ def _explore(cohort: AnyCohort, random: int | None, jobs: int, out: Path) -> Non
     tell(f"  {report.violation}")
     again = reproduced(cohort, report.violation)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
-    _write_violation(cohort, report.violation, out)
+    scenario = resolved_yaml(cohort.replayable(report.violation.pattern, report.violation.detect))
+    with atomic(Path(out)) as file:
+        file.writelines(f"# {law}\n" for law in report.violation.laws)
+        file.write(scenario)
     tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
 
 
-def _write_violation(cohort: AnyCohort, violation: Violation, out: Path) -> None:
-    from simfl.folder.result import atomic
-    from simfl.scenario.load import resolved_yaml
+@app.command()
+def verify(
+    protocol: Annotated[str, typer.Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
+    set_: Set = None,
+) -> None:
+    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
+    from simfl.studies.verify import Subject, verify
 
-    scenario = cohort.replayable(violation.pattern, violation.detect)
-    with atomic(out) as file:
-        file.writelines(f"# {law}\n" for law in violation.laws)
-        file.write(resolved_yaml(scenario))
+    failed = 0
+    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+        tell_whose_code()
+        say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
+        for finding in findings[:5]:
+            say(f"        - {finding}", further=" " * 10)
+        failed += bool(findings)
+    if failed:
+        raise typer.Exit(FAILED)

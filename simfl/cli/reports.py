@@ -1,4 +1,4 @@
-"""Report on a finished run."""
+"""Report on a finished run, and attack it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simfl.cli.common import app, say
+from simfl.cli.common import app, say, tell
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from simfl.reports.folder import Run
 
 
 @app.command()
@@ -36,30 +34,37 @@ def report(
     """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
     if latex and (figures or rounds is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
+    asked = _from_to(rounds)
+    from simfl.folder.unfinished import recover
+    from simfl.reports.folder import open_run
+    from simfl.scenario.load import look_at
+
     if figures:
         need("--figures", "matplotlib.figure")
+        from simfl.reports.figures import catalogue
     if (folder / "means.csv").exists():
-        _sweep(folder, figures)
-    elif latex:
-        _latex(folder)
-    else:
-        _run(folder, _from_to(rounds), figures)
+        if not figures:
+            tables = "whose tables are there already; --figures draws its figure"
+            raise BadInput(f"{folder} holds a sweep, {tables}")
+        _save(folder, catalogue.of_sweep(folder))
+        return
+    recover(folder)
+    resolved = folder / "resolved.yaml"
+    run = open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
+    if latex:
+        from simfl.reports.latex import table
 
-
-def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
+        print(table(run), end="")
+        return
     from simfl.folder.result import atomic
     from simfl.reports import perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.page import page
 
-    run = _opened(folder)
+    # All is made before any of it is written, so that a folder never holds half of a report.
     chosen = perfetto.choose(run, asked)
     html = page(run, asked)
-    if figures:
-        from simfl.reports.figures.catalogue import of_run
-
-        drawn = of_run(run)
-
+    drawn = catalogue.of_run(run) if figures else {}
     terminal.show(terminal.console(), run.summary, run.scenario.profile)
     for name, listed in run.rounds.items():
         say(f"{name}: {advise(run.traces[name], listed).sentence}", further="  ")
@@ -74,35 +79,10 @@ def _run(folder: Path, asked: tuple[int, int] | None, figures: bool) -> None:
         _save(folder, drawn)
 
 
-def _sweep(folder: Path, figures: bool) -> None:
-    if not figures:
-        raise BadInput(f"{folder} holds a sweep, whose tables are there already; --figures draws its figure")
-    from simfl.reports.figures.catalogue import of_sweep
-
-    _save(folder, of_sweep(folder))
-
-
 def _save(folder: Path, drawn: Mapping[str, Figure]) -> None:
     from simfl.reports.figures.catalogue import save
 
     say(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}", further="  ")
-
-
-def _latex(folder: Path) -> None:
-    from simfl.reports.latex import table
-
-    print(table(_opened(folder)), end="")
-
-
-def _opened(folder: Path) -> Run:
-    from simfl.folder.unfinished import recover
-    from simfl.reports.folder import open_run
-    from simfl.scenario.load import look_at
-
-    recover(folder)
-    resolved = folder / "resolved.yaml"
-    scenario = look_at(resolved)
-    return open_run(folder, scenario, resolved.read_text(encoding="utf-8"))
 
 
 def _from_to(text: str | None) -> tuple[int, int] | None:
@@ -112,3 +92,20 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
+
+
+@app.command()
+def privacy(
+    folder: Annotated[Path, typer.Argument(help="A run with record_updates: true.", metavar="RUN")],
+    first: Annotated[int | None, typer.Option("--from", metavar="ROUND", help="First round.")] = None,
+    last: Annotated[int | None, typer.Option("--to", metavar="ROUND", help="Last round.")] = None,
+) -> None:
+    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    from simfl.privacy.attack import attack
+    from simfl.reports.histograms import attack_lines
+
+    files = sorted(folder.glob("updates-*.npz"))
+    if not files:
+        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    for file in files:
+        tell("\n".join(attack_lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

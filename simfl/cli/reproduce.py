@@ -27,6 +27,7 @@ def reproduce(
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
+    from simfl.errors import BadInput, need
 
     place = Place(root)
     if page and names:
@@ -36,17 +37,18 @@ def reproduce(
             say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
         return
     entries = chosen(names or [])
-    _need(place)
+    if not place.page.parent.is_dir():
+        raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
     if entries:
-        from papers.store import perform
-        from simfl.errors import need
-
         need("--figures", "matplotlib.figure")
-        for entry in entries:
-            stored = perform(entry, place)
-            agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
-            print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
-            _draw(place, entry.name)
+        from papers.figures import of_result
+        from papers.store import perform
+        from simfl.reports.figures import catalogue
+    for entry in entries:
+        stored = perform(entry, place)
+        agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
+        print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
+        catalogue.save(place.results, of_result(stored), kinds=("svg",))
     _write(place)
 
 
@@ -61,31 +63,15 @@ def _find_papers() -> None:
         sys.path.insert(0, str(checkout))
 
 
-def _need(place: Place) -> None:
-    from simfl.errors import BadInput
-
-    if not place.page.parent.is_dir():
-        raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
-
-
-def _draw(place: Place, name: str) -> None:
-    from papers.figures import of_result
-    from papers.store import read
-    from simfl.reports.figures.catalogue import save
-
-    stored = read(place, name)
-    assert stored is not None
-    save(place.results, of_result(stored), kinds=("svg",))
-
-
 def _write(place: Place) -> None:
     from papers.page import page
     from papers.registry import ENTRIES
     from papers.store import read
     from simfl.folder.result import atomic
 
-    found = [(entry, stored) for name, entry in ENTRIES.items() if (stored := read(place, name)) is not None]
+    results = {name: (entry, read(place, name)) for name, entry in ENTRIES.items()}
+    found = [(entry, stored) for entry, stored in results.values() if stored is not None]
     with atomic(place.page) as file:
         file.write(page(found, place))
-    missing = ", ".join(sorted(set(ENTRIES) - {entry.name for entry, _ in found}))
+    missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
     say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
-from enum import StrEnum
-from functools import partial
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from simfl.cli.common import (
-    FAILED,
     ClockOption,
     Protocols,
     ScenarioFile,
@@ -21,24 +17,14 @@ from simfl.cli.common import (
     Set,
     Workers,
     app,
-    interrupted,
+    keeping,
     load_scenario,
     say,
+    stages,
     tell,
 )
-from simfl.cli.stages import doing
-from simfl.errors import BadInput, RunFailed, counted, need
+from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
-
-if TYPE_CHECKING:
-    from simfl.folder.result import Result
-
-
-class Format(StrEnum):
-    """What `run` prints."""
-
-    table = "table"
-    json = "json"
 
 
 @app.command("run")
@@ -59,12 +45,13 @@ def run_command(
     clock: ClockOption = None,
     protocols: Protocols = None,
     workers: Workers = None,
-    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.table,
+    format_: Annotated[Literal["table", "json"], typer.Option("--format", help="What is printed.")] = "table",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write breakdown.parquet too.")] = False,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder."""
     from simfl.folder.disk import reserve
+    from simfl.folder.result import breakdown
     from simfl.folder.unfinished import unfinished_scenario
 
     if resume is not None and out is not None:
@@ -74,9 +61,8 @@ def run_command(
     elif resume is None:
         raise typer.BadParameter("is missing", param_hint="SCENARIO")
     elif any(given is not None for given in (set_, seed, clock, protocols, workers)):
-        raise typer.BadParameter(
-            "goes on with the run as it is: leave other settings away", param_hint="--resume"
-        )
+        message = "goes on with the run as it is: leave other settings away"
+        raise typer.BadParameter(message, param_hint="--resume")
     else:
         loaded = unfinished_scenario(resume)
 
@@ -87,17 +73,27 @@ def run_command(
         need("--parquet", "pyarrow.parquet")
     errors = terminal.console(stderr=True)
     folder = resume or out or reserve(Path("runs") / loaded.name)
-    simulation = partial(run, loaded, out=folder, resume=resume is not None, save_every_s=save_every_s)
-    live = format_ is Format.table and not no_progress and errors.is_terminal
-    if live:
-        with terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") as watch:
-            simulation = partial(simulation, watch=watch)
-            result = _or_partial(simulation, folder)
-    else:
-        result = _or_partial(simulation, folder)
+    live = format_ == "table" and not no_progress and errors.is_terminal
+    bars = (
+        terminal.progress(errors, loaded.rounds, f"{unit(loaded.asynchronous)}s") if live else nullcontext()
+    )
+    try:
+        with keeping(lambda: _left(folder)), bars as watch:
+            result = run(
+                loaded, out=folder, resume=resume is not None, save_every_s=save_every_s, watch=watch
+            )
+    except BadInput:
+        with suppress(OSError):  # where it is empty: the run's own is removed already
+            Path("runs").rmdir()
+        raise
     if parquet:
-        _write_parquet(result, folder)
-    if format_ is Format.json:
+        names, *rows = breakdown(result.rounds)
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        columns["seconds"] = list(map(float, columns["seconds"]))
+        from simfl.reports.parquet import write_parquet
+
+        write_parquet(folder / "breakdown.parquet", columns)
+    if format_ == "json":
         print(json.dumps(result.summary, indent=2))
     else:
         terminal.show(terminal.console(), result.summarised(), loaded.profile)
@@ -116,20 +112,22 @@ def check(
     """Check a scenario without running it, and print what it resolves to."""
     loaded = load_scenario(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.errors import BadInput
     from simfl.experiment.build import build, make_clocks
     from simfl.python_files import blamed
     from simfl.reports.histograms import label_histogram
     from simfl.scenario.load import resolved_yaml
-    from simfl.scenario.params import notes
 
-    with doing() as stage:
+    with stages() as stage:
         with blamed(BadInput):
             study = build(loaded, stage)
         stage("reading the recording")
         make_clocks(study)
         stage("finding out how often each protocol fails")
-        promised = list(notes(loaded))
+        promised = [
+            f"{name}: {note}"
+            for name, entry in loaded.protocols.items()
+            for note in entry.notes(loaded.params(name))
+        ]
         stage(f"counting the labels of {counted(loaded.population.users, 'user')}")
         partitions = study.partitions
     many = len(partitions) > 1
@@ -150,35 +148,8 @@ def check(
             print(f"# {line}")
 
 
-def _write_parquet(result: Result, folder: Path) -> None:
-    """`breakdown.csv` once more."""
-    from simfl.folder.result import breakdown
-    from simfl.reports.parquet import write_parquet
-
-    names, *rows = breakdown(result.rounds)
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    columns["seconds"] = [float(seconds) for seconds in columns["seconds"]]
-    write_parquet(folder / "breakdown.parquet", columns)
-
-
-def _or_partial(simulation: Callable[[], Result], folder: Path) -> Result:
-    """The result, or where the run is interrupted the end of the command."""
-    try:
-        return simulation()
-    except BadInput:
-        with suppress(OSError):  # where it is empty: the run's own is removed already
-            Path("runs").rmdir()
-        raise
-    except KeyboardInterrupt:
-        tell(f"Interrupted{_left(folder)}", error=True)
-        raise typer.Exit(interrupted()) from None
-    except (RunFailed, OSError) as error:
-        tell(f"simfl: {error}{_left(folder)}", error=True)
-        raise typer.Exit(FAILED) from None
-
-
 def _left(folder: Path) -> str:
-    """The end of a message that says where the finished rounds are."""
+    """Return the end of a message, with the place of the finished rounds."""
     if (folder / "unfinished").is_dir():
         return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from simfl.cli.common import FAILED, app, interrupted, tell, tell_whose_code
+from simfl.cli.common import FAILED, app, keeping, tell, tell_whose_code
 
 if TYPE_CHECKING:
-    from simfl.studies.sweep.plan import Plan
+    from simfl.studies.sweep.backends import Backend
     from simfl.studies.sweep.run import Sweep
-
-
-class Backends(StrEnum):
-    """Where cells are run."""
-
-    loky = "loky"
-    dask = "dask"
-    ray = "ray"
 
 
 @app.command()
@@ -37,7 +29,7 @@ def sweep(
             min=1, help="Cells at a time on this machine: as many as it has cores, measured ones 1."
         ),
     ] = None,
-    backend: Annotated[Backends, typer.Option(help="What runs them.")] = Backends.loky,
+    backend: Annotated[Literal["loky", "dask", "ray"], typer.Option(help="What runs them.")] = "loky",
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler or Ray cluster that is there.")
     ] = None,
@@ -49,7 +41,7 @@ def sweep(
     The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again.
     """
-    if address is not None and backend is Backends.loky:
+    if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
 
     from simfl.errors import need
@@ -58,7 +50,7 @@ def sweep(
     from simfl.studies.sweep.run import Sweep
     from simfl.studies.sweep.store import Store
 
-    backends.need(backend.value)
+    backends.need(backend)
     if parquet:
         need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
@@ -67,28 +59,17 @@ def sweep(
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
     state = Sweep(plan, Store(folder), keep_traces)
-    try:
-        stored = _perform(state, backend, jobs or _at_a_time(plan), address, parquet)
-    except KeyboardInterrupt:
-        _say(f"Interrupted; {_kept(state)}")
-        raise typer.Exit(interrupted()) from None
+    with keeping(lambda: _kept(state)):
+        stored = _perform(state, backend, jobs or state.at_once, address, parquet)
     _show(state, stored)
     if state.failures:
         raise typer.Exit(FAILED)
 
 
-def _at_a_time(plan: Plan) -> int:
-    """Cells on a measured clock would slow each other down."""
-    from simfl.scenario.schema import Measured
-    from simfl.studies.sweep.backends import cores
-
-    return 1 if any(isinstance(cell.scenario.clock, Measured) for cell in plan.cells) else cores()
-
-
-def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, parquet: bool) -> int:
-    """Check and run what is missing, write the tables; how many cells were there before."""
-    from simfl.errors import RunFailed
+def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
+    """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
     from simfl.reports.terminal import console, counting
+    from simfl.studies.sweep import tables
     from simfl.studies.sweep.plan import check
 
     errors, plan, store = console(stderr=True), state.plan, state.store
@@ -96,29 +77,21 @@ def _perform(state: Sweep, backend: Backends, jobs: int, address: str | None, pa
     with counting(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
         check(plan, new, watch)
     with store.locked():
-        todo = state.missing(_say)
+        todo = state.missing(partial(tell, error=True))
         try:
             with counting(errors, plan.name, len(todo)) as watch:
-                state.perform(todo, backend.value, jobs, address, watch)
-        except RunFailed:
+                state.perform(todo, backend, jobs, address, watch)
+            rows = list(tables.rows(state))
+            columns = tables.columns(plan, rows)
+            tables.write_table(store.folder / "sweep.csv", columns)
+            tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
+            if parquet:
+                from simfl.reports.parquet import write_parquet
+
+                write_parquet(store.folder / "sweep.parquet", columns)
+        finally:
             _failures(state)
-            _say(_kept(state))
-            raise
-        _tables(state, parquet)
     return len(set(state.keys)) - len(todo)
-
-
-def _tables(state: Sweep, parquet: bool) -> None:
-    from simfl.reports.parquet import write_parquet
-    from simfl.studies.sweep import tables
-
-    folder, listed = state.store.folder, list(tables.rows(state))
-    columns = tables.columns(state.plan, listed)
-    tables.write_table(folder / "sweep.csv", columns)
-    tables.write_table(folder / "means.csv", tables.mean_columns(state.plan, tables.means(listed)))
-    if parquet:
-        write_parquet(folder / "sweep.parquet", columns)
-    _failures(state)
 
 
 def _show(state: Sweep, stored: int) -> None:
@@ -128,15 +101,14 @@ def _show(state: Sweep, stored: int) -> None:
 
     plan, console = state.plan, terminal.console()
     seeds = len({cell.seed for cell in plan.cells})
-    means = tables.means(tables.rows(state))
-    report.show(console, plan.name, plan.points, means, seeds)
+    report.show(console, plan.name, plan.points, tables.means(tables.rows(state)), seeds)
     for label, entries in tables.selections(state):
         tell(f"\n{label}".rstrip())
         console.print(terminal.participation(entries))
-    cells = len(set(state.keys))
-    ran = cells - stored - len(state.failures)
-    failed = f", {len(state.failures)} failed" if state.failures else ""
-    tell(f"{cells} cells: {stored} were stored, {ran} run{failed}. Written to {state.store.folder}")
+    cells, failures = len(set(state.keys)), len(state.failures)
+    failed = f", {failures} failed" if failures else ""
+    counts = f"{stored} were stored, {cells - stored - failures} run{failed}"
+    tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
 
 
 def _failures(state: Sweep) -> None:
@@ -150,15 +122,11 @@ def _failures(state: Sweep) -> None:
     with atomic(file) as out:
         for cell, why in state.failures.values():
             out.write(f"{state.plan.label(cell)}: {why.reason}\n{why.details}\n")
-            _say(f"failed: {state.plan.label(cell)}: {why.reason}")
-    _say(f"{len(state.failures)} of {len(set(state.keys))} cells failed; details in {file}")
+            tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
+    tell(f"{len(state.failures)} of {len(set(state.keys))} cells failed; details in {file}", error=True)
 
 
 def _kept(state: Sweep) -> str:
     kept = sum(map(state.store.has, set(state.keys)))
-    there = f"{kept} of {len(set(state.keys))} cells are kept in {state.store.folder}; " if kept else ""
-    return f"{there}the same command goes on from there"
-
-
-def _say(text: str) -> None:
-    tell(text, error=True)
+    cells = f"; {kept} of {len(set(state.keys))} cells are kept in {state.store.folder}" if kept else ""
+    return f"{cells}; the same command goes on from there"

@@ -1,4 +1,4 @@
-"""Shamir's t-of-n sharing of 32-byte secrets (Shamir 1979), as SecAgg uses it (Bonawitz 2017).
+"""Secret shares: Shamir's t-of-n sharing of 32-byte secrets (Shamir 1979), as in SecAgg (Bonawitz 2017).
 
 Invariant: any t shares give the secret, any t - 1 are independent of it. A secret is 9 limbs of 30 bits,
 each the constant term of its own polynomial of degree t - 1 over F_p, p = 2^31 - 1 > 2^30. The other

@@ -1,4 +1,4 @@
-"""One direction of the server's link, shared max-min fairly: O(log n) a start, end or stop.
+"""Fair-share link: one direction of the server's link, shared max-min fairly; O(log n) a start, end or stop.
 
 Invariant: at any instant there is a level such that a transfer whose user is slower moves at its user's rate
 (its cap) and all others move at the level, which uses the link up (a fluid model; progressive filling,

@@ -6,7 +6,6 @@ the field) is checked here, before anything runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl import profiles
-from simfl.crypto import oracle, quantize
+from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
@@ -45,9 +44,11 @@ from simfl.protocols.server import grace
 from simfl.python_files import blamed
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
-from simfl.scenario import footprint, schema
-from simfl.scenario.params import params
-from simfl.scenario.problems import error, or_error
+from simfl.scenario import footprint
+from simfl.scenario.checks import overflow
+from simfl.scenario.messages import error, or_error
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
 from simfl.selection.history import Participation
 from simfl.virtual_time import lasting, nanoseconds
 
@@ -56,7 +57,7 @@ from simfl.virtual_time import lasting, nanoseconds
 class Experiment:
     """A scenario with its world, ready to make a session for each entry of its protocols."""
 
-    scenario: schema.Scenario
+    scenario: Scenario
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
@@ -65,51 +66,40 @@ class Experiment:
 
     @property
     def trainer(self) -> Trainer:
-        """The first entry's: they differ in the partition only."""
+        """The trainer of the first entry: they differ in the partition only."""
         return next(iter(self.trainers.values()))
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
-        """Entry -> how many samples of each label each user holds, [users, classes], each partition once."""
-        counts, seen = {}, set()
-        for name, trainer in self.trainers.items():
-            if id(trainer) not in seen:
-                seen.add(id(trainer))
-                split = trainer.split
-                counts[name] = partition.label_counts(split.y_train, trainer.parts, split.classes)
-        return counts
+        """Samples of each label that each user holds, [users, classes], by each partition's first entry."""
+        first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
+        return {
+            name: partition.label_counts(trainer.split.y_train, trainer.parts, trainer.split.classes)
+            for name, trainer in self.trainers.items()
+            if first[id(trainer)] == name
+        }
 
     def training_times(self) -> Iterator[str]:
-        """Under the modelled clock, where the durations of local training come from."""
-        if not isinstance(self.scenario.clock, schema.Modelled):
+        """Say where the durations of local training come from, under the modelled clock."""
+        if not isinstance(self.scenario.clock, Modelled):
             return
         trainer, profile = self.trainer, self.scenario.profile
         model, B = trainer.model.name, trainer.sgd.batch_size
         law = self.profile.law(model, trainer.split.shape, B)
         if law is None:
-            yield (
-                f"training: profile {profile} has no law of {model} with batches of {B}: its time is counted "
-                "in multiply-adds and minibatches"
-            )
+            why = f"profile {profile} has no law of {model} with batches of {B}"
+            yield f"training: {why}: its time is counted in multiply-adds and minibatches"
         else:
-            yield (
-                f"training: T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown (profile {profile}, "
-                f"{model}, batches of {B})"
-            )
+            time = f"T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown"
+            yield f"training: {time} (profile {profile}, {model}, batches of {B})"
 
     def session(self, name: str, clock: clocks.Clock, ops: Ops | None = None) -> Session:
-        """A fresh session of one of the scenario's entries; with the scenario's operations unless given."""
+        """Return a fresh session of one entry; with the scenario's operations unless given."""
         s, trainer = self.scenario.of(name), self.trainers[name]
-        spec = s.protocols[name]
-        machines = ProtocolSetup(
-            name,
-            spec,
-            params(s, spec, trainer.d),
-            _entropy(s, self.streams, name),
-            Losses(s.dropout, s.population.users, self.streams, spec.points),
-            spec.client,
-            spec.server,
-        )
+        spec, p = s.protocols[name], s.params(name, trainer.d)
+        losses = Losses(s.dropout, s.population.users, self.streams, spec.points)
+        entropy = _entropy(s, self.streams, name)
+        machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.availability)
         make = BufferedSession if spec.asynchronous else RoundSession
         ops = ops or operations(s, name in self.memory and self.memory[name].streams)
@@ -117,52 +107,44 @@ class Experiment:
 
 
 Tell = Callable[[str], None]
-"""Is told in words what begins."""
 
 
-def build(scenario: schema.Scenario, tell: Tell = lambda stage: None) -> Experiment:
-    """Load the data, deal it out, check what needs them. tell: told each stage that may take long.
+def build(scenario: Scenario, tell: Tell = lambda stage: None) -> Experiment:
+    """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
 
-    Raises:
-        ScenarioError: the field is too small for the sum, a profile, a file or a device is not there, or the
-            data cannot be dealt out as asked.
+    tell: called with each stage that may take long.
     """
+    s = scenario
     with blamed(BadInput):
-        return _built(scenario, tell)
-
-
-def _built(s: schema.Scenario, tell: Tell) -> Experiment:
-    for path, message in footprint.check(s):
-        raise error(s, path, message)
-    streams = Streams(s.seed)
-    profile = or_error(s, "profile", partial(profiles.load, s.profile))
-    trainers = make_trainers(s, streams, profile, tell)
-    for name in s.protocols:
-        _check_overflow(s.of(name), name, trainers[name])
-    study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
-    return replace(study, memory=dict(_memory(study, tell)))
+        for path, message in footprint.check(s):
+            raise error(s, path, message)
+        streams = Streams(s.seed)
+        profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        trainers = make_trainers(s, streams, profile, tell)
+        for name in s.protocols:
+            _check_overflow(s.of(name), name, trainers[name])
+        study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
+        return replace(study, memory=dict(_memory(study, tell)))
 
 
 def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
-    """What each entry holds that may be too much."""
+    """Yield the memory plan of each entry that might exceed the limit."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
         spec, trainer = s.protocols[name], study.trainers[name]
-        p, read_bytes = params(s, spec, trainer.d), trainer.split.nbytes
+        p, read_bytes = s.params(name, trainer.d), trainer.split.nbytes
         if not memory.surely_fits(s, name, p, read_bytes):
             tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
-            rounds = min(s.rounds, memory.ROUNDS)
+            rounds = min(s.rounds, memory.FORECAST_ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
-            clock = modelled(study) if isinstance(s.clock, schema.Modelled) else ConstantClock()
+            clock = modelled(study) if isinstance(s.clock, Modelled) else ConstantClock()
             make = partial(first.session, name, clock)
-            may_stream = spec.streams and not isinstance(s.clock, schema.Measured)
+            may_stream = spec.streams and not isinstance(s.clock, Measured)
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
-def make_world(
-    s: schema.Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes
-) -> RunConfig:
-    """What all protocols share."""
+def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes) -> RunConfig:
+    """Return the settings that all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
 
     def network(env: Environment) -> Network:
@@ -188,10 +170,9 @@ def make_world(
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
 
-    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
-    quorums = {
-        name: deadline for name, deadline in s.deadlines.given.items() if isinstance(deadline, schema.Quorum)
-    }
+    given = s.deadlines.given
+    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
+    quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
     buffer = s.buffer
     clip = s.learning.clip
@@ -207,7 +188,7 @@ def make_world(
         overlap=s.overlap,
         deadlines_ns=deadlines,
         quorum={name: quorum.fraction for name, quorum in quorums.items()},
-        disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, schema.ByDisconnect) else None,
+        disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=availability.by_round,
         days=availability.at if s.population.availability.changes == "with time" else None,
         samples=trainer.samples,
@@ -223,11 +204,8 @@ def make_world(
     )
 
 
-def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
-    """When users are online.
-
-    An asynchronous run waits for as long as users come and go, so one in which too few ever come is refused.
-    """
+def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
+    """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
     make = partial(s.population.availability.times, users, streams)
     availability: OnlineTimes = or_error(s, "population.availability", make)
@@ -236,43 +214,39 @@ def make_availability(s: schema.Scenario, streams: Streams) -> OnlineTimes:
     for name, protocol in s.protocols.items():
         needed = {"buffer.K": s.buffer.K}
         if protocol.offline:
-            needed["privacy.U"] = params(s, protocol, 0).U
+            needed["privacy.U"] = s.params(name, 0).U
         for bound, least in needed.items():
             if availability.ever_online < least:
-                there = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
-                message = f"{there}, but protocol {name} needs {bound}={least}"
+                message = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
+                message += f", but protocol {name} needs {bound}={least}"
                 raise error(s, "population.availability", message)
     return availability
 
 
-PENDING = 1.0
-"""How much of the memory may be promised before the timeline waits for the data."""
+PENDING_SHARE = 1.0
+"""Part of the free memory that may be promised to results before the timeline waits for the data."""
 
 
-def operations(s: schema.Scenario, streams: bool = False) -> Ops:
-    """The data plane that a scenario asks for."""
+def operations(s: Scenario, streams: bool = False) -> Ops:
+    """Return the data plane of a scenario."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
     if s.workers or streams:
-        budget = round(PENDING * memory.room_bytes(s))
+        budget = round(PENDING_SHARE * memory.room_bytes(s))
         return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
-    return EagerOps(s.field.q, not isinstance(s.clock, schema.Measured), judge)
+    return EagerOps(s.field.q, not isinstance(s.clock, Measured), judge)
 
 
 def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
-    """Protocol name -> its clock.
-
-    Raises:
-        ScenarioError: there is no recording to replay, or it lacks a protocol.
-    """
+    """Return the clock of each protocol's name. ScenarioError if a recording is absent or lacks one."""
     s = study.scenario
     match s.clock:
-        case schema.Measured():
+        case Measured():
             return lambda name: clocks.Measured()
-        case schema.Modelled():
+        case Modelled():
             return lambda name: modelled(study)
-        case schema.Recorded(dir=folder):
+        case Recorded(dir=folder):
             traces = or_error(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
@@ -283,7 +257,7 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
 
 
 def modelled(study: Experiment) -> clocks.Clock:
-    """The clock of a study's profile."""
+    """Return the clock of an experiment's profile."""
     seconds, trainer = study.profile.seconds, study.trainer
     law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
     if law is not None:
@@ -291,7 +265,7 @@ def modelled(study: Experiment) -> clocks.Clock:
     return clocks.Modelled(seconds)
 
 
-def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., Any]:
+def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     if s.entropy == "os":
         return OsEntropy
     draw = partial(Entropy, streams.bytes("entropy", name))
@@ -300,30 +274,25 @@ def _entropy(s: schema.Scenario, streams: Streams, name: str) -> Callable[..., A
     return draw
 
 
-def _check_overflow(s: schema.Scenario, name: str, trainer: Trainer) -> None:
-    """Synchronous sums: users x largest weight x clipped range x levels must stay inside the field, or where
-    they may wrap around, inside the audit's 64-bit integers."""
+def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
+    """Refuse synchronous sums that can leave the field, or the audit's integers, under the heaviest user."""
     spec, to = s.protocols[name], s.quantization
     if spec.asynchronous or to is None:
         return
-    wrap = to.on_overflow == "wrap"
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
-    weights = spec.sum_weight(params(s, spec, trainer.d), heaviest)
-    if weights is None:
+    weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
+    if weights is None or (found := overflow(s, weights)) is None:
         return
-    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
-    largest = weights * math.ceil(to.clip * to.levels)
-    if largest >= bound:
-        why = (
-            f"{bound}, what the audit's 64-bit sums hold"
-            if wrap
-            else f"(q - 1)/2 = {bound}, and would wrap around"
-        )
-        raise error(
-            s,
-            "quantization",
-            f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
-            f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
-            f"{counted(max(1, to.levels * bound // largest), 'level')}, "
-            + ("or a smaller clip" if wrap else "a smaller clip, or on_overflow: wrap"),
-        )
+    largest, bound = found
+    if to.on_overflow == "wrap":
+        why, remedy = f"{bound}, what the audit's 64-bit sums hold", "or a smaller clip"
+    else:
+        why = f"(q - 1)/2 = {bound}, and would wrap around"
+        remedy = "a smaller clip, or on_overflow: wrap"
+    raise error(
+        s,
+        "quantization",
+        f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
+        f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
+        f"{counted(max(1, to.levels * bound // largest), 'level')}, {remedy}",
+    )

@@ -12,17 +12,15 @@ from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.profiles import Profile
 from simfl.random_streams import Streams
-from simfl.scenario import schema
-from simfl.scenario.problems import error, or_error
+from simfl.scenario.messages import error, or_error
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured, Modelled
 
 
 def make_trainers(
-    s: schema.Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+    s: Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
 ) -> dict[str, Trainer]:
-    """Entry -> the data dealt out, and the model on its device. Entries of one partition share a trainer.
-
-    tell: told what begins.
-    """
+    """Return each entry's trainer: the data dealt out, and the model. Entries of one partition share it."""
     spec = s.learning
     tell(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
@@ -32,13 +30,15 @@ def make_trainers(
     if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
         or_error(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(spec.model.name, split.shape, spec.batch_size) is not None
-    if not isinstance(s.clock, schema.Modelled):
+    if not isinstance(s.clock, Modelled):
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
     # Under the measured clock each client is trained alone, as on its own device.
-    way = "loop" if isinstance(s.clock, schema.Measured) else spec.way
+    way = "loop" if isinstance(s.clock, Measured) else spec.way
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
+    decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
+    sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
     made: dict[str, Trainer] = {}
     for name in s.protocols:
         dealt = s.of(name).learning.partition
@@ -46,15 +46,6 @@ def make_trainers(
         if key not in made:
             deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
             parts = or_error(s, "learning.partition", deal)
-            how = spec.model, local_sgd(spec), spec.device, way
-            make = partial(Trainer, split, parts, *how, by_law=by_law)
+            make = partial(Trainer, split, parts, spec.model, sgd, spec.device, way, by_law=by_law)
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
-
-
-def local_sgd(spec: schema.Learning) -> LocalSgd:
-    """How users train."""
-    decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
-    return LocalSgd(
-        spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay
-    )  # fmt: skip

@@ -1,52 +1,42 @@
-"""Folders that are made, and files that last: each problem is one message."""
+"""Folders that are made, and files that last a crash: each problem is one message."""
 
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
-from simfl.errors import BadInput
+from simfl.errors import BadInput, reason
 
 
 def reserve(folder: Path) -> Path:
-    """Make the folder, or one with the first number that is free: no run gets another's.
-
-    Raises:
-        BadInput: it cannot be made.
-    """
-    number, fresh = 1, folder
-    while True:
+    """Make the folder, or one with the first number that is free; BadInput if it cannot be made."""
+    for number in count(1):
+        fresh = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
             fresh.parent.mkdir(parents=True, exist_ok=True)
-            fresh.mkdir()
+            fresh.mkdir()  # fails if it is there, so that two runs at once get two folders
+            break
         except FileExistsError:
             if not fresh.parent.is_dir():
                 raise BadInput(f"{fresh.parent} is a file, not a folder") from None
-            number += 1
-            fresh = folder.with_name(f"{folder.name}-{number}")
         except (OSError, ValueError) as error:
             raise BadInput(f"{fresh} cannot be made: {reason(error)}") from None
-        else:
-            return fresh
+    return fresh
 
 
 def make(run: Path) -> list[Path]:
-    """Make a folder and those above it; returns those that are new or empty, the innermost first."""
+    """Make a folder and those above it; return those that are new or empty, the innermost first."""
     try:
         if run.exists() and not run.is_dir():
             raise BadInput(f"{run} is a file, not a folder")
         new = [folder for folder in (run, *run.parents) if not folder.exists()]
         run.mkdir(parents=True, exist_ok=True)
         return new or ([run] if not any(run.iterdir()) else [])
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
         raise BadInput(f"{run} cannot be written: {reason(error)}") from None
-
-
-def reason(error: BaseException) -> str:
-    """Say in a few words why the system refused."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What decides a run's outcome: simfl's own code, the resolved scenario, the single files that it names."""
+"""The identity of a run: simfl's own code, the resolved scenario, the content of the files that it names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from simfl.folder.result import versions
 from simfl.scenario.schema import Scenario
+from simfl.scenario.yaml_tree import Node, naming_files, nodes, plain
 
 FILES = (
     ("population", "availability", "file"),
@@ -17,13 +18,12 @@ FILES = (
     ("profile",),
     ("clock", "dir"),
 )
-"""Where a scenario names a single file whose content decides the outcome; every `module` names one too."""
+"""Keys of single files whose content decides the outcome; every `module` names one too."""
 
 
 @cache
 def code_version() -> str:
-    """Return the version of simfl and a digest of its source files and profiles: an edited checkout is
-    another."""
+    """Return simfl's version with a digest of its sources and profiles: an edited checkout is another."""
     root = Path(__file__).parents[1]
     digest = sha256()
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
@@ -35,24 +35,20 @@ def code_version() -> str:
 
 def identified(scenario: Scenario) -> dict[str, Any]:
     """Return a resolved scenario as plain values, with digests in the place of the files that it names."""
-    tree = scenario.model_dump(mode="json")
-    for keys in FILES:
-        *way, last = keys
-        block: Any = tree
-        for key in way:
-            block = block.get(key) if isinstance(block, dict) else None
-        if isinstance(block, dict) and isinstance(block.get(last), str):
-            block[last] = _content(block[last])
-    _digest_modules(tree)
-    return tree
+    tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
+    for node in naming_files(tree, FILES):
+        node.value = _content(node.value)
+    identity: dict[str, Any] = plain(tree)
+    return identity
 
 
-def _digest_modules(tree: Any) -> None:
-    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    for child in inner:
-        _digest_modules(child)
-    if isinstance(tree, dict) and isinstance(tree.get("module"), str):
-        tree["module"] = f"{_content(tree['module'])}:{tree['module'].rpartition(':')[2]}"
+def _content(name: str) -> str:
+    """Return the digest of the file that is meant: itself, the trace of a run's folder, or before `:Name`."""
+    file, _, member = name.rpartition(":")
+    for path, rest in ((Path(name), ""), (Path(name, "trace.jsonl"), ""), (Path(file), f":{member}")):
+        if path.is_file():
+            return f"sha256:{sha256(path.read_bytes()).hexdigest()}{rest}"
+    return name
 
 
 def scenario_key(scenario: Scenario, code: str) -> str:
@@ -62,7 +58,7 @@ def scenario_key(scenario: Scenario, code: str) -> str:
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
-    """Return where two trees of plain values differ, a line each: `rounds: 50 then, 60 now`."""
+    """Return the differences of two trees of plain values, a line each: `rounds: 50 then, 60 now`."""
     if isinstance(before, dict) and isinstance(now, dict):
         return [
             line
@@ -70,11 +66,3 @@ def differences(before: Any, now: Any, path: str = "") -> list[str]:
             for line in differences(before.get(key), now.get(key), f"{path}.{key}".removeprefix("."))
         ]
     return [] if before == now else [f"{path}: {before!s:.80} then, {now!s:.80} now"]
-
-
-def _content(name: str) -> str:
-    """A digest of the file that is meant: itself, the trace of a run's folder, or what is before `:build`."""
-    for path in (Path(name), Path(name) / "trace.jsonl", Path(name.rpartition(":")[0] or name)):
-        if path.is_file():
-            return f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-    return name

@@ -1,4 +1,4 @@
-"""What a run came to, and its folder."""
+"""The result of a run, and the files of its folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from simfl.errors import BadInput
 from simfl.privacy.metrics import cardinalities, fairness_gaps
 from simfl.privacy.strong import strong_over_time
-from simfl.privacy.theory import family_size
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, trace
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
@@ -36,8 +35,8 @@ from simfl.virtual_time import NS
 LARGEST_FAMILY = 10**4000
 """Python reads and writes no integer of more than 4,300 digits."""
 
-SEARCH = 2_000_000
-"""What the search for T may cost a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
+WEAK_T_BUDGET = 2_000_000
+"""Cost of the search for T of a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,10 @@ class Kept:
 
 @dataclass(repr=False)
 class Result:
-    """A run: the resolved scenario, the trace of each protocol, and what its content showed.
+    """A run: the resolved scenario, and the trace and measurements of each protocol.
 
-    `training` says how cohorts were trained, `updates` holds what `record_updates` asked for, `interrupted`
-    says that rounds are missing because the run was stopped.
+    training: the way in which cohorts were trained. updates: of rounds, if `record_updates` is set.
+    interrupted: rounds are missing because the run was stopped.
     """
 
     scenario: Scenario
@@ -66,16 +65,14 @@ class Result:
     updates: dict[str, list[Kept]] = field(default_factory=dict)
     interrupted: bool = False
 
-    def __repr__(self) -> str:  # short: the end of an event loop writes it out, and throws it away
+    def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
 
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:
         """The finished rounds of each protocol."""
         with trace.seldom_collecting():
-            return {
-                name: metrics.rounds(rows)[: len(self.measured[name])] for name, rows in self.traces.items()
-            }
+            return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -84,7 +81,7 @@ class Result:
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
         """Return the summary; finished: `rounds`, where they are at hand."""
-        s, by_name = self.scenario, self.rounds if finished is None else finished
+        s, rounds_of = self.scenario, self.rounds if finished is None else finished
         return Summary(
             schema=SCHEMA,
             scenario=s.name,
@@ -93,7 +90,7 @@ class Result:
             payload=s.payload,
             interrupted=self.interrupted,
             versions=versions(),
-            protocols={name: self._protocol(name, rounds) for name, rounds in by_name.items()},
+            protocols={name: self._protocol(name, rounds) for name, rounds in rounds_of.items()},
         )
 
     def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
@@ -108,10 +105,7 @@ class Result:
         )
 
     def write(self, folder: Path, traced: Path | None = None) -> None:
-        """Write the run's files; each appears whole or not at all.
-
-        traced: a file that holds the lines of the traces already.
-        """
+        """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines."""
         folder.mkdir(parents=True, exist_ok=True)
         rounds = self.rounds
         summary = self.summarised(rounds)
@@ -122,7 +116,11 @@ class Result:
                 with traced.open("rb") as lines:
                     shutil.copyfileobj(lines, file, 1 << 20)
         with atomic(folder / "metrics.jsonl") as file:
-            file.writelines(json.dumps(row) + "\n" for row in _learning_rows(summary))
+            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
+            for name, protocol in summary.protocols.items():
+                for r in protocol.rounds:
+                    row = {"protocol": name, "round": r.index, "time_s": r.end_s}
+                    file.write(json.dumps(row | {key: getattr(r, key) for key in keys}) + "\n")
         with atomic(folder / "breakdown.csv") as file:
             write_csv(file, breakdown(rounds))
         with atomic(folder / "participation.csv") as file:
@@ -137,24 +135,16 @@ class Result:
 
 
 def versions() -> dict[str, str]:
-    """The versions that results may depend on."""
-    packages = ("simpy", "numpy", "torch", "cryptography")
+    """Return the versions that results may depend on."""
     own = {"simfl": __version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in packages}
-
-
-def _learning_rows(summary: Summary) -> Iterator[dict[str, Any]]:
-    keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
-    for name, protocol in summary.protocols.items():
-        for r in protocol.rounds:
-            yield {"protocol": name, "round": r.index, "time_s": r.end_s} | {k: getattr(r, k) for k in keys}
+    return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
 
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
-    """The rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
+    """Yield the rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
     yield "protocol", "round", "measure", "phase", "party", "kind", "seconds"
-    for name, listed in rounds.items():
-        for r in listed:
+    for name, finished in rounds.items():
+        for r in finished:
             for phase, ns in r.span.items():
                 yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
             for (phase, party, kind), ns in sorted(r.critical.items()):
@@ -163,32 +153,30 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
 
 
 def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
-    """The rows of `participation.csv`: the ones of P, whose updates are in which aggregate."""
+    """Yield the rows of `participation.csv`: the users whose updates are in each aggregate."""
     yield "protocol", "round", "user"
-    for name, listed in rounds.items():
-        for r in listed:
+    for name, finished in rounds.items():
+        for r in finished:
             for user, _, _ in sorted(r.members):
                 yield name, r.index, user
 
 
 def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
-    """T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
+    """Return T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
 
-    `family` is how many sets of users the selection chooses from (R of eq. 8), None where it is not of one
-    size or has more digits than JSON is read with. A row of P holds those whose updates are in the round's
-    aggregate; a round without one has a row of zeros. Aggregations of an asynchronous run have none of
-    these: their sums are weighted.
+    A row of P holds those whose updates are in the round's aggregate; a round without one has a row of zeros.
+    Aggregations of an asynchronous run have none of these: their sums are weighted. `family` is None too
+    where it has more digits than JSON is read with.
     """
-    users, K = s.population.users, getattr(s.selection, "users", 0)
-    T = {"multi_round": getattr(s.selection, "T", 1), "partition": K}.get(s.selection.kind, 1)
-    family = family_size(users, K, T) if K else None
+    users = s.population.users
+    family = s.selection.family(users)
     P = Participation(users)
     for r in rounds:
         P.append(user for user, _, _ in r.members)
     matrix = P.matrix()
     return ParticipationSummary(
         family=family if family is None or family < LARGEST_FAMILY else None,
-        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, SEARCH)],
+        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, WEAK_T_BUDGET)],
         T_strong=strong_over_time(matrix),
         F=fairness_gaps(matrix).tolist(),
         C=cardinalities(matrix).tolist(),
@@ -196,8 +184,8 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
 
 
 def write_updates(path: Path, kept: list[Kept], users: int) -> None:
-    """`updates-NAME.npz`, arrays that `simfl privacy` reads: means [t, d] of `rounds` [t], and rows
-    `members`, `weights`, `updates` [n, d] with the place of their round in `which`."""
+    """Write `updates-NAME.npz` for `simfl privacy`: means [t, d] of `rounds` [t], and rows `members`,
+    `weights`, `updates` [n, d] with the index of their round in `which`."""
     arrays: dict[str, Any] = {
         "users": np.array(users),
         "rounds": np.array([k.round for k in kept]),
@@ -212,17 +200,13 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """One recorded round, for `read_kept`."""
+    """Write one recorded round for `read_kept`."""
     with atomic(path, binary=True) as file:
         np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
 
 
 def read_kept(path: Path) -> Kept:
-    """A recorded round that `write_kept` wrote.
-
-    Raises:
-        BadInput: it is not one.
-    """
+    """Read a recorded round that `write_kept` wrote; BadInput if it is none."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in Kept.__annotations__}
@@ -233,7 +217,7 @@ def read_kept(path: Path) -> Kept:
 
 @contextmanager
 def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
-    """A file that takes its place only when it is whole; text in UTF-8, or bytes."""
+    """Open a file that takes its place only when it is whole; text in UTF-8, or bytes."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
     how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:

@@ -1,4 +1,4 @@
-"""What a run has finished so far, on disk: whatever ends it leaves that, and a resumed run goes on from it.
+"""The finished rounds of a run on disk: whatever ends it leaves them, and a resumed run goes on from them.
 
     DIR/unfinished/
         scenario.yaml    the resolved scenario
@@ -9,7 +9,7 @@
         models/NAME.V.npy, models/NAME.moments.R.npy    what a resumed session needs, see `engine.checkpoints`
         updates/NAME.R.npz                              what `record_updates` asks for
 
-Invariant: a line of the journal is written and synced last. So what its last whole line tells of is there,
+Invariant: a line of the journal is written and synced last. So everything in its last whole line is there,
 and whatever lies beyond that (half a line, rows of a round that has not ended) is cut off when it is read.
 """
 
@@ -20,18 +20,19 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict
 
-from simfl.errors import BadInput
-from simfl.folder.disk import make, reason, sync, write
+from simfl.engine.clocks import Key, Spans
+from simfl.errors import BadInput, reason
+from simfl.folder.disk import make, sync, write
 from simfl.folder.identity import code_version, differences, identified
-from simfl.folder.result import Kept, Result, atomic, read_kept, write_kept
-from simfl.results import strict_json, trace_reader
+from simfl.folder.result import Result, atomic, read_kept
+from simfl.results import trace_reader
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.load import load, look_at, resolved_yaml
@@ -43,20 +44,24 @@ NAME = "unfinished"
 JOURNAL, TRACE, SCENARIO, RUN = "journal.jsonl", "trace.jsonl", "scenario.yaml", "run.json"
 
 
-@dataclass
-class Entry:
-    """A protocol's finished rounds, as the journal has them.
+class Entry(BaseModel):
+    """A line of the journal: a protocol's finished rounds.
 
-    rows: of its trace. done: no more rounds are to come. models: versions of the global model that are
-    kept; moments: the round of those that are kept. running: steps in progress, (key, spans).
+    size: bytes of trace.jsonl. rows: of the protocol's trace. measured: of the rounds since its last line; of
+    all its rounds, once the journal is read. models: versions of the global model that are kept. moments: the
+    round of those that are kept. running: steps in progress. done: no more rounds are to come.
     """
 
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    protocol: str
+    size: int = 0
     rows: int = 0
-    measured: list[Measurement] = field(default_factory=list)
+    measured: tuple[Measurement, ...] = ()
     training: str | None = None
-    models: list[int] = field(default_factory=list)
+    models: tuple[int, ...] = ()
     moments: int | None = None
-    running: list[Any] = field(default_factory=list)
+    running: tuple[tuple[Key, Spans], ...] = ()
     done: bool = False
 
 
@@ -73,15 +78,16 @@ class Unfinished:
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
         write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
-        about = {"code": code_version(), "scenario": identified(scenario)}
-        write(self.folder / RUN, json.dumps(about).encode())
+        write(self.folder / RUN, json.dumps(_identity(scenario)).encode())
         for name in (TRACE, JOURNAL):
             write(self.folder / name, b"")
         sync(self.folder)
 
     def append(self, name: str, size: int, lines: Iterable[str]) -> int:
-        """Append to the trace or to the journal, which has `size` bytes (what lies beyond was written half).
-        Returns the new size, when it will last."""
+        """Append to the trace or the journal, and return the new size once it will last.
+
+        size: the bytes of the file so far; anything beyond was written half.
+        """
         with (self.folder / name).open("r+b") as file:
             file.truncate(size)
             file.seek(size)
@@ -99,10 +105,6 @@ class Unfinished:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def save_updates(self, name: str, kept: Kept) -> None:
-        """Write the recorded updates of a round."""
-        write_kept(self.folder / "updates" / f"{name}.{kept.round}.npz", kept)
-
     def only(self, arrays: set[str]) -> None:
         """Keep no other arrays in `models`."""
         for path in (self.folder / "models").iterdir():
@@ -111,12 +113,9 @@ class Unfinished:
 
     # -- reading
     def read(self, scenario: Scenario) -> tuple[dict[str, Entry], Result]:
-        """What the journal tells of, and the result so far; cuts off whatever lies beyond.
-
-        Raises:
-            BadInput: the files are not what a run leaves.
-        """
-        entries, size = self._journal(scenario)
+        """Return the journal's entries and the result so far; cut off the rest. BadInput for bad files."""
+        entries = self._journal(scenario)
+        size = max((entry.size for entry in entries.values()), default=0)
         path = self.folder / TRACE
         with _readable(path):
             if path.stat().st_size < size:
@@ -131,76 +130,66 @@ class Unfinished:
             result.traces[name], result.measured[name] = rows, list(entry.measured)
             if entry.training is not None:
                 result.training[name] = entry.training
-            result.updates[name] = self._updates(name, len(entry.measured))
+            updates = (self.folder / "updates" / f"{name}.{i}.npz" for i in range(len(entry.measured)))
+            result.updates[name] = [read_kept(path) for path in updates if path.exists()]
         return entries, result
 
-    def _journal(self, scenario: Scenario) -> tuple[dict[str, Entry], int]:
+    def _journal(self, scenario: Scenario) -> dict[str, Entry]:
         path = self.folder / JOURNAL
         if not path.exists():
-            raise BadInput(f"{self.run}: no unfinished run is there")
+            raise _nothing(self.run)
         with _readable(path):
             text = path.read_bytes()
             whole = text[: text.rfind(b"\n") + 1]
             os.truncate(path, len(whole))
         entries: dict[str, Entry] = {}
-        size = 0
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                told = strict_json.parse(line.decode())
-                name, size, new = str(told.pop("protocol")), int(told.pop("size")), told.pop("measured")
-                before = entries.get(name, Entry()).measured
-                entries[name] = Entry(**told, measured=[*before, *(Measurement(**m) for m in new)])
-                if name not in scenario.protocols:
-                    raise ValueError(name)
-            except (ValueError, KeyError, TypeError, AttributeError):
+                new = Entry.model_validate_json(line)
+                before = entries.get(new.protocol, new.model_copy(update={"measured": ()}))
+                if new.protocol not in scenario.protocols:
+                    raise ValueError(new.protocol)
+            except ValueError:  # pydantic's own too
                 raise BadInput(f"{path}:{number}: not a line of a run's journal") from None
-        return entries, size
+            entries[new.protocol] = new.model_copy(update={"measured": (*before.measured, *new.measured)})
+        return entries
 
     def array(self, name: str) -> Any:
-        """An array of `models`."""
+        """Read an array of `models`."""
         path = self.folder / "models" / f"{name}.npy"
         with _readable(path):
             return np.load(path, allow_pickle=False)
 
-    def _updates(self, name: str, rounds: int) -> list[Kept]:
-        found = (self.folder / "updates" / f"{name}.{index}.npz" for index in range(rounds))
-        return [read_kept(path) for path in found if path.exists()]
-
     def check(self, scenario: Scenario) -> None:
-        """Hold a scenario, and simfl itself, to what this run was started with.
-
-        Raises:
-            BadInput: names each difference.
-        """
+        """Refuse a scenario, or code, that this run was not started with; BadInput names each difference."""
         path = self.folder / RUN
         with _readable(path):
-            about = json.loads(path.read_text(encoding="utf-8"))
-        now = {"code": code_version(), "scenario": json.loads(json.dumps(identified(scenario)))}
-        found = differences(about, now)
+            before = json.loads(path.read_text(encoding="utf-8"))
+        found = differences(before, json.loads(json.dumps(_identity(scenario))))
         if found:
             what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
             more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
             raise BadInput(f"{self.run} cannot be resumed: it was another run: {what}{more}")
 
 
-def unfinished_scenario(run: Path) -> Scenario:
-    """The scenario of the unfinished run in a folder.
+def _identity(scenario: Scenario) -> dict[str, Any]:
+    return {"code": code_version(), "scenario": identified(scenario)}
 
-    Raises:
-        BadInput: there is none.
-    """
+
+def _nothing(run: Path) -> BadInput:
+    return BadInput(f"{run}: no unfinished run is there")
+
+
+def unfinished_scenario(run: Path) -> Scenario:
+    """Load the scenario of the unfinished run in a folder; BadInput if there is none."""
     path = run / NAME / SCENARIO
     if not path.is_file():
-        raise BadInput(f"{run}: no unfinished run is there")
+        raise _nothing(run)
     return load(path)
 
 
 def recover(run: Path) -> None:
-    """Write the files of a run that was killed, as far as it was saved; nothing if none is unfinished.
-
-    Raises:
-        BadInput: it is still at work, or its files are not what a run leaves.
-    """
+    """Write the files of a killed run, as far as it was saved. BadInput if it is at work or damaged."""
     journal = run / NAME / JOURNAL
     if not journal.is_file() or not journal.stat().st_size:
         return
@@ -212,25 +201,16 @@ def recover(run: Path) -> None:
 
 @contextmanager
 def locked(run: Path) -> Iterator[Unfinished]:
-    """The unfinished part of a run's folder, with nobody else at it; it must be there.
-
-    Raises:
-        BadInput: another run is at work there, or nothing is unfinished.
-    """
-    folder = run / NAME
-    if not folder.is_dir():
-        raise BadInput(f"{run}: no unfinished run is there")
+    """Lock the unfinished part of a run's folder; BadInput if it is in use, or nothing is unfinished."""
+    if not (run / NAME).is_dir():
+        raise _nothing(run)
     with _lock(run):
         yield Unfinished(run)
 
 
 @contextmanager
 def taken(run: Path) -> Iterator[Unfinished]:
-    """A folder for a new run: made if need be, tried, and locked until the end. What is not used is removed.
-
-    Raises:
-        BadInput: it cannot be written, another run is at work there, or one is unfinished.
-    """
+    """Make, try and lock a folder for a new run, and remove it if unused. BadInput if it cannot be taken."""
     made = make(run)
     try:
         with _lock(run):
@@ -241,7 +221,8 @@ def taken(run: Path) -> Iterator[Unfinished]:
                     f"{run} holds an unfinished run: go on with it (simfl run --resume {run}), or remove "
                     f"{own.folder}, or choose another folder"
                 )
-            _clean(run)
+            for path in (*run.glob(".*.writing"), *own.folder.glob("*/.*.writing")):
+                path.unlink(missing_ok=True)  # names that `atomic` gives, half-written by a killed run
             _empty(own.folder)
             yield own
     finally:
@@ -262,7 +243,7 @@ def _lock(run: Path) -> Iterator[None]:
         raise BadInput(busy) from None
     except (OSError, ValueError, NotImplementedError) as error:
         raise BadInput(f"{run} cannot be written: {reason(error)}") from None
-    if not path.exists():  # who held it has just finished, and removed it
+    if not path.exists():  # its holder has just finished, and removed it
         lock.release()
         raise BadInput(busy)
     try:
@@ -275,7 +256,7 @@ def _lock(run: Path) -> Iterator[None]:
 
 
 def discard(run: Path) -> None:
-    """Remove what is unfinished of a run, its lock last."""
+    """Remove the unfinished part of a run, its lock last."""
     folder = run / NAME
     (folder / JOURNAL).unlink(missing_ok=True)  # first: without it nothing is unfinished
     _empty(folder)
@@ -292,12 +273,6 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _clean(run: Path) -> None:
-    """Remove what a killed run left half-written: names that `atomic` gives."""
-    for path in (*run.glob(".*.writing"), *(run / NAME).glob("*/.*.writing")):
-        path.unlink(missing_ok=True)
-
-
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
@@ -306,9 +281,3 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
-
-
-def line(name: str, size: int, new: list[Measurement], entry: Entry) -> str:
-    """A line of the journal. size: of trace.jsonl; new: measurements since the last line."""
-    told = {**vars(entry), "measured": [asdict(m) for m in new]}
-    return json.dumps({"protocol": name, "size": size, **told}, separators=(",", ":")) + "\n"

@@ -8,7 +8,7 @@ minus the paper's and is subtracted. Squares are the same. There is no bias corr
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,18 @@ class ServerRule(Choice):
     rows: ClassVar[int] = 0
     """Vectors that are kept; none unless a rule says so."""
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if cls.rows and cls.remember is ServerRule.remember:  # told where the class stands, not amid a run
+            raise TypeError(f"server rule {cls.__name__} has rows={cls.rows}: give `remember`")
+
     def first(self, d: int) -> F64:
         """Return the state before the first aggregation, [rows, d]."""
         return np.zeros((self.rows, d))
 
     def remember(self, state: F64, g: F64) -> F64:
         """Return the new state [rows, d] after a mean update g [1, d]; the old one is not written to."""
-        raise NotImplementedError(f"server rule {type(self).__name__} has rows={self.rows}: give `remember`")
+        return state
 
     @abstractmethod
     def step(self, state: F64, lr: float) -> F64:

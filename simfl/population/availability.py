@@ -1,9 +1,9 @@
-"""When users are online. The same for every protocol.
+"""Availability: the times at which users are online. The same for every protocol.
 
-A user's days are a function of the seed, its number and the time: they do not depend on how many users there
-are, on what became of it before, nor on who asks. So they are read when somebody looks at the user, and a
-million users at whom nobody looks cost nothing. A state that never changes again says so, so that a run in
-which nothing is left to happen can be told from one that waits.
+Invariant: a user's states are a function of the seed, its number and the time. They do not depend on the
+number of users, on the user's past or on the reader. So they are read when somebody looks at the user, and a
+million users at whom nobody looks cost nothing. A state that never changes again lasts `FOR_EVER`, so that a
+run in which nothing is left to happen can be told from one that waits.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _online(user: int, now: int) -> State:
 
 @dataclass(frozen=True)
 class OnlineTimes:
-    """When the users of one world are online.
+    """The states of all users of a run.
 
-    at: a user's state at a time. by_round: boolean [N], who is online in a synchronous round, where that is
-    drawn anew for each. ever_online: the users who are online at all, sooner or later.
+    ever_online: the number of users who are online at all, sooner or later. at: a user's state at a time.
+    by_round: boolean [N], the users online in a synchronous round, where that is drawn anew for each.
     """
 
     ever_online: int
@@ -93,30 +93,33 @@ class UserStates(Availability):
         """
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        return OnlineTimes(users, _Followed(self, streams).at)
+
+        def states(user: int) -> Iterator[tuple[float, bool]]:
+            for seconds, online in self.states(user, streams.rng("availability", "states", user)):
+                if not seconds > 0:
+                    name = f"availability {type(self).__name__}, user {user}"
+                    raise RunFailed(f"{name}: a state lasts {seconds} s: it must be above 0")
+                yield seconds, online
+
+        return OnlineTimes(users, _in_turn(states))
 
 
-class _Followed:
-    """Users' states read as far as somebody looked, and from the start again where somebody looks back."""
+def _in_turn(states: Callable[[int], Iterator[tuple[float, bool]]]) -> Days:
+    """Return states of (seconds, online) that follow one another: each user's are read as far as somebody
+    looked, and from the start again where somebody looks back."""
+    latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
 
-    def __init__(self, model: UserStates, streams: Streams) -> None:
-        self.model = model
-        self.streams = streams
-        self.latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
-
-    def at(self, user: int, now: int) -> State:
-        states, online, begin, end = self.latest.get(user, (iter(()), False, FOR_EVER, FOR_EVER))
+    def at(user: int, now: int) -> State:
+        ahead, online, begin, end = latest.get(user, (iter(()), False, FOR_EVER, FOR_EVER))
         if now < begin:
-            rng = self.streams.rng("availability", "states", user)
-            states, online, begin, end = iter(self.model.states(user, rng)), False, 0, 0
+            ahead, online, begin, end = states(user), False, 0, 0
         while now >= end:
-            begin, (seconds, online) = end, next(states, (math.inf, online))
-            if not seconds > 0:
-                whose = f"availability {type(self.model).__name__}, user {user}"
-                raise RunFailed(f"{whose}: a state lasts {seconds} s: it must be above 0")
+            begin, (seconds, online) = end, next(ahead, (math.inf, online))
             end = FOR_EVER if seconds == math.inf else end + lasting(seconds)
-        self.latest[user] = states, online, begin, end
+        latest[user] = ahead, online, begin, end
         return online, end
+
+    return at
 
 
 class Always(Availability):
@@ -177,27 +180,16 @@ class Sessions(Availability):
     """How long it stays away."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        """Return sessions one after the other. Of a user's draws the first says how it starts, the k-th after
-        it how long its k-th session lasts."""
-        draws = streams.uniforms("availability", "user")
+        draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
         mean_on, mean_off = mean_of(self.on_s), mean_of(self.off_s)
-        begins_online = mean_on / (mean_on + mean_off)
-        latest: dict[int, tuple[int, bool, int, int]] = {}  # the session in which a user was last looked at
 
-        def at(user: int, now: int) -> State:
-            number, online, begin, end = latest.get(user, (0, False, 0, 0))
-            if now < begin or not number:
-                number, online, begin, end = 0, draws(user, 0) >= begins_online, 0, 0
-            if now >= end:
-                for u in draws.since(user, number + 1):
-                    number, online, begin = number + 1, not online, end
-                    end += lasting(quantile(self.on_s if online else self.off_s, u))
-                    if now < end:
-                        break
-                latest[user] = number, online, begin, end
-            return online, end
+        def states(user: int) -> Iterator[tuple[float, bool]]:
+            online = draws(user, 0) < mean_on / (mean_on + mean_off)
+            for u in draws.since(user, 1):
+                yield quantile(self.on_s if online else self.off_s, u), online
+                online = not online
 
-        return OnlineTimes(users, at)
+        return OnlineTimes(users, _in_turn(states))
 
 
 class Diurnal(Availability):
@@ -258,15 +250,14 @@ class Trace(Availability):
     """The CSV file's path."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        """Return what the file says; an interval that rounds to nothing is none."""
         intervals = read_intervals(self.file, users)
 
         def at(user: int, now: int) -> State:
-            mine = intervals.get(user, ())
-            after = bisect_right(mine, now, key=lambda interval: nanoseconds(interval[0]))
-            if after and now < (end := nanoseconds(mine[after - 1][1])):
+            online = intervals.get(user, ())
+            after = bisect_right(online, now, key=lambda interval: nanoseconds(interval[0]))
+            if after and now < (end := nanoseconds(online[after - 1][1])):
                 return True, end
-            return False, nanoseconds(mine[after][0]) if after < len(mine) else FOR_EVER
+            return False, nanoseconds(online[after][0]) if after < len(online) else FOR_EVER
 
         return OnlineTimes(len(intervals), at)
 

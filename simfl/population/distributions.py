@@ -35,7 +35,11 @@ def held(draws: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def quantile(distribution: Distribution, u: float) -> float:
-    """Return the draw that a uniform one, 0 < u < 1, stands for."""
+    """Return the draw that a uniform one, 0 < u < 1, stands for.
+
+    >>> quantile(Uniform(low=8, high=16), 0.25)
+    10.0
+    """
     match distribution:
         case Fixed(value=value):
             drawn = value
@@ -51,7 +55,11 @@ def quantile(distribution: Distribution, u: float) -> float:
 
 
 def mean_of(distribution: Distribution) -> float:
-    """Return the mean, of draws that are not held."""
+    """Return the mean, of draws that are not held.
+
+    >>> mean_of(Uniform(low=8, high=16))
+    12.0
+    """
     match distribution:
         case Fixed(value=value):
             return value

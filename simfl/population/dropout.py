@@ -1,4 +1,4 @@
-"""Drop-out: who is lost within a round, and where. The same for every protocol.
+"""Dropout (drop-out): users lost within a round, and at which point. The same for every protocol.
 
 Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
 losses, and a loss planned at a point that a protocol does not have happens at its next point.
@@ -94,16 +94,18 @@ class NoLosses(Dropout):
 
 
 class _Share(Dropout):
-    """A fraction of the selected: the first in an order drawn for the round; coins in an asynchronous run."""
+    """A fraction of the selected: the first in an order drawn for the round; coins in an asynchronous run.
+
+    The fraction is the value of `main_key`.
+    """
 
     @property
-    @abstractmethod
-    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
-        """The fraction, its key, and how they are lost."""
+    def _loss(self) -> PlannedLoss:
+        return PlannedLoss("upload", "before_send")
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         coin = streams.rng("losses", user, index).random()
-        return self._share[2] if coin < self.rate_in(0) else None
+        return self._loss if coin < self.rate_in(0) else None
 
     def in_round(
         self, index: int, selected: Sequence[int], users: int, streams: Streams
@@ -111,15 +113,15 @@ class _Share(Dropout):
         rank = np.argsort(streams.rng("losses", index).permutation(users))
         count = round(self.rate_in(index) * len(selected))
         lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
-        return dict.fromkeys(lost, self._share[2])
+        return dict.fromkeys(lost, self._loss)
 
     def rate_in(self, index: int) -> float:
-        _, fraction, _ = self._share
+        fraction: Fractions = getattr(self, self.main_key)
         return fraction[index % len(fraction)] if isinstance(fraction, tuple) else fraction
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        key, fraction, _ = self._share
-        if asynchronous and isinstance(fraction, tuple):
+        key = self.main_key
+        if asynchronous and isinstance(getattr(self, key), tuple):
             yield key, f"a list goes round by round: an asynchronous run takes one {key}"
 
 
@@ -136,8 +138,8 @@ class Rate(_Share):
     """Before, amid or after the sending of that point's message."""
 
     @property
-    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
-        return "rate", self.rate, PlannedLoss(self.at, self.when)
+    def _loss(self) -> PlannedLoss:
+        return PlannedLoss(self.at, self.when)
 
 
 class WorstCase(_Share):
@@ -148,10 +150,6 @@ class WorstCase(_Share):
     kind: Literal["worst_case"] = "worst_case"
     fraction: Fractions
     """One, or a list that is walked through round by round."""
-
-    @property
-    def _share(self) -> tuple[str, Fractions, PlannedLoss]:
-        return "fraction", self.fraction, PlannedLoss("upload", "before_send")
 
 
 class PerStep(Dropout):
@@ -179,7 +177,7 @@ class PerStep(Dropout):
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 
     def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
-        """Lost at the first step whose coin, uniform on [0, 1), is below q."""
+        """Return a loss at the first step whose coin, uniform on [0, 1), is below q."""
         below = np.flatnonzero(coins < self.q)
         return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
 
@@ -214,13 +212,11 @@ class Script(Dropout):
     """One entry a loss."""
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
-        for loss in self.losses:
-            if (loss.user, loss.round) == (user, index):
-                return PlannedLoss(loss.at, loss.when, nanoseconds(loss.delay_s or 0.0))
-        return None
+        losses = (loss for loss in self.losses if (loss.user, loss.round) == (user, index))
+        return next((PlannedLoss(x.at, x.when, nanoseconds(x.delay_s or 0.0)) for x in losses), None)
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        """A loss in a round that is not reached is no error: who tries a study's first rounds keeps it."""
+        # A loss in a round that is not reached is no error: it stays while a study's first rounds are tried.
         seen: dict[tuple[int, int], int] = {}
         for i, loss in enumerate(self.losses):
             if loss.user >= users:
@@ -244,14 +240,14 @@ else:
     AnyDropout = DROPOUT.annotation()
 
 
+@dataclass(frozen=True)
 class Losses:
     """The losses that a scenario asks for, at the points that a protocol has."""
 
-    def __init__(self, spec: Dropout, users: int, streams: Streams, points: Sequence[str]) -> None:
-        self.spec = spec
-        self.users = users
-        self.streams = streams
-        self.points = points
+    spec: Dropout
+    users: int
+    streams: Streams
+    points: Sequence[str]
 
     def rate(self, index: int) -> float | None:
         """Return the drop-out rate of a round, where the scenario states one."""
@@ -271,6 +267,5 @@ class Losses:
         """Return a loss at the next point that the protocol has, if there is one."""
         if plan.point not in POINTS or plan.when not in (*get_args(When), "delay") or plan.delay_ns < 0:
             raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
-        later = POINTS[POINTS.index(plan.point) :]
-        point = next((p for p in later if p in self.points), None)
+        point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
         return replace(plan, point=point) if point else None

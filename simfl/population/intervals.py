@@ -1,10 +1,8 @@
-"""When users are online, from a CSV file: a header `user,from_s,to_s`, then an interval a line.
+"""Intervals in which users are online, from a CSV file: a header `user,from_s,to_s`, then an interval a line.
 
 The order of lines and of columns is free, and other columns are ignored. Users that are not in the file are
-never online. What is wrong is reported with the file's line, as for a scenario.
-
-A file of plain numbers in which nothing is wrong is read by columns, in a quarter of the time; any other line
-by line, which finds out what is wrong, if anything is.
+never online. A file is read by columns, in a quarter of the time that lines take; one in which something is
+wrong is read again line by line, to name each problem's line as for a scenario.
 """
 
 from __future__ import annotations
@@ -15,10 +13,9 @@ import math
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +25,22 @@ from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"
-MOST = 20
-"""So many problems of one file are reported."""
+MAX_PROBLEMS = 20
+"""The problems of one file that are reported."""
 
 Column = NDArray[Any]
 
-CHUNK = 20_000
+CHUNK_LINES = 20_000
 """Lines that are turned into columns at once."""
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 
-_DIGITS = frozenset("0123456789 ")
+_DIGITS = frozenset("0123456789")
 _DECIMAL = _DIGITS | set("+-.eE")
 """What `float` takes of these characters is what `_NUMBER` takes."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Interval:
+class _Interval(NamedTuple):
     from_s: float
     to_s: float
     line: int
@@ -55,23 +51,23 @@ class _Wrong(Exception):
 
 
 class Intervals(Mapping[int, list[tuple[float, float]]]):
-    """User -> when it is online: (from, to), both seconds since the start of the run, in order of time.
+    """User -> its times online: (from, to), both seconds since the start of the run, in order of time.
 
-    Held by columns, 16 bytes an interval: objects would take ten times as much. whose, begins, ends: in order
+    Held by columns, 16 bytes an interval: objects would take ten times as much. users, begins, ends: in order
     of users, then of time.
     """
 
-    def __init__(self, whose: Column, begins: Column, ends: Column) -> None:
-        self._users = np.unique(whose)
-        after = int(self._users[-1]) + 1 if whose.size else 0
-        self._first = array("q", np.searchsorted(whose, np.arange(after + 1)).tobytes())
+    def __init__(self, users: Column, begins: Column, ends: Column) -> None:
+        self._users = np.unique(users)
+        after = int(self._users[-1]) + 1 if users.size else 0
+        self._first = array("q", np.searchsorted(users, np.arange(after + 1)).tobytes())
         self._begins, self._ends = (array("d", column.tobytes()) for column in (begins, ends))
 
     def __getitem__(self, user: int) -> list[tuple[float, float]]:
         if not 0 <= user < len(self._first) - 1 or self._first[user] == self._first[user + 1]:
             raise KeyError(user)
-        mine = slice(self._first[user], self._first[user + 1])
-        return list(zip(self._begins[mine], self._ends[mine], strict=True))
+        own = slice(self._first[user], self._first[user + 1])
+        return list(zip(self._begins[own], self._ends[own], strict=True))
 
     def __iter__(self) -> Iterator[int]:
         return map(int, self._users)
@@ -81,30 +77,26 @@ class Intervals(Mapping[int, list[tuple[float, float]]]):
 
 
 def read_intervals(file: str, users: int) -> Intervals:
-    """When users are online. Intervals may touch, but they do not overlap.
+    """Return the intervals of so many users. They may touch, but they do not overlap.
 
     Raises:
         ScenarioError: the file cannot be read, a column is missing, or a line of it is wrong.
     """
     text = text_of(Path(file), file, KEY)
-    quick = _by_columns(text, users)
-    if quick is not None:
-        return quick
-    found = _by_lines(text, file, users)
-    listed = [(user, *interval) for user in sorted(found) for interval in found[user]]
-    whose, begins, ends = zip(*listed, strict=True) if listed else ((), (), ())
-    return Intervals(np.array(whose, np.int64), np.array(begins), np.array(ends))
+    try:
+        found = _by_columns(text, users)
+    except (ValueError, OverflowError, csv.Error):
+        found = None
+    if found is None:
+        problems = sorted(_problems(text, file, users), key=lambda problem: problem.line or 0)
+        raise ScenarioError(problems[:MAX_PROBLEMS])
+    return found
 
 
 def _by_columns(text: str, users: int) -> Intervals | None:
-    """What a file says; None if it must be read line by line."""
-    try:
-        chunks = list(_chunks(text))
-    except (ValueError, OverflowError, csv.Error):
-        return None
-    if not chunks:
-        return None
-    user, begin, end = map(np.concatenate, zip(*chunks, strict=True))
+    """Return the intervals of a file; None or a ValueError if anything is wrong with it."""
+    nothing = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    user, begin, end = map(np.concatenate, zip(nothing, *_chunks(text), strict=True))
     order = np.lexsort((end, begin, user))
     user, begin, end = user[order], begin[order], end[order]
     most = 2 * GREATEST  # beyond which no product may overflow
@@ -115,25 +107,21 @@ def _by_columns(text: str, users: int) -> Intervals | None:
 
 
 def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
-    """The three columns, some lines at a time. ValueError: one is not there once, or not of plain numbers."""
+    """Yield the three columns, some lines at a time; ValueError for any that does not hold plain numbers."""
     rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
     names = [name.strip() for name in next(rows, [])]
-    places = [names.index(name) for name in COLUMNS]
-    while lines := list(islice(rows, CHUNK)):
-        columns = list(zip(*lines, strict=True))
-        if len(columns) != len(names) or len(set(names)) < len(names):
-            raise ValueError("columns")
-        user, begin, end = (columns[place] for place in places)
+    if any(names.count(name) != 1 for name in COLUMNS):
+        raise ValueError("header")
+    while lines := list(islice(rows, CHUNK_LINES)):
+        columns = dict(zip(names, zip(*lines, strict=True), strict=True))
+        user, begin, end = ([cell.strip() for cell in columns[name]] for name in COLUMNS)
         if not (_DIGITS.issuperset("".join(user)) and _DECIMAL.issuperset("".join(begin + end))):
             raise ValueError("signs")
-        yield (
-            np.fromiter(map(int, user), np.int64, len(lines)),
-            *(np.fromiter(map(float, column), np.float64, len(lines)) for column in (begin, end)),
-        )
+        yield np.array(list(map(int, user)), np.int64), *(np.array(list(map(float, c))) for c in (begin, end))
 
 
-def _by_lines(text: str, file: str, users: int) -> dict[int, list[tuple[float, float]]]:
-    """What a file says, or all that is wrong with it."""
+def _problems(text: str, file: str, users: int) -> list[Problem]:
+    """Return all that is wrong with a file; raise a ScenarioError where its lines cannot be told apart."""
     rows = _rows(text, file)
     header_line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
@@ -142,31 +130,28 @@ def _by_lines(text: str, file: str, users: int) -> dict[int, list[tuple[float, f
             what = "there twice" if name in names else "missing"
             message = f"the column {name} is {what}: the header is {','.join(COLUMNS)}"
             raise refusal(file, header_line, message)
-    found: dict[int, list[_Interval]] = {}
+    intervals: dict[int, list[_Interval]] = {}
     problems: list[Problem] = []
     for line, row in rows:
         try:
             if len(row) != len(names):
                 raise _Wrong("", f"{len(row)} values, but the header names {len(names)} columns")
             user, interval = _interval(dict(zip(names, row, strict=True)), line, users)
-            found.setdefault(user, []).append(interval)
+            intervals.setdefault(user, []).append(interval)
         except _Wrong as wrong:
             problems.append(Problem(file, line, *wrong.args))
-    for user, listed in found.items():
-        listed.sort()
-        problems += _overlaps(file, user, listed)
-    if problems:
-        raise ScenarioError(sorted(problems, key=lambda problem: problem.line or 0)[:MOST])
-    return {user: [(each.from_s, each.to_s) for each in listed] for user, listed in found.items()}
+    for user, listed in intervals.items():
+        problems += _overlaps(file, user, sorted(listed))
+    return problems
 
 
 def numbered(users: int) -> str:
-    """Which users there are, in words."""
+    """Return the users that there are, in words."""
     return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"
 
 
 def _rows(text: str, file: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines that are not empty, with their numbers, counted from 1."""
+    """Yield the lines that are not empty, with their numbers, counted from 1."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
@@ -204,7 +189,7 @@ def _seconds(row: dict[str, str], column: str) -> float:
 
 
 def _overlaps(file: str, user: int, listed: list[_Interval]) -> Iterator[Problem]:
-    """A user's sorted intervals that begin before an earlier one is over."""
+    """Yield a problem for each of a user's sorted intervals that begins before an earlier one is over."""
     latest = listed[0]
     for interval in listed[1:]:
         if interval.from_s < latest.to_s:

@@ -1,92 +1,178 @@
-"""The server's least-squares attack on many rounds' sums.
+"""The server's least-squares attack on the sums of many rounds, and on the updates that a run recorded.
 
-Once the global model has settled, a user's update is nearly the same in every round, and the sums of the
-rounds t_0 .. t_1 - 1 are linear equations in the users' updates. Where P has not full column rank the inverse
-of eq. 34 does not exist; the least-squares solution of least norm takes its place. It gives users whose
-columns are identical, such as a batch of Multi-RoundSecAgg, equal shares of their sum, as the paper does.
+Once the global model has settled, a user's update is nearly the same in every round. The sums of a window of
+rounds, sum_i w_i delta_i over the members, are then linear equations in the w_i delta_i of all users. The
+users' true updates are in the run's file, so the error of each estimate is known.
+
+Where P has not full column rank the inverse of eq. 34 does not exist; the least-squares solution of least
+norm takes its place. It gives users with identical columns, such as a batch, equal shares of their sum, as
+the paper does.
 
 Source: Multi-RoundSecAgg, appendix G.2, eqs. 33-35.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.privacy import modular
-from simfl.privacy.matrix import Matrix, dense, rounds
+from simfl.errors import BadInput
+from simfl.privacy.matrix import Matrix, rounds, sparse
 from simfl.privacy.modular import PRIMES, RowSpace
 from simfl.privacy.strong import Classes
+from simfl.unpacking import UnpackingError, most_bytes, read_npz
+
+ARRAYS = {
+    "users": ("iu", 0), "rounds": ("iu", 1), "means": ("f", 2), "which": ("iu", 1), "members": ("iu", 1),
+    "weights": ("fiu", 1), "updates": ("f", 2),
+}  # fmt: skip
+"""The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
 
 
 class Isolated(NamedTuple):
-    """What the server can single out exactly, where updates are constant.
+    """The exact combinations that the server can compute where updates are constant.
 
-    users: those whose own update it can, ascending. groups: the classes of two or more users with identical
-    columns whose sum it can, each ascending, by their first user.
+    rank: of P, modulo a prime, so that it is certain not to be less. users: those whose own update it can
+    single out, ascending. groups: the classes of two or more users with identical columns whose sum it can,
+    each ascending, by their first user.
     """
 
+    rank: int
     users: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
 
 
-def reconstruct(P: Matrix, totals: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The estimates of eq. 34, [N, d], NaN for users that never took part.
+def isolated(P: Matrix) -> Isolated:
+    """Return the users i with e_i in the row space of P, [t, N], and likewise the classes of equal columns.
+
+    A class can be singled out exactly if a row of the reduced row echelon form has no other users. This is
+    computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
+    """
+    users = sparse(P).shape[1]
+    classes, space = Classes(users), RowSpace(users, PRIMES[0])
+    for members in rounds(P):
+        classes.append(members)
+        space.append(members)
+    supports = (np.flatnonzero(row) for row in space.rows)
+    alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(classes.labels[s]) == 0)
+    return Isolated(
+        len(space.pivots),
+        tuple(group[0] for group in alone if len(group) == 1),
+        tuple(group for group in alone if len(group) > 1),
+    )
+
+
+def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the estimates of eq. 34, [N, d], in the type of `totals`; NaN for users that never took part.
 
     P: [r, N]. totals: [r, d], each round's sum of its users' (weighted) updates; the estimates are of what
-    was summed, in the same floating type. Memory: one more array of the size of the result's.
-    ValueError if P and totals differ in r.
+    was summed. Memory: one more array of the size of the result's. ValueError if P and totals differ in r.
     """
-    matrix = dense(P)
-    if totals.ndim != 2 or len(totals) != len(matrix):
-        raise ValueError(f"totals must be [{len(matrix)} rounds, d], not of shape {totals.shape}")
+    if totals.ndim != 2 or len(totals) != len(P):
+        raise ValueError(f"totals must be [{len(P)} rounds, d], not of shape {totals.shape}")
     # P^+ is small and d may be millions: one product with it, not a factorisation with d right-hand sides.
-    estimates: NDArray[np.floating] = np.linalg.pinv(matrix.astype(np.float64)).astype(totals.dtype) @ totals
-    estimates[~matrix.any(axis=0)] = np.nan
+    estimates: NDArray[np.floating] = np.linalg.pinv(P.astype(np.float64)).astype(totals.dtype) @ totals
+    estimates[~P.any(axis=0)] = np.nan
     return estimates
 
 
 def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDArray[np.float64]:
-    """e_i = ||d_i - d^_i||^2 / ||d_i||^2 (eq. 35), [N], for truth and estimates of [N, d].
+    """Return e_i = ||d_i - d^_i||^2 / ||d_i||^2 (eq. 35), [N], for truth and estimates of [N, d].
 
     NaN where the estimate is (users that never took part). For a true update of zero: 0 if the estimate is
     exactly zero too, otherwise infinite. ValueError if the shapes differ.
     """
     if truth.shape != estimates.shape:
         raise ValueError(f"truth is {truth.shape} and the estimates are {estimates.shape}")
-    found = np.empty(len(truth), np.float64)
+    e = np.empty(len(truth), np.float64)
     for i, (true, estimate) in enumerate(zip(truth, estimates, strict=True)):  # no copies of [N, d]
         norm = float(np.square(true, dtype=np.float64).sum())
         apart = float(np.square(true - estimate, dtype=np.float64).sum())
-        found[i] = apart / norm if norm else (0.0 if apart == 0 else apart * np.inf)
-    return found
+        e[i] = apart / norm if norm else (0.0 if apart == 0 else apart * np.inf)
+    return e
 
 
-def rank(P: Matrix) -> int:
-    """The rank of P, [t, N]: modulo a prime, so that it is certain not to be less."""
-    return modular.rank(dense(P), PRIMES[0])
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """The outcome of an attack.
 
-
-def isolated(P: Matrix) -> Isolated:
-    """The users i with e_i in the row space of P, [t, N], and likewise the classes of identical columns.
-
-    A class can be singled out exactly if a row of the reduced row echelon form has no other users. This is
-    computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
+    first, last: the rounds of the window. aggregates: their number. errors: e_i of eq. 35, [users], NaN for
+    users that took no part. rank, alone, groups: those of `Isolated`, of P over the window.
     """
-    rows, users = rounds(P), dense(P).shape[1]
-    classes, space = Classes(users), RowSpace(users, PRIMES[0])
-    for members in rows:
-        classes.append(members)
-        space.append(members)
-    alone = []
-    for row in space.rows:
-        members = np.flatnonzero(row)
-        if (classes.labels[members] == classes.labels[members[0]]).all():
-            alone.append(tuple(members.tolist()))
-    alone.sort()
-    return Isolated(
-        tuple(group[0] for group in alone if len(group) == 1),
-        tuple(group for group in alone if len(group) > 1),
-    )
+
+    first: int
+    last: int
+    aggregates: int
+    rank: int
+    errors: NDArray[np.float64]
+    alone: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+def attack(file: Path, first: int | None = None, last: int | None = None) -> Attack:
+    """Attack rounds first .. last of an `updates-NAME.npz`; unless given, the last 2 N of them.
+
+    A user's true update is its first in the window, delta_i^(t_0).
+
+    Raises:
+        BadInput: the file is not what a run writes, or the window is empty.
+    """
+    recorded = _read(file)
+    numbers, users = recorded["rounds"], int(recorded["users"])
+    start = numbers[-2 * users :][0] if first is None else first
+    window = (numbers >= start) & (numbers <= (numbers[-1] if last is None else last))
+    if not window.any():
+        known = f"rounds {numbers[0]} to {numbers[-1]}"
+        raise BadInput(f"{file}: no aggregate in rounds {start} to {last}; there are {known}")
+    in_window = window[recorded["which"]]
+    row = (np.cumsum(window) - 1)[recorded["which"][in_window]]
+    members, weights = recorded["members"][in_window], recorded["weights"][in_window]
+    P = np.zeros((int(window.sum()), users))
+    P[row, members] = 1
+    weight = np.bincount(row, weights, minlength=len(P))
+    totals = recorded["means"][window].astype(np.float64) * weight[:, None]
+    took_part, earliest = np.unique(members, return_index=True)
+    truth = np.zeros((users, totals.shape[1]))
+    truth[took_part] = recorded["updates"][np.flatnonzero(in_window)[earliest]]
+    truth[took_part] *= weights[earliest, None]
+    e = errors(truth, reconstruct(P, totals))
+    rank, alone, groups = isolated(P)
+    return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups)
+
+
+def _read(file: Path) -> dict[str, NDArray[Any]]:
+    try:
+        arrays, most = read_npz(file, tuple(ARRAYS)), most_bytes()
+    except UnpackingError as error:
+        raise BadInput(f"{file}: {error}: not what a run with record_updates writes") from None
+    for name, (kinds, dimensions) in ARRAYS.items():
+        array = arrays[name]
+        if array.dtype.kind not in kinds or array.ndim != dimensions:
+            found = f"{array.dtype} of {array.ndim} dimensions"
+            wanted = "floats" if "f" in kinds else "integers"
+            raise BadInput(f"{file}: {name} is {found}, expected {wanted} of {dimensions}")
+        if not np.isfinite(array).all():
+            raise BadInput(f"{file}: {name} has values that are infinite or NaN")
+    n, t, users = len(arrays["members"]), len(arrays["rounds"]), int(arrays["users"])
+    d = arrays["updates"].shape[1]
+    if (
+        not (n and t and d)
+        or any(len(arrays[name]) != n for name in ("which", "weights", "updates"))
+        or arrays["means"].shape != (t, d)
+        or not _inside(arrays["members"], users)
+        or not _inside(arrays["which"], t)
+    ):
+        raise BadInput(f"{file}: its arrays do not fit together")
+    if users * (t + d) * 8 > most:
+        raise BadInput(
+            f"{file}: {users} users, {t} rounds and {d} parameters take more than {most / 1e9:g} GB"
+        )
+    return arrays
+
+
+def _inside(numbers: NDArray[Any], end: int) -> bool:
+    return int(numbers.min()) >= 0 and int(numbers.max()) < end

@@ -7,13 +7,14 @@ checked in Python's integers, so nothing of how it was found needs to be trusted
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isqrt, log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.privacy.modular import Residues, echelon
+from simfl.privacy.modular import Residues, RowSpace, echelon
 
 
 class Unlucky(ArithmeticError):
@@ -21,51 +22,48 @@ class Unlucky(ArithmeticError):
 
 
 def support(rows: Sequence[NDArray[np.int64]], z: Sequence[int]) -> tuple[int, ...]:
-    """The users i with (P^T z)_i != 0, ascending, in exact integers. rows: each round's users; z: [t]."""
-    total: dict[int, int] = {}
+    """Return the users i with (P^T z)_i != 0, ascending, in exact integers. rows: each round's users; z: [t].
+
+    >>> support([np.array([0, 1]), np.array([1, 2])], [1, -1])
+    (0, 2)
+    """
+    total = Counter[int]()
     for members, weight in zip(rows, z, strict=True):
-        if weight:
-            for user in members.tolist():
-                total[user] = total.get(user, 0) + weight
+        for user in members.tolist():
+            total[user] += weight
     return tuple(sorted(user for user, value in total.items() if value))
 
 
 def combination(
-    rows: Sequence[NDArray[np.int64]],
-    R: Residues,
-    sources: Sequence[int],
-    inside: NDArray[np.bool_],
-    p: int,
-) -> tuple[int, ...]:
-    """z, [t] coprime integers, such that P^T z is not zero and zero outside of `inside`, [users].
+    rows: Sequence[NDArray[np.int64]], inside: NDArray[np.bool_], p: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return (z, users): z, [t] coprime integers, is such that P^T z is non-zero exactly on `users`.
 
-    rows: each round's users. R: an echelon form modulo p of their row space, [r, users]. sources: r of the
-    rounds that span it. Raises Unlucky if there is no such z (though there is one modulo p).
+    rows: each round's users, linearly independent modulo p. users: one or more, all of them inside, [users].
+    Raises Unlucky if there is no such z (though there is one modulo p).
     """
+    space = RowSpace(inside.size, p)
+    for members in rows:
+        space.append(members)
     order = np.concatenate([np.flatnonzero(~inside), np.flatnonzero(inside)])
-    pivots = echelon(R, p, order)[1]
+    pivots = echelon(space.rows, p, order)[1]
     if not inside[pivots[-1]]:
         raise Unlucky
-    where = np.full(inside.size, -1)
-    where[pivots] = np.arange(len(pivots))
-    M = np.zeros((len(pivots), len(sources)), np.int64)
-    for column, source in enumerate(sources):
-        known = where[rows[source]]
-        M[known[known >= 0], column] = 1
+    M = np.zeros((len(rows), inside.size), np.int64)
+    for t, members in enumerate(rows):
+        M[t, members] = 1
     # The last pivot lies inside; where all the others are zero, so is everything outside.
     target = np.zeros(len(pivots), np.int64)
     target[-1] = 1
-    z = [0] * len(rows)
-    for source, value in zip(sources, solve(M, target, p), strict=True):
-        z[source] = value
-    found = support(rows, z)
-    if not found or not inside[list(found)].all():
+    z = solve(M[:, pivots].T, target, p)
+    users = support(rows, z)
+    if not users or not inside[list(users)].all():
         raise Unlucky
-    return tuple(z)
+    return tuple(z), users
 
 
 def solve(M: Residues, target: Residues, p: int) -> list[int]:
-    """Coprime integers x with M x = c target for some integer c != 0. M: [r, r] of zeros and ones.
+    """Return coprime integers x with M x = c target for some integer c != 0. M: [r, r] of zeros and ones.
 
     Raises Unlucky if M is singular modulo p, or the solution is not as small as Cramer's rule says.
     """
@@ -76,27 +74,26 @@ def solve(M: Residues, target: Residues, p: int) -> list[int]:
     inverse = both[:, r:]
     # Hadamard: a determinant of zeros and ones is at most (r + 1)^((r + 1) / 2) / 2^r.
     bits = (r + 1) / 2 * log2(r + 1) - r + 1
-    digits, rest, modulus = [], target, 1
+    rest, modulus, values = target, 1, [0] * r
     while modulus.bit_length() <= 2 * bits + 2:
         digit = (inverse * (rest % p) % p).sum(axis=1) % p
         rest = (rest - M @ digit) // p
-        digits.append(digit.tolist())
+        values = [value + modulus * low for value, low in zip(values, digit.tolist(), strict=True)]
         modulus *= p
-    values = [0] * r
-    for digit in reversed(digits):
-        values = [value * p + low for value, low in zip(values, digit, strict=True)]
     denominator, numerators = 1, list[int]()
     for value in values:
-        value = value * denominator % modulus
-        numerator, factor = rational(value, modulus)
+        numerator, factor = rational(value * denominator % modulus, modulus)
         denominator *= factor
-        numerators = [known * factor for known in numerators]
-        numerators.append(numerator)
+        numerators = [*(known * factor for known in numerators), numerator]
     return numerators
 
 
 def rational(value: int, modulus: int) -> tuple[int, int]:
-    """(a, b) with a = b value modulo the modulus, b > 0 and both of about half its length (Wang 1981)."""
+    """Return (a, b) with a = b value modulo the modulus, b > 0, both of about half its length (Wang 1981).
+
+    >>> rational(pow(3, -1, 1009) * 2 % 1009, 1009)
+    (2, 3)
+    """
     bound = isqrt(modulus // 2)
     a, b, u, v = modulus, value, 0, 1
     while abs(b) > bound:

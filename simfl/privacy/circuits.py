@@ -24,16 +24,15 @@ from simfl.privacy.modular import Residues, inverses, rank
 
 @dataclass
 class Budget:
-    """Work that may still be done, in products modulo p (about 0.1 microseconds each)."""
+    """The work that is left to do, in products modulo p (about 0.1 microseconds each)."""
 
     left: float
 
     def take(self, work: float) -> bool:
-        """Charges the work if there is enough left, otherwise says no."""
-        if work > self.left:
-            return False
-        self.left -= work
-        return True
+        """Charge the work and return True, if there is enough left for it."""
+        enough = work <= self.left
+        self.left -= work if enough else 0
+        return enough
 
 
 class Circuits:
@@ -55,7 +54,7 @@ class Circuits:
         self._dimension = vectors.shape[1]
 
     def search(self, budget: Budget) -> None:
-        """Goes on to larger circuits until the lightest is known or the budget does not allow it."""
+        """Go on to larger circuits until the lightest is known or the budget does not allow it."""
         while self.lower < self.weight and self._step(self._size + 1, budget):
             self._size += 1
             if self._size > self._dimension or self._rows.size == self._dimension:  # the rest is independent
@@ -97,20 +96,16 @@ class Circuits:
         self._rows = self._rows[~zero]  # no other circuit holds one of them
 
     def _parallels(self) -> None:
-        """Keeps the lightest of each class of parallel vectors: no larger circuit holds two of one class."""
+        """Keep the lightest of each class of parallel vectors: no larger circuit holds two of one class."""
         X = self.vectors[self._rows]
-        if not X.size:
-            return
-        first = (X != 0).argmax(axis=1)
-        scaled = X * inverses(X[np.arange(len(X)), first], self.p)[:, None] % self.p
-        lines: dict[bytes, int] = {}
-        keep = []
-        for place, line in enumerate(scaled):
-            lighter = lines.setdefault(line.tobytes(), place)
-            keep.append(lighter == place)
-            if lighter != place:
-                self._found(self._rows[[lighter, place]])
-        self._rows = self._rows[keep]
+        first = np.take_along_axis(X, (X != 0).argmax(axis=1)[:, None], axis=1)
+        scaled = X * inverses(first.ravel(), self.p)[:, None] % self.p
+        lightest: dict[bytes, int] = {}
+        for row, line in zip(self._rows.tolist(), scaled, strict=True):
+            lighter = lightest.setdefault(line.tobytes(), row)
+            if lighter != row:
+                self._found(np.array([lighter, row]))
+        self._rows = np.array([*lightest.values()], np.int64)
 
     def _deeper(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
         """Circuits that hold `chosen` and others of `rows`, whose images modulo `chosen` are X, [n, left]."""
@@ -118,41 +113,34 @@ class Circuits:
         if left == 3:
             self._collinear(X, rows, chosen, weight)
             return
-        for place in range(len(rows) - left + 1):
-            w = weight + int(self.weights[rows[place : place + left]].sum())
-            if w >= self.weight:
+        for i in range(len(rows) - left + 1):
+            if weight + int(self.weights[rows[i : i + left]].sum()) >= self.weight:
                 break  # the others are no lighter
-            x, others = X[place], X[place + 1 :]
-            member = (*chosen, int(rows[place]))
+            x, others = X[i], X[i + 1 :]
+            members = (*chosen, int(rows[i]))
             if x[0] == 0:
-                self._must_depend(member)
+                self._must_depend(members)
                 continue
-            image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p
-            self._deeper(image, rows[place + 1 :], member, weight + int(self.weights[rows[place]]))
+            image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p  # one elimination step
+            self._deeper(image, rows[i + 1 :], members, weight + int(self.weights[rows[i]]))
 
     def _collinear(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
         """All dependent triples of X, [n, 3], at once: with the first as the origin, two of one slope."""
-        n = len(rows)
-        flat = np.flatnonzero(X[:, 0] == 0)
-        for place in flat:
-            self._must_depend((*chosen, int(rows[place])))
-        if flat.size:
-            keep = X[:, 0] != 0
-            X, rows, n = X[keep], rows[keep], n - flat.size
-        if n < 3:
-            return
-        i, j = np.triu_indices(n, 1)
+        flat = X[:, 0] == 0
+        for row in rows[flat]:
+            self._must_depend((*chosen, int(row)))
+        X, rows = X[~flat], rows[~flat]
+        i, j = np.triu_indices(len(rows), 1)
         x, y = X[i], X[j]
         run = (x[:, 0] * y[:, 1] - y[:, 0] * x[:, 1]) % self.p
         rise = (x[:, 0] * y[:, 2] - y[:, 0] * x[:, 2]) % self.p
-        level = np.flatnonzero(run == 0)
-        for pair in level:
-            self._must_depend((*chosen, int(rows[i[pair]]), int(rows[j[pair]])))
-        if level.size:
-            i, j, run, rise = (np.delete(array, level) for array in (i, j, run, rise))
+        level = run == 0
+        for a, b in zip(rows[i[level]], rows[j[level]], strict=True):
+            self._must_depend((*chosen, int(a), int(b)))
+        i, j, run, rise = (array[~level] for array in (i, j, run, rise))
         key = i * self.p + rise * inverses(run, self.p) % self.p
         ordered = np.sort(key)
-        if not (ordered[1:] == ordered[:-1]).any():
+        if not (ordered[1:] == ordered[:-1]).any():  # mostly so: the rest takes many times as long
             return
         order = np.argsort(key, kind="stable")  # lighter first among equals, as the rows are
         for line in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
@@ -160,20 +148,20 @@ class Circuits:
                 triple = rows[[i[a], j[a], j[b]]]
                 if weight + int(self.weights[triple].sum()) < self.weight:
                     circuit = np.array([*chosen, *triple])
-                    if self._dependent(circuit):
+                    if self._dependent(circuit):  # and not by the accident of the map
                         self._found(circuit)
 
     def _dependent(self, rows: NDArray[np.int64]) -> bool:
         return rank(self.vectors[rows], self.p) < len(rows)
 
     def _must_depend(self, rows: tuple[int, ...]) -> None:
-        """A set seen as dependent too early: fine if it is (it was found at its own size), else unlucky."""
+        """Raise Unlucky for a set seen as dependent too early, unless it is (and was found at its size)."""
         if not self._dependent(np.array(rows)):
             raise Unlucky
 
 
 def project(X: Residues, map_: Residues, p: int) -> Residues:
-    """X map_ modulo p, [n, m] x [m, s], term by term as the sums would overflow."""
+    """Return X map_ modulo p, [n, m] x [m, s], term by term as the sums would overflow."""
     image = np.zeros((len(X), map_.shape[1]), np.int64)
     for column, row in zip(X.T, map_, strict=True):
         image = (image + column[:, None] * row) % p

@@ -15,7 +15,7 @@ Matrix: TypeAlias = Union[NDArray[Any], "csr_array"]
 
 
 def sparse(P: Matrix) -> csr_array:
-    """P as int8 rows with ascending users and no stored zeros. ValueError unless [t, N] of zeros and ones."""
+    """Return P as int8 rows with ascending users and no stored zeros; ValueError unless it is a P."""
     from scipy.sparse import csr_array, issparse
 
     if np.ndim(P) != 2 and not issparse(P):
@@ -30,14 +30,11 @@ def sparse(P: Matrix) -> csr_array:
 
 
 def rounds(P: Matrix) -> list[NDArray[np.int64]]:
-    """Each round's users, ascending."""
+    """Return each round's users, ascending.
+
+    >>> rounds(np.array([[1, 0, 1], [0, 1, 0]]))
+    [array([0, 2]), array([1])]
+    """
     matrix = sparse(P)
-    return [part.astype(np.int64) for part in np.split(matrix.indices, matrix.indptr[1:-1])][
-        : matrix.shape[0]
-    ]
-
-
-def dense(P: Matrix) -> NDArray[np.int64]:
-    """P as [t, N] int64."""
-    array: NDArray[np.int64] = sparse(P).toarray().astype(np.int64)
-    return array
+    parts = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
+    return parts[: matrix.shape[0]]  # of no rounds at all, the split makes one part

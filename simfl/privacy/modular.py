@@ -16,11 +16,13 @@ Residues = NDArray[np.int64]
 
 
 def inverses(a: Residues, p: int) -> Residues:
-    """1 / a modulo p, [n], of non-zero residues: about 3 n products and one inverse (Montgomery's trick)."""
-    if a.size == 0:
-        return a
-    if a.size == 1:
-        return np.array([pow(int(a[0]), -1, p)], np.int64)
+    """Return 1 / a modulo p, [n], of non-zero residues: 3 n products and one inverse (Montgomery's trick).
+
+    >>> inverses(np.array([1, 2, 3]), 7).tolist()
+    [1, 4, 5]
+    """
+    if a.size < 2:
+        return np.array([pow(int(x), -1, p) for x in a], np.int64)
     half = a.size // 2
     left, right = a[:half], a[half : 2 * half]
     last = a[2 * half :]
@@ -30,7 +32,7 @@ def inverses(a: Residues, p: int) -> Residues:
 
 
 def echelon(A: Residues, p: int, columns: NDArray[np.int64] | None = None) -> tuple[Residues, list[int]]:
-    """The reduced row echelon form of A, [m, n], and its pivots, one a row: [rank, n] and [rank].
+    """Return the reduced row echelon form of A, [m, n], and its pivots, one a row: [rank, n] and [rank].
 
     `columns`: the order in which pivot columns are looked for (all, from left to right). Where it names only
     some, the rows returned are those with a pivot there, and the columns' rank is how many there are.
@@ -56,22 +58,20 @@ def echelon(A: Residues, p: int, columns: NDArray[np.int64] | None = None) -> tu
 
 
 def rank(A: Residues, p: int) -> int:
-    """The rank of A, [m, n], modulo p."""
+    """Return the rank of A, [m, n], modulo p."""
     return len(echelon(A, p)[1])
 
 
 class RowSpace:
     """The row space of 0/1 rows that come one by one: its reduced row echelon form modulo p, kept as such.
 
-    `pivots[i]` is the pivot column of `rows[i]`; `sources[i]` says which of the rows given added it.
+    `pivots[i]` is the pivot column of `rows[i]`.
     """
 
     def __init__(self, users: int, p: int) -> None:
         self.p = p
         self.pivots: list[int] = []
-        self.sources: list[int] = []
-        self._given = 0
-        self._rows = np.empty((0, users), np.int64)
+        self._rows = np.empty((0, users), np.int64)  # with room for more, twice as much whenever it is full
         self._pivot_row = np.full(users, -1)
 
     @property
@@ -80,24 +80,20 @@ class RowSpace:
         return self._rows[: len(self.pivots)]
 
     def append(self, members: NDArray[np.int64]) -> bool:
-        """Adds the row that is 1 at `members`; whether the space grew."""
-        self._given += 1
+        """Add the row that is 1 at `members`; return True if the space grew."""
         known = self._pivot_row[members]
         row = -self.rows[known[known >= 0]].sum(axis=0)
         row[members] += 1
         row %= self.p
-        free = np.flatnonzero(row)
-        if not free.size:
+        if not row.any():
             return False
-        pivot = int(free[0])
+        pivot = int((row != 0).argmax())
         row = row * pow(int(row[pivot]), -1, self.p) % self.p
         others = np.flatnonzero(self.rows[:, pivot])
         self.rows[others] = (self.rows[others] - self.rows[others, pivot][:, None] * row) % self.p
-        if len(self.pivots) == len(self._rows):
-            spare = np.empty((max(8, len(self._rows)), row.size), np.int64)
-            self._rows = np.concatenate([self._rows, spare])
-        self._rows[len(self.pivots)] = row
-        self._pivot_row[pivot] = len(self.pivots)
+        rank = len(self.pivots)
+        if rank == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.empty((max(8, rank), row.size), np.int64)])
+        self._rows[rank], self._pivot_row[pivot] = row, rank
         self.pivots.append(pivot)
-        self.sources.append(self._given - 1)
         return True

@@ -36,9 +36,9 @@ class Classes:
         self.smallest: int | None = None
 
     def append(self, members: NDArray[np.int64]) -> None:
-        """Adds the round of `members`, distinct users, in time O(|members| log |members|)."""
+        """Add the round of `members`, distinct users, in time O(|members| log |members|)."""
         labels = self.labels[members]
-        touched, place, taken = np.unique(labels, return_inverse=True, return_counts=True)
+        touched, group, taken = np.unique(labels, return_inverse=True, return_counts=True)
         split = (taken < self._sizes[touched]) | (touched == 0)
         if not split.any():
             return
@@ -47,22 +47,20 @@ class Classes:
         self._classes += int(np.count_nonzero(split))
         self._sizes[touched[split]] -= taken[split]
         self._sizes[fresh[split]] = taken[split]
-        self.labels[members] = fresh[place]
+        self.labels[members] = fresh[group]
         changed = np.concatenate([touched[split & (touched > 0)], fresh[split]])
         least = int(self._sizes[changed].min())
         self.smallest = least if self.smallest is None else min(self.smallest, least)
 
 
 def strong_over_time(P: Matrix) -> list[int | None]:
-    """The strong T after each round of P, [t, N]; None as long as nobody has taken part."""
-    classes, found = Classes(sparse(P).shape[1]), []
+    """Return the strong T after each round of P, [t, N]; None as long as nobody has taken part.
+
+    >>> strong_over_time(np.array([[1, 1, 1, 0], [1, 0, 0, 1]]))
+    [3, 1]
+    """
+    classes, over_time = Classes(sparse(P).shape[1]), []
     for members in rounds(P):
         classes.append(members)
-        found.append(classes.smallest)
-    return found
-
-
-def strong(P: Matrix) -> int | None:
-    """The strong T of the whole of P, [t, N]: no larger than the weak one. None if nobody took part."""
-    over_time = strong_over_time(P)
-    return over_time[-1] if over_time else None
+        over_time.append(classes.smallest)
+    return over_time

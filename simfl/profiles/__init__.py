@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from simfl.dataplane.work import WORK
-from simfl.errors import BadInput, cut, shown
+from simfl.errors import BadInput, cut, show
 
 
 class ProfileError(BadInput):
@@ -24,8 +24,8 @@ Count = Annotated[int, Field(ge=1, lt=2**31)]
 Intervals = dict[str, tuple[Seconds, Seconds]]
 """Rate -> the ends of its 95 % confidence interval."""
 
-LAW = ("train_start", "train_sample")
-"""Kinds of `WORK` that a law of training gives the seconds of."""
+TRAINING_WORK = ("train_start", "train_sample")
+"""Kinds of `WORK` whose seconds are a law of training's, and not a rate of the profile."""
 
 
 class TrainingLaw(BaseModel):
@@ -68,15 +68,9 @@ class Profile(BaseModel):
         return self
 
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
-        """The law of a model, if it was measured."""
-        return next(
-            (
-                law
-                for law in self.training
-                if (law.model, law.shape, law.batch_size) == (model, shape, batch_size)
-            ),
-            None,
-        )
+        """Return the law of a model, if it was measured."""
+        wanted = model, shape, batch_size
+        return next((law for law in self.training if (law.model, law.shape, law.batch_size) == wanted), None)
 
 
 def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:
@@ -88,45 +82,38 @@ def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:
 
 
 def names() -> list[str]:
-    """The profiles that are shipped."""
-    folder = resources.files(__package__)
-    return sorted(f.name[: -len(".yaml")] for f in folder.iterdir() if f.name.endswith(".yaml"))
+    """Return the profiles that are shipped."""
+    files = (file.name for file in resources.files(__package__).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def text(profile: Mapping[str, Any]) -> str:
-    """A profile, of plain values, as its file has it: a rate a line, so that one is easily written over."""
-    first = {kind: profile[kind] for kind in ("description", "seconds")}
-    rest = {kind: value for kind, value in profile.items() if kind not in first}
+    """Return a profile's file: a rate a line, so that one is easily written over."""
+    first = {key: profile[key] for key in ("description", "seconds")}
+    rest = {key: value for key, value in profile.items() if key not in first}
     out: str = yaml.safe_dump(first, sort_keys=False, width=100, default_flow_style=False)
     return out + (yaml.safe_dump(rest, sort_keys=False, width=100, default_flow_style=None) if rest else "")
 
 
 def load(name: str) -> Profile:
-    """A shipped profile by name, or one from a YAML file by path.
+    """Return a shipped profile by name, or one from a YAML file by path.
 
     Raises:
         ProfileError: there is none, or it does not give each kind of work its seconds.
     """
     file = resources.files(__package__) / f"{name}.yaml" if name in names() else Path(name)
     if not file.is_file():
-        raise ProfileError(f"profile {shown(name)} is neither a file nor one of {', '.join(names())}")
+        raise ProfileError(f"profile {cut(repr(name))} is neither a file nor one of {', '.join(names())}")
     try:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         place, value = ".".join(map(str, first["loc"])), first["input"]
-        found = "" if isinstance(value, dict | list) else f", not {shown(value)}"
+        found = "" if isinstance(value, dict | list) else f", not {show(value)}"
         raise ProfileError(f"profile {name}: {cut(place)}: {first['msg']}{found}") from None
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # no text, no YAML, endless digits, ...
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, endless digits, ...
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
-    known = set(WORK) - set(LAW)
-    missing, unknown = known - set(profile.seconds), set(profile.seconds) - known
-    if missing:
-        raise ProfileError(f"profile {name}: seconds.{sorted(missing)[0]} is missing")
-    if unknown:
-        raise ProfileError(f"profile {name}: seconds.{sorted(unknown)[0]} is no kind of work")
+    for kind in sorted(set(profile.seconds) ^ (set(WORK) - set(TRAINING_WORK))):
+        problem = "no kind of work" if kind in profile.seconds else "missing"
+        raise ProfileError(f"profile {name}: seconds.{kind} is {problem}")
     return profile

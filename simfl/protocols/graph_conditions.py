@@ -26,6 +26,11 @@ class Evolution:
     V2, part of V1: who shared its secrets; V3, part of V2: whose upload came; V4, part of V3: who answered
     for others' secrets. Users who share one tuple as neighbourhood are counted once: the complete graph
     costs O(n).
+
+    >>> some, shares = frozenset({0, 1, 2}), dict.fromkeys(range(3), 2)
+    >>> round_ = Evolution(dict.fromkeys(range(3), (0, 1, 2)), shares, some, some, some, frozenset({0, 1}))
+    >>> round_.reliable, round_.private
+    (True, True)
     """
 
     graph: Graph

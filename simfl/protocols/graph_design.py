@@ -47,7 +47,11 @@ Floats = NDArray[np.float64]
 
 # --- CCESA ----------------------------------------------------------------------------------------
 def step_rate(q_total: float) -> float:
-    """q, the probability to be lost at one step: 1 - (1 - q_total)^(1/4) (section 4.3.2)."""
+    """q, the probability to be lost at one step: 1 - (1 - q_total)^(1/4) (section 4.3.2).
+
+    >>> round(step_rate(0.1), 4)
+    0.026
+    """
     return 1 - float((1 - _probability("q_total", q_total)) ** 0.25)
 
 
@@ -58,6 +62,9 @@ def p_star(n: int, q_total: float) -> float:
     It may exceed 1, which no graph reaches. It is inf where a term says nothing: where no more than one
     user is sure to be left (the first ceil is at most 1), and for q_total >= 1/2 (the second denominator is
     not positive). ValueError if n < 2.
+
+    >>> round(p_star(1000, 0.1), 4)
+    0.3106
     """
     _check_users(n)
     left = 1 - _probability("q_total", q_total)
@@ -70,7 +77,11 @@ def p_star(n: int, q_total: float) -> float:
 
 def threshold(n: int, p: float) -> int:
     """t of Remark 4, the least that asymptotically withstands the unmasking attack; at least 2, so that no
-    single neighbour holds a secret. ValueError if n < 2."""
+    single neighbour holds a secret. ValueError if n < 2.
+
+    >>> threshold(100, p_star(100, 0.0))
+    43
+    """
     _check_users(n)
     spread = math.sqrt((n - 1) * math.log(n - 1))
     return max(2, math.ceil(((n - 1) * _probability("p", p) + spread + 1) / 2))
@@ -154,6 +165,9 @@ def design(
     Where no sparse graph will do, the complete one: k = n - 1, t = max(2, T + 1), which never fails if
     T + 1 <= n - D. A k or t that is given stays; with a k that is too small, t comes nearest to the goal.
     ValueError unless 0 <= T, D <= n.
+
+    >>> design(100, T=10, D=10)
+    (20, 11)
     """
     _check_counts(n, T, D)
     for degree in range(2, n - 1) if k is None else [min(k, n - 1)]:
@@ -167,7 +181,11 @@ def design(
 
 
 def at_most(probability: float) -> str:
-    """Return a bound on a probability as `simfl check` says it."""
+    """Return a bound on a probability as `simfl check` says it.
+
+    >>> at_most(2**-40)
+    'at most 9.1e-13 = 2^-40.0'
+    """
     if probability >= 1:
         return "up to 1: no promise"
     return f"at most {probability:.1e} = 2^{math.log2(probability):.1f}" if probability else "0"

@@ -17,7 +17,11 @@ Graph = Mapping[int, Users]
 
 
 def complete(users: Sequence[int]) -> Graph:
-    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one list."""
+    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one list.
+
+    >>> complete([3, 1, 2])[1]
+    (1, 2, 3)
+    """
     everyone = Users(sorted(users))
     return dict.fromkeys(everyone, everyone)
 
@@ -28,6 +32,9 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
     Everyone is joined with the k // 2 next and the k // 2 previous on a ring, and for odd k with the
     opposite one. If k and the number of users n are both odd, one user has k + 1 neighbours. Complete if
     k >= n - 1. seed: 32 bytes. ValueError if k < 2 otherwise.
+
+    >>> sorted(len(circle) for circle in harary(range(6), 2, bytes(32)).values())
+    [3, 3, 3, 3, 3, 3]
     """
     if k >= max(0, len(users) - 1):
         return complete(users)
@@ -51,6 +58,9 @@ def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
     """The random graph G(n, p), each pair joined with probability p of its own: CCESA (Choi 2020).
 
     Complete if p = 1. seed: 32 bytes. ValueError unless 0 <= p <= 1.
+
+    >>> erdos_renyi(range(3), 0.0, bytes(32))
+    {0: (0,), 1: (1,), 2: (2,)}
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p={p} must be at least 0 and at most 1: it is a probability")

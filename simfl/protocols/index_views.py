@@ -85,7 +85,11 @@ class Same(View[T]):
 
 
 class AllBut(View[int]):
-    """The numbers start .. start + n - 1 without start + k."""
+    """The numbers start .. start + n - 1 without start + k.
+
+    >>> list(AllBut(4, 1))
+    [0, 2, 3]
+    """
 
     def __init__(self, n: int, k: int, start: int = 0) -> None:
         self.n, self.k, self.start = n, k, start

@@ -16,6 +16,7 @@ from simfl.protocols.machine import (
     SERVER,
     Abort,
     Discard,
+    Effect,
     Effects,
     GiveUp,
     Ignore,
@@ -41,7 +42,7 @@ GONE = None
 
 @dataclass
 class LoopbackRound:
-    """What a round came to."""
+    """The end of a round, and what its parties sent, gave up, ignored and refused."""
 
     result: Result | None = None
     reason: str | None = None
@@ -50,6 +51,22 @@ class LoopbackRound:
     refused: list[tuple[int, Refuse]] = field(default_factory=list)
     sent: list[tuple[int, int, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
+
+    def keep(self, party: int, effect: Effect) -> None:
+        """Write down an effect of a party, where it is neither a message nor a timer."""
+        match effect:
+            case Result():
+                self.result = effect
+            case Abort(reason):
+                self.reason = reason
+            case GiveUp():
+                self.gave_up.append(effect)
+            case Ignore():
+                self.ignored.append((party, effect))
+            case Refuse():
+                self.refused.append((party, effect))
+            case Verdict():
+                self.verdict = effect
 
 
 def run_round(
@@ -86,18 +103,8 @@ def run_round(
                     timers.append(effect)
                 case Ready() if not early:
                     carry_out(party, clients[party].submit(updates[party]))
-                case Result():
-                    out.result = effect
-                case Abort(reason):
-                    out.reason = reason
-                case GiveUp():
-                    out.gave_up.append(effect)
-                case Ignore():
-                    out.ignored.append((party, effect))
-                case Refuse():
-                    out.refused.append((party, effect))
-                case Verdict():
-                    out.verdict = effect
+                case _:
+                    out.keep(party, effect)
 
     carry_out(SERVER, server.start())
     for user, client in clients.items():

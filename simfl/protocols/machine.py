@@ -1,4 +1,4 @@
-"""Machines without a clock: a call goes in, effects come out.
+"""State machines without a clock: a call goes in, effects come out.
 
 A machine has no clock, no socket and no global randomness. Whoever drives it (the loopback, the SimPy
 engine) delivers messages, fires timers and carries out the effects. A machine's law is the table at the

@@ -1,4 +1,4 @@
-"""The server in a synchronous round: it collects messages stage by stage.
+"""The round's state machine on the server: it collects messages stage by stage.
 
 A protocol's server is a table of stages and, for each, a method that takes what was collected. Here is
 what all of them share: who is waited for, deadlines and quorums, what is ignored and what is refused.

@@ -49,7 +49,11 @@ class Constant(Staleness):
 
 
 class Polynomial(Staleness):
-    """s(tau) = (1 + tau)^-alpha."""
+    """s(tau) = (1 + tau)^-alpha.
+
+    >>> Polynomial(alpha=0.5)(3)
+    0.5
+    """
 
     main_key = "alpha"
     kind: Literal["polynomial"] = "polynomial"

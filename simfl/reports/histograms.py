@@ -13,7 +13,7 @@ from simfl.errors import counted
 from simfl.reports.units import listed
 
 if TYPE_CHECKING:
-    from simfl.privacy.recorded import Attack
+    from simfl.privacy.attack import Attack
 
 I64 = NDArray[np.int64]
 

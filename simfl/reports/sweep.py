@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from simfl.results.columns import Column, Measure, at
-from simfl.studies.sweep.plan import told
+from simfl.studies.sweep.plan import in_words
 from simfl.studies.sweep.tables import Estimate, Group
 
 WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9  # columns of text: of all, of a protocol's name, of a number
@@ -68,11 +68,11 @@ def _line(console: Console, text: str, style: str = "") -> None:
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Short texts that tell the points apart: their single values, or all where these do not suffice."""
     single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
-    chosen = single if len({told(p) for p in single}) == len(points) else points
+    chosen = single if len({in_words(p) for p in single}) == len(points) else points
     keys = {key for point in chosen for key in point}
     ends = [key.rpartition(".")[2] for key in keys]
     short = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
-    return [told({short[key]: value for key, value in point.items()}) for point in chosen]
+    return [in_words({short[key]: value for key, value in point.items()}) for point in chosen]
 
 
 def _number(value: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from simfl.blocks import Block
 from simfl.reports.units import listed, seconds
-from simfl.scenario.schema import Block, Scenario
+from simfl.scenario.schema import Scenario
 
 UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_s": " s"}  # ends of names and the units that they mean
 MAX_VALUES = 4  # of a list, that are shown one by one

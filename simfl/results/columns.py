@@ -28,21 +28,20 @@ class Column:
     """A figure of a protocol's rounds, or with `phase` of one phase of them.
 
     Args:
-        key: its name, with the phase.
-        how: the mean of the values, the range that they lie in, their sum; of what is true or not how many of
-            how many, which in a sweep is a share, or with `count` a number.
+        key: the name, together with the phase.
+        how: the mean, range or sum of the values; of those that are true or false "3 of 4", of which a sweep
+            takes the share, or with `count` the number.
         read: the values.
-        rates, path, run: its heading in the terminal's table, for each drop-out rate, of the critical path
+        rates, path, run: the heading in the terminal's table, for each drop-out rate, of the critical path
             and of the run as a whole; seeds: in its table of who took part, over one or several seeds;
-            headline, phases, losses: in the page's tables; latex, sweep: in those. Without a heading it is
-            not shown.
-        csv: it has rows in `sweep.csv` and `means.csv`, under its key.
-        scale: what a value is divided by where it is written.
-        unit: what LaTeX writes above columns of one unit.
-        of: what a protocol's summary must have; a table of protocols without it leaves the column out.
+            headline, phases, losses: in the page's tables; latex, sweep: in those. Without a heading a column
+            is not shown.
+        csv: there are rows of it in `sweep.csv` and `means.csv`, under its key.
+        scale: a value is divided by it where it is written. unit: LaTeX writes it above columns of one unit.
+        of: the part that a protocol's summary must have; tables of protocols without it leave the column out.
         rare: the terminal leaves it out where there is nothing to tell.
         fault: something went wrong, unless it is zero, or all is true.
-        whole: it is of the run, and not of those of its rounds that a row is about.
+        whole: it is of the run, not only of the rounds that a row of the table covers.
     """
 
     key: str
@@ -69,7 +68,6 @@ class Column:
 
     @property
     def measure(self) -> Measure:
-        """Its key and phase."""
         return self.key, self.phase
 
     def number(self, protocol: ProtocolSummary) -> float | None:
@@ -116,22 +114,22 @@ def _interval(values: Values, to: str) -> str:
 
 
 def _each(get: Callable[[RoundSummary], float | None]) -> Read:
-    """A value of each round that has one."""
+    """Read a value of each round that has one."""
     return lambda p: [value for r in p.rounds if (value := get(r)) is not None]
 
 
 def _done(get: Callable[[RoundSummary], float]) -> Read:
-    """A value of each completed round."""
+    """Read a value of each completed round."""
     return lambda p: [get(r) for r in p.completed]
 
 
 def _once(get: Callable[[ProtocolSummary], float | None]) -> Read:
-    """A value of the protocol, if it has one."""
+    """Read a value of the protocol, if it has one."""
     return lambda p: () if (value := get(p)) is None else (value,)
 
 
 def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
-    """A value of the participation after the last round."""
+    """Read a value of the participation after the last round."""
     return _once(lambda p: None if p.participation is None else get(p.participation))
 
 

@@ -1,14 +1,14 @@
 """From a trace to what is reported: spans, the critical path, bytes and losses of every round.
 
-Law of the critical path: walking back from the step that ended a round, each nanosecond of the round is
-booked to exactly one (phase, party, kind), kind being compute, network or wait; so the shares add up to
-the round's duration exactly, in integers.
+Invariant: walking back from the step that ended a round, each nanosecond of the round is booked to exactly
+one (phase, party, kind), kind being compute, network or wait; so the shares add up to the round's duration
+exactly, in integers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from simfl.results.trace import (
@@ -43,11 +43,11 @@ class Round:
     index: int
     start: int
     end: int
-    reason: str | None
-    selected: int
-    members: tuple[tuple[int, str, int], ...]
-    span: dict[str, int]
-    critical: Path
+    reason: str | None = None
+    selected: int = 0
+    members: tuple[tuple[int, str, int], ...] = ()
+    span: dict[str, int] = field(default_factory=dict)
+    critical: Path = field(default_factory=dict)
     bytes_up: int = 0
     bytes_down: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -59,96 +59,70 @@ class Round:
 
 
 def rounds(trace: Trace) -> list[Round]:
-    """The finished rounds of one protocol's trace."""
-    seldom: list[Row] = [row for row in trace if not isinstance(row, Step | Sent)]
-    ends = [row for row in seldom if isinstance(row, End)]
-    results = {row.round: row for row in seldom if isinstance(row, Aggregated)}
-    reasons = {row.round: row.reason for row in seldom if isinstance(row, Aborted)}
-    begins = {row.round: row for row in seldom if isinstance(row, Begin)}
+    """Return the finished rounds of one protocol's trace."""
     buffered = trace.buffered
-    groups = _by_time(trace, ends) if buffered else _by_round(trace)
-    names = _by_about(trace) if buffered else {}
-    out = []
+    by_subject: dict[str, list[Row]] = defaultdict(list)
+    for row in trace if buffered else ():
+        if isinstance(row, Step | Sent):
+            by_subject[row.about].append(row)
     counted: set[tuple[int, str]] = set()
-    for end in ends:
-        members = results[end.round].members if end.round in results else ()
+    entries = []
+    for end, group in _groups(trace):
+        entry = Round(end.round, end.start, end.at, critical=critical_path(trace, end))
+        _count(entry, group, counted if buffered else set())
         if buffered:
-            mine: list[Row] = [
-                row
-                for user, name, _ in members
-                for row in names.get(name, ())
-                if _is_among(row, {user, SERVER})
-            ]
-            mine += names.get(f"r{end.round}", [])
-            selected = 0
+            own = by_subject[f"r{end.round}"].copy()
+            for user, update, _ in entry.members:
+                own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
+            entry.selected = len(entry.members) + sum(entry.dropped.values()) + entry.discarded
         else:
-            begin = begins[end.round]
-            parties = {SERVER, *({user for user, _, _ in members} or begin.users)}
-            mine = [row for row in groups[end.round] if _is_among(row, parties)]
-            selected = len(begin.users)
+            (selected,) = (row.users for row in group if isinstance(row, Begin))
+            parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
+            own = [row for row in group if _is_among(row, parties)]
+            entry.selected = len(selected)
         if end.cause >= 0:
-            mine.append(trace[end.cause])
-        entry = Round(
-            end.round, end.start, end.at, reasons.get(end.round), selected, members,
-            _spans(mine, end), critical_path(trace, end),
-        )  # fmt: skip
-        _count(entry, groups[end.round], counted if buffered else set())
-        if buffered:
-            entry.selected = len(members) + sum(entry.dropped.values()) + entry.discarded
-        out.append(entry)
-    return out
+            own.append(trace[end.cause])
+        entry.span = _spans(own, end)
+        entries.append(entry)
+    return entries
 
 
-def _by_round(trace: Trace) -> dict[int, list[Row]]:
+def _groups(trace: Trace) -> Iterator[tuple[End, list[Row]]]:
+    """Yield the end and the rows of each finished round. A row of an asynchronous run belongs to the
+    aggregation that was next when it was written."""
+    buffered = trace.buffered
+    ends: list[End] = []
     groups: dict[int, list[Row]] = defaultdict(list)
     for row in trace:
         if not isinstance(row, Presence):
-            groups[row.round].append(row)
-    return groups
-
-
-def _by_time(trace: Trace, ends: list[End]) -> dict[int, list[Row]]:
-    """Rows of an asynchronous run belong to the aggregation that was next when they were written."""
-    groups: dict[int, list[Row]] = {}
-    since = 0
-    for end in ends:
-        until = trace.index(end, since) + 1
-        groups[end.round], since = trace[since:until], until
-    return groups
-
-
-def _by_about(trace: Trace) -> dict[str, list[Step | Sent]]:
-    names: dict[str, list[Step | Sent]] = defaultdict(list)
-    for row in trace:
-        if isinstance(row, Step | Sent) and row.about:
-            names[row.about].append(row)
-    return names
+            groups[len(ends) if buffered else row.round].append(row)
+        if isinstance(row, End):
+            ends.append(row)
+    for number, end in enumerate(ends):
+        yield end, groups[number if buffered else end.round]
 
 
 def _is_among(row: Row, parties: set[int]) -> bool:
-    """Whether a row is a step of one of these parties or a message between two of them."""
+    """Return True for a step of one of these parties and for a message between two of them."""
     if isinstance(row, Step):
         return row.party in parties
     return isinstance(row, Sent) and row.sender in parties and row.to in parties
 
 
-def _spans(mine: Iterable[Row], end: End) -> dict[str, int]:
-    """From a phase's first start to its last end, up to the end of the round."""
-    first = dict.fromkeys(PHASES, end.at)
-    last = dict.fromkeys(PHASES, 0)
-    parts: tuple[tuple[str, int], ...]
-    for row in mine:
-        if isinstance(row, Sent):
-            parts, at = ((row.phase, row.arrived - row.sent),) if row.arrived is not None else (), row.sent
-        elif isinstance(row, Step):
-            parts, at = row.segments, row.start
+def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
+    """Return each phase's span: from its first start to its last end, up to the end of the round."""
+    first, last = dict.fromkeys(PHASES, end.at), dict.fromkeys(PHASES, 0)
+    for row in own:
+        if isinstance(row, Step):
+            at, parts = row.start, row.segments
+        elif isinstance(row, Sent) and row.arrived is not None:
+            at, parts = row.sent, ((row.phase, row.arrived - row.sent),)
         else:
             continue
         for phase, ns in parts:
-            if at < first[phase]:
-                first[phase] = at
-            if at + ns > last[phase] and at < end.at:
-                last[phase] = at + ns
+            first[phase] = min(first[phase], at)
+            if at < end.at:  # what begins later is of no account, what began before is cut off below
+                last[phase] = max(last[phase], at + ns)
             at += ns
     return {phase: max(0, min(last[phase], end.at) - first[phase]) for phase in PHASES}
 
@@ -166,7 +140,7 @@ class Piece:
 
 
 def critical_path(trace: Trace, end: End) -> Path:
-    """What held a round up: its `pieces`, summed."""
+    """Return what held a round up: its `pieces`, summed."""
     path: Path = defaultdict(int)
     for piece in pieces(trace, end):
         path[piece.phase, piece.party, piece.kind] += piece.end - piece.start
@@ -174,17 +148,17 @@ def critical_path(trace: Trace, end: End) -> Path:
 
 
 def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
-    """What held these finished rounds up, all together; the shares add up to their durations exactly.
+    """Return what held these finished rounds up together; the shares add up to their durations exactly.
 
     Buffered aggregations overlap: what delayed one lies before it, cut off from its own path. So the path
     of an asynchronous run is one walk, from its last aggregation back to its beginning.
     """
     listed = list(finished)
-    path: Path = defaultdict(int)
     if listed and trace.buffered:
         last, begin = listed[-1], listed[0].start
         (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
-        return critical_path(trace, End(end.round, begin, end.at, end.cause))
+        return critical_path(trace, end._replace(start=begin))
+    path: Path = defaultdict(int)
     for entry in listed:
         for key, ns in entry.critical.items():
             path[key] += ns
@@ -192,7 +166,12 @@ def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
 
 
 def pieces(trace: Trace, end: End) -> list[Piece]:
-    """Walk back from the end of a round over the rows that held it up; the last stretch comes first."""
+    """Walk back from the end of a round over the rows that held it up; the last stretch comes first.
+
+    `now` is the time down to which everything is booked. Each row first books what lies between its own end
+    and `now`, as waiting, then itself, and names the row before it. So no nanosecond is left out or booked
+    twice, and what lies before the round's start is cut off.
+    """
     path: list[Piece] = []
     now = end.at
 
@@ -214,19 +193,23 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
                 for phase, ns in reversed(row.segments):
                     at -= ns
                     book(phase, party, "compute", at, here)
+                # A step that was ready earlier than it began waited for the one that held its lane.
                 number = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
             case Sent():
+                # A link is the user's, whichever way a message goes; one that broke off lasted until `now`.
                 party = row.sender if row.to == SERVER else row.to
                 phase, number = row.phase, row.cause
                 book(phase, party, "wait", row.arrived if row.arrived is not None else now, here)
                 book(phase, party, "network", row.sent, here)
             case Lost():
+                # The server heard of the loss later than it happened: it waited for the lost user.
                 phase, party, number = row.phase, row.user, row.cause
                 book(phase, party, "wait", row.at, here)
                 cause = trace[number] if number >= 0 else None
                 if isinstance(cause, Step):  # until then it sent what that step had made
                     book(cause.segments[-1][0], party, "network", cause.end, here)
             case TimerSet():
+                # A deadline is nobody's but the server's waiting, from when it was set.
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at, here)
             case Begin() if not path:  # nobody took part: it waited for users, before its first phase
@@ -234,14 +217,14 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
                 break
             case _:
                 break
-    book(phase, party, "wait", end.start, number)
+    book(phase, party, "wait", end.start, number)  # nothing is known of what is left
     return path
 
 
 def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
-    """Bytes, losses, and what was thrown away or refused; `counted` are (user, about) dropped so far.
+    """Add up what the rows say; `counted` are (user, about) dropped so far.
 
-    Who is lost and given up too, in whichever order, is missed in the earlier of the two phases.
+    A user that is lost and given up too, in whichever order, is missed in the earlier of the two phases.
     """
     missed: dict[tuple[int, str], str] = {}
 
@@ -249,7 +232,7 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
         missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
-        if isinstance(row, Step):
+        if isinstance(row, Step):  # most rows are steps and messages: a match would take longer
             continue
         if isinstance(row, Sent):
             if row.to == SERVER:
@@ -258,6 +241,10 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                 entry.bytes_down += row.bytes
             continue
         match row:
+            case Aggregated(members=members):
+                entry.members = members
+            case Aborted(reason=reason):
+                entry.reason = reason
             case Lost(user=user, about=about, phase=phase):
                 miss(user, about, phase)
             case GaveUp(users=users, about=about, phase=phase):

@@ -1,13 +1,12 @@
 """The summary of a run, of each protocol and of each round: computed, written and read by these models.
 
-Times are seconds of virtual time, bytes are of all users together. What a table shows of a summary is said
-in `results.columns`.
+Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, Self, TypeVar
@@ -16,13 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from simfl.errors import BadInput
 from simfl.results.metrics import Round
-from simfl.results.strict_json import parse
+from simfl.results.strict_json import first_problem
 from simfl.results.text import shown
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
-
 
 Count = Annotated[int, Field(ge=0, le=10**24)]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
@@ -32,10 +30,9 @@ Number = TypeVar("Number")
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a round's content showed; None where there is no content or it was not asked for.
+    """Findings from the content of a round; None where there is no content or it was not asked for.
 
-    clipped: coordinates held back before rounding; updates_clipped: updates that the scenario's own rule of
-    clipping changed.
+    clipped: coordinates held back before rounding. updates_clipped: updates changed by the scenario's clip.
     """
 
     aggregate_exact: bool | None = None
@@ -71,8 +68,12 @@ class ByPhase(Block, Generic[Number]):
     upload: Number
     recovery: Number
 
+    @classmethod
+    def of(cls, number: Callable[[str], Any]) -> Self:
+        """Return the number of each phase."""
+        return cls(**{phase: number(phase) for phase in PHASES})
+
     def __getitem__(self, phase: str) -> Number:
-        """Return the number of a phase."""
         number: Number = getattr(self, phase)
         return number
 
@@ -126,25 +127,20 @@ class RoundSummary(Block):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
         return cls(
-            index=r.index,
             status="completed" if r.reason is None else "aborted",
-            reason=r.reason,
             start_s=r.start / NS,
             end_s=r.end / NS,
-            selected=r.selected,
             survivors=len(r.members),
-            dropped=Counts(**{phase: r.dropped[phase] for phase in PHASES}),
-            span_s=Spans(**{phase: r.span[phase] / NS for phase in PHASES}),
-            critical_s=Spans(**{phase: phases[phase] / NS for phase in PHASES}),
+            dropped=Counts.of(lambda phase: r.dropped[phase]),
+            span_s=Spans.of(lambda phase: r.span[phase] / NS),
+            critical_s=Spans.of(lambda phase: phases[phase] / NS),
             critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
-            bytes_up=r.bytes_up,
-            bytes_down=r.bytes_down,
             ignored=dict(r.ignored),
             discarded_stale=r.discarded,
             refused=dict(r.refused),
-            reliable=r.reliable,
-            private=r.private,
+            **{name: getattr(r, name) for name in same},
             **vars(m),
         )
 
@@ -175,14 +171,14 @@ class Means(Block):
     def of(cls, completed: Sequence[RoundSummary]) -> Self:
         """Return the means over these rounds."""
         return cls(
-            span_s=MeanSpans(**{phase: mean(r.span_s[phase] for r in completed) for phase in PHASES}),
-            critical_s=MeanSpans(**{phase: mean(r.critical_s[phase] for r in completed) for phase in PHASES}),
+            span_s=MeanSpans.of(lambda phase: mean(r.span_s[phase] for r in completed)),
+            critical_s=MeanSpans.of(lambda phase: mean(r.critical_s[phase] for r in completed)),
             total_s=mean(r.total_s for r in completed),
         )
 
 
 class ParticipationSummary(Block):
-    """T, F and C after each round (`folder.result.taking_part`)."""
+    """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
 
     family: Annotated[int, Field(ge=1)] | None
     T_weak: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
@@ -278,38 +274,22 @@ class Summary(Block):
 
 
 def read(path: Path) -> Summary:
-    """The content of a `summary.json`.
+    """Return the content of a `summary.json`.
 
     Raises:
         BadInput: the file cannot be read or is none; names the key, the value and what is expected.
     """
     try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return Summary.model_validate_json(path.read_bytes())
+    except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        told = shown(schema)
-        raise BadInput(f"{path}: schema {told}; reports are made from schema {SCHEMA}: run it again")
-    try:
-        return Summary.model_validate(content)
-    except ValidationError as error:
-        raise BadInput(f"{path}: {_problem(error)}") from None
-
-
-def _problem(errors: ValidationError) -> str:
-    """The first problem: its key, the value, and what is expected."""
-    first = errors.errors(include_url=False)[0]
-    where = ""
-    for part in first["loc"]:
-        where += f"[{part}]" if isinstance(part, int) else f".{part}"
-    where, message, told = where.removeprefix("."), first["msg"], shown(first["input"])
-    match first["type"]:
-        case "missing":
-            return f"{where} is missing"
-        case "value_error":
-            return f"{where}: {message.removeprefix('Value error, ')}"
-        case "model_type" | "dict_type":
-            return f"{where} is {told}, expected a mapping"
-    expected = message.removeprefix("Input should be ")
-    return f"{where} is {told}{', expected' if expected != message else ':'} {expected}"
+    except ValidationError as errors:
+        first = errors.errors()[0]
+        if first["loc"] == ("schema",):
+            found = shown(None if first["type"] == "missing" else first["input"])
+            message = f"schema {found}; reports are made from schema {SCHEMA}: run it again"
+        elif first["type"] == "json_invalid":
+            message = f"cannot be read ({first_problem(errors)})"
+        else:
+            message = first_problem(errors)
+        raise BadInput(f"{path}: {message}") from None

@@ -13,23 +13,20 @@ _short.maxstring = _short.maxother = _short.maxlong = 60
 
 
 def shown(value: Any) -> str:
-    """A value in a message, shortened where it is long."""
+    """Return a value as a message has it, shortened where it is long."""
     return _short.repr(value)
 
 
 def printable(text: str) -> str:
-    r"""Text for a terminal: what moves a cursor, sets a colour or turns the writing round is spelled out.
+    r"""Return text for a terminal: characters that act on one (colour, cursor, direction) are spelled out.
 
     >>> print(printable("a\x1b[31mb\u202ec"))
     a\x1b[31mb\u202ec
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text)
-
-
-def _escaped(sign: str) -> str:
-    return " " if sign.isspace() else repr(sign)[1:-1]
+    escaped = (" " if sign.isspace() else repr(sign)[1:-1] for sign in text)
+    return "".join(s if s.isprintable() or s == "\n" else e for s, e in zip(text, escaped, strict=True))
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r\n]")

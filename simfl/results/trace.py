@@ -1,9 +1,8 @@
-"""What happened, as immutable rows that name their causes.
+"""A run's events as immutable rows that name their causes.
 
 A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
-integer nanoseconds of virtual time. From these rows alone come the spans, the critical path, the bytes
-and the losses (`simfl.results.metrics`). Rows hold sizes and public names, never content: no key, mask or
-update can end up in a trace.
+integer nanoseconds of virtual time. `results.metrics` derives spans, critical path, bytes and losses from
+rows alone. They hold sizes and public names, never content: no key, mask or update can end up in a trace.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, ForwardRef, NamedTuple
+from typing import Any, NamedTuple
 
 from simfl.results.trace_codes import Discarded
 
@@ -86,7 +85,7 @@ class TimerSet(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A user was lost, in truth; whether and when the server notices is another matter."""
+    """A user was lost, in truth; the server may notice later or never."""
 
     round: int
     user: int
@@ -244,62 +243,58 @@ def unit(buffered: bool) -> str:
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """What was there before is no garbage, and what makes or reads millions of rows makes few cycles:
-    Python's collector, which would look through all of torch and the whole trace again and again, is put off.
-    In measured steps it is off."""
-    thresholds, mine = gc.get_threshold(), gc.get_freeze_count() == 0
+    """Collect garbage rarely while millions of rows are made or read; in measured steps it is off."""
+    # Rows make few cycles, and what is there already (torch, the trace so far) is no garbage.
+    thresholds, outermost = gc.get_threshold(), gc.get_freeze_count() == 0
     gc.set_threshold(200_000, 20, 1000)
-    if mine:
+    if outermost:
         gc.freeze()
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        if mine:
+        if outermost:
             gc.unfreeze()
 
 
 def lines(traces: dict[str, Trace]) -> Iterator[str]:
-    """The lines of `trace.jsonl`: before a protocol's rows, one that names it."""
+    """Yield the lines of `trace.jsonl`: before a protocol's rows, one that names it."""
     for name, rows in traces.items():
         yield heading(name)
         yield from row_lines(rows)
 
 
 def heading(name: str) -> str:
-    """The line that stands before the rows of a protocol."""
+    """Return the line that stands before the rows of a protocol."""
     return json.dumps({"row": "protocol", "name": name}) + "\n"
 
 
 def row_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """A line for each row."""
-    written = {kind: _writer(name, kind) for name, kind in ROWS.items()}
+    """Yield a line for each row."""
+    writers = {kind: _writer(name, kind) for name, kind in ROWS.items()}
     for row in rows:
-        yield written[type(row)](row)
+        yield writers[type(row)](row)
 
 
-def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
-    """What writes rows of a kind: as the json module would, which would take longer than the run itself."""
-    line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
-    others = [
-        (k, _recurring if hint in RECURRING else _encoded)
-        for k, hint in enumerate(kind.__annotations__.values())
-        if hint != INTEGER
-    ]
-
-    def written(row: Any) -> str:
-        values = list(row)
-        for k, write in others:
-            if type(values[k]) is not int:
-                values[k] = write(values[k])
-        return line % tuple(values)
-
-    return written
-
-
-INTEGER = ForwardRef("int")
-RECURRING = (ForwardRef("str"), ForwardRef("tuple[tuple[str, int], ...]"))
+RECURRING = ("str", "tuple[tuple[str, int], ...]")
 """Hints of what recurs in a trace: the same few names, and the durations of a device."""
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _recurring = lru_cache(maxsize=4096)(_encoded)
+
+
+def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
+    """Make a function that writes rows of a kind as the json module would, which would take longer than the
+    run itself: a template has the keys, and only what is no integer is encoded."""
+    line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
+    hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
+    others = [(k, _recurring if hint in RECURRING else _encoded) for k, hint in hints if hint != "int"]
+
+    def written(row: Any) -> str:
+        values = list(row)
+        for k, encode in others:
+            if type(values[k]) is not int:
+                values[k] = encode(values[k])
+        return line % tuple(values)
+
+    return written

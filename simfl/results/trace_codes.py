@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 
 class UpdateId(NamedTuple):
-    """A user's update in an asynchronous run; `cycle`: how many the user began before. In rows `3.7`."""
+    """A user's update in an asynchronous run; `cycle`: how many the user began before. In rows `3.7`.
+
+    >>> str(UpdateId(user=3, cycle=7))
+    '3.7'
+    """
 
     user: int
     cycle: int

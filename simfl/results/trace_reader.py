@@ -7,71 +7,138 @@ none of this again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from simfl.errors import BadInput
-from simfl.results import strict_json
+from simfl.results.strict_json import first_problem
 from simfl.results.text import shown
-from simfl.results.trace import ROWS, Aborted, Aggregated, Begin, End, Presence, Row, Step, Trace
-from simfl.results.trace_fields import RowError, row_reader
+from simfl.results.trace import (
+    LANES,
+    PHASES,
+    ROWS,
+    SERVER,
+    Aborted,
+    Aggregated,
+    Begin,
+    End,
+    Presence,
+    Row,
+    Step,
+    Trace,
+)
+
+LARGEST = 10**24
+"""Of all integers: as nanoseconds thirty million years, and far from what a float cannot hold."""
+
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "step": (
+        lambda r: (
+            r.ready <= r.start <= r.end
+            and bool(r.segments)
+            and sum([ns for _, ns in r.segments]) == r.end - r.start
+        ),
+        "ready <= start <= end, and segments that fill it",
+    ),
+    "message": (
+        lambda r: r.bytes <= r.size and (r.arrived is None or r.sent <= r.arrived),
+        "bytes <= size and sent <= arrived",
+    ),
+    "timer": (lambda r: r.at <= r.fires, "at <= fires"),
+    "end": (lambda r: r.start <= r.at, "start <= at"),
+}
+"""What holds between the fields of a row of a kind, and how it is told."""
 
 
 class TraceError(BadInput):
     """A trace file that cannot be read; names the file and the line."""
 
 
+class RowError(ValueError):
+    """A line that is not a row; the text says what was found and what was expected."""
+
+
 def read(path: Path, users: int | None = None) -> dict[str, Trace]:
-    """The traces in a file that `trace.lines` wrote, by protocol. users: how many the scenario has, if known.
+    """Return the traces in a file of `trace.lines`, by protocol. users: how many the scenario has, if known.
 
     Raises:
         TraceError: the file cannot be read, or a line is not what a run writes.
     """
-    readers = {name: row_reader(name, kind, users) for name, kind in ROWS.items()}
+    lines = _lines(users)
     order: dict[str, _Order] = {}
     current: _Order | None = None
-    lines = 0
+    number = 0
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
-            for line in file:
-                lines += 1
-                kind, values = _parsed(line)
+            for text in file:
+                number += 1
+                kind, values = _parsed(lines, text)
                 if kind == "protocol":
-                    name = _name(values)
-                    current = order.setdefault(name, _Order(name))
+                    current = order.setdefault(values["name"], _Order(values["name"]))
                 elif current is None:
                     raise RowError("a row of no protocol")
-                elif kind not in readers:
-                    raise RowError(f"row is {shown(kind)}, expected {', '.join(ROWS)} or protocol")
                 else:
-                    current.add(readers[kind](values))
+                    row = ROWS[kind](**values)
+                    if kind in RULES and not RULES[kind][0](row):
+                        raise RowError(f"{kind}: expected {RULES[kind][1]}")
+                    current.add(row)
     except RowError as error:
-        raise TraceError(f"{path}:{lines}: not a row of a trace: {error}") from None
+        raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from None
     return {name: found.rows for name, found in order.items()}
 
 
-def _parsed(line: str) -> tuple[str, dict[str, Any]]:
-    """The kind of a line and its other values."""
+def _lines(users: int | None) -> TypeAdapter[Any]:
+    """Make the model of a line: a union of all kinds of rows. users: how many there are, if that is known."""
+
+    def integer(least: int, most: int = LARGEST) -> Any:
+        return Annotated[int, Field(ge=least, le=most)]
+
+    last = LARGEST if users is None else users - 1
+    natural, cause, user, party = integer(0), integer(-1), integer(0, last), integer(SERVER, last)
+    phase: Any = Literal.__getitem__(PHASES)
+    array: Any = tuple
+    by_name = {"phase": phase, "lane": Literal.__getitem__(LANES), "cause": cause, "previous": cause}
+    by_name |= {"user": user, "party": party, "sender": party, "to": party}
+    by_hint = {
+        "int": natural,
+        "int | None": natural | None,
+        "str": str,
+        "bool": bool,
+        "tuple[int, ...]": array[user, ...],
+        "tuple[int, int, int, int]": array[natural, natural, natural, natural],
+        "tuple[tuple[str, int], ...]": array[array[phase, natural], ...],
+        "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],
+    }
+    config = ConfigDict(strict=True, extra="forbid")
+    models: list[Any] = [create_model("protocol", __config__=config, row=Literal["protocol"], name=str)]
+    for name, kind in ROWS.items():
+        hints = {key: hint.__forward_arg__ for key, hint in kind.__annotations__.items()}
+        types: dict[str, Any] = {key: by_name.get(key) or by_hint[hint] for key, hint in hints.items()}
+        types["row"] = Literal.__getitem__(name)
+        models.append(create_model(name, __config__=config, **types))
+    line: Any = Annotated[reduce(or_, models), Field(discriminator="row")]
+    return TypeAdapter(line)
+
+
+def _parsed(lines: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
+    """Return the kind of a line and its other values."""
     try:
-        values = strict_json.parse(line)
-    except ValueError as error:
-        raise RowError(f"not JSON ({error})") from None
-    if type(values) is not dict:
-        raise RowError(f"{shown(values)}, expected a mapping")
-    kind = values.pop("row", None)
-    if type(kind) is not str:
-        raise RowError(f"row is {shown(kind)}, expected its kind")
-    return kind, values
-
-
-def _name(values: dict[str, Any]) -> str:
-    name = values.get("name")
-    if len(values) != 1 or not isinstance(name, str):
-        raise RowError(f"{shown(values)}, expected the name of a protocol")
-    return name
+        values = vars(lines.validate_json(text))
+    except ValidationError as errors:
+        first = errors.errors()[0]
+        if first["type"].startswith("union_tag"):
+            kind = shown(first["input"].get("row"))
+            raise RowError(f"row is {kind}, expected {', '.join(ROWS)} or protocol") from None
+        raise RowError(first_problem(errors)) from None
+    return values.pop("row"), values
 
 
 _ENDINGS = Aggregated, Aborted, End

@@ -1,6 +1,6 @@
-"""What a scenario's parts ask of each other, which no single block can say.
+"""The demands of a scenario's parts on each other, which no single block can check.
 
-The law: every check speaks of the scenario alone. What needs the data, the model or a file on disk is
+Invariant: every check speaks of the scenario alone. What needs the data, the model or a file on disk is
 checked where those are made, in `build`.
 """
 
@@ -12,39 +12,39 @@ from collections.abc import Iterator
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.population.dropout import NoLosses
-from simfl.protocols.protocol import Protocol
-from simfl.scenario import footprint, schema
-from simfl.scenario.params import common, params
+from simfl.scenario import footprint
 from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured, Quorum
 from simfl.selection.schemes import All
 
-Found = Iterator[tuple[str, str]]
+Problems = Iterator[tuple[str, str]]
+"""(dotted path, message)."""
 
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
-    """All problems of a scenario that is valid block by block, as (dotted path, message)."""
-    kinds: dict[str, Protocol] = dict(scenario.protocols)
-    mixed = list(_one_mode(kinds))
-    found = [
-        *mixed,
-        *_clock(scenario),
-        *_recording(scenario),
-        *_deadlines(scenario, kinds),
-        *_field(scenario),
-    ]
+    """Return all problems of a scenario that is valid block by block, as (dotted path, message)."""
+    mixed = list(_one_mode(scenario))
+    found = [*mixed, *_clock_and_payload(scenario), *_deadlines(scenario), *_field(scenario)]
     if not mixed:
-        found += _buffered(scenario, kinds) if scenario.asynchronous else _in_rounds(scenario)
-        found += _selections(scenario)
-    found += _population(scenario)
-    masked = [name for name, kind in kinds.items() if kind.offline]
-    found += [*_needed(scenario, masked), *_privacy(scenario, masked)]
+        if scenario.asynchronous:
+            found += _buffered(scenario)
+        elif scenario.buffer is not None:
+            found.append(("buffer", "only for asynchronous protocols"))
+        found += _selection(scenario)
+        for name, entry in scenario.protocols.items():
+            if entry.selection is not None:
+                found += _below(f"protocols.{name}", _selection(scenario.of(name)))
+    users, mode = scenario.population.users, scenario.asynchronous
+    found += _below("population.availability", scenario.population.availability.problems(mode))
+    found += _below("dropout", scenario.dropout.problems(users, mode))
+    found += _privacy(scenario)
     found += footprint.check(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
 
 
-def _one_mode(kinds: dict[str, Protocol]) -> Found:
-    buffered = [name for name, kind in kinds.items() if kind.asynchronous]
-    in_rounds = [name for name in kinds if name not in buffered]
+def _one_mode(s: Scenario) -> Problems:
+    buffered = [name for name, kind in s.protocols.items() if kind.asynchronous]
+    in_rounds = [name for name in s.protocols if name not in buffered]
     if buffered and in_rounds:
         yield (
             "protocols",
@@ -53,36 +53,27 @@ def _one_mode(kinds: dict[str, Protocol]) -> Found:
         )
 
 
-def _clock(s: Scenario) -> Found:
-    if isinstance(s.clock, schema.Measured):
-        if s.workers:
-            yield (
-                "workers",
-                f"workers={s.workers} needs clock modelled or recorded: the measured clock times one step "
-                "at a time",
-            )
-        if s.payload == "shadow":
-            yield (
-                "payload",
-                "payload shadow needs clock modelled or recorded: it executes nothing to be measured",
-            )
-
-
-def _recording(s: Scenario) -> Found:
-    if s.audit == "galois" and s.payload == "shadow":
+def _clock_and_payload(s: Scenario) -> Problems:
+    measured, shadow = isinstance(s.clock, Measured), s.payload == "shadow"
+    needs = "needs clock modelled or recorded"
+    if measured and s.workers:
+        yield "workers", f"workers={s.workers} {needs}: the measured clock times one step at a time"
+    if measured and shadow:
+        yield "payload", f"payload shadow {needs}: it executes nothing to be measured"
+    if shadow and s.audit == "galois":
         yield "audit", "galois needs payload real: a shadow codes and shares nothing"
-    if s.record_updates and s.payload == "shadow":
+    if shadow and s.record_updates:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
 
 
-def _deadlines(s: Scenario, kinds: dict[str, Protocol]) -> Found:
-    for name, kind in kinds.items():
+def _deadlines(s: Scenario) -> Problems:
+    for name, kind in s.protocols.items():
         for timer in kind.timers:
             if getattr(s.deadlines, timer) is None:
                 yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
 
 
-def _field(s: Scenario) -> Found:
+def _field(s: Scenario) -> Problems:
     q, users = s.field.q, s.population.users
     if not is_prime(q):
         yield "field.q", f"q={q} must be prime"
@@ -91,43 +82,41 @@ def _field(s: Scenario) -> Found:
 
 
 # --- asynchronous or not ------------------------------------------------------------------------
-def _in_rounds(s: Scenario) -> Found:
-    if s.buffer is not None:
-        yield "buffer", "only for asynchronous protocols"
-
-
-def _no_quorum(s: Scenario) -> Found:
+def _buffered(s: Scenario) -> Problems:
     for name, deadline in s.deadlines.given.items():
-        if isinstance(deadline, schema.Quorum):
+        if isinstance(deadline, Quorum):
             yield f"deadlines.{name}", "a quorum is of a round; an asynchronous run takes fixed deadlines"
-
-
-def _buffered(s: Scenario, kinds: dict[str, Protocol]) -> Found:
-    name = next(name for name, kind in kinds.items() if kind.asynchronous)
-    yield from _no_quorum(s)
     if s.buffer is None:
-        yield "buffer", f"missing; protocol {name} is asynchronous"
-    elif s.population.users < s.buffer.K:
+        yield "buffer", f"missing; protocol {next(iter(s.protocols))} is asynchronous"
+        return
+    if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer and s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
+    if s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
         yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
-    if s.buffer is not None and s.quantization is not None:
-        for name, spec in s.protocols.items():
-            yield from _overflow(s, name, spec)
+    if s.quantization is not None:
+        for name in s.protocols:
+            yield from _overflow(s, name)
 
 
-def _overflow(s: Scenario, name: str, spec: Protocol) -> Found:
-    """The weights of a sum x clip c_l < (q - 1)/2, or else a sum could wrap around (eq. 36); where it may,
-    below what the audit's 64-bit integers hold."""
-    p, to = params(s, spec, 1), s.quantization
-    weights = spec.sum_weight(p, None)
-    if weights is None or to is None:
+def overflow(s: Scenario, weights: int) -> tuple[int, int] | None:
+    """Return the largest sum of these weights and its bound, where it is not below that (eq. 36).
+
+    The bound is (q - 1)/2, or where sums may wrap around, what the audit's 64-bit integers hold.
+    """
+    assert s.quantization is not None
+    wrap = s.quantization.on_overflow == "wrap"
+    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
+    largest = weights * math.ceil(s.quantization.clip * s.quantization.levels)
+    return (largest, bound) if largest >= bound else None
+
+
+def _overflow(s: Scenario, name: str) -> Problems:
+    p, to = s.params(name), s.quantization
+    weights = s.protocols[name].sum_weight(p, None)
+    if weights is None or to is None or (found := overflow(s, weights)) is None:
         return
+    largest, bound = found
     wrap = to.on_overflow == "wrap"
-    bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(p.q)
-    largest = weights * math.ceil(to.clip * to.levels)
-    if largest < bound:
-        return
     levels = math.floor((bound - 1) // weights / to.clip)
     remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
     limit = f"{bound}, for the audit's 64-bit sums" if wrap else f"(q - 1)/2 = {bound}"
@@ -139,56 +128,34 @@ def _overflow(s: Scenario, name: str, spec: Protocol) -> Found:
     )
 
 
-# --- who takes part, and who is lost ------------------------------------------------------------
-def _selections(s: Scenario) -> Found:
-    yield from _selection(s)
-    for name, entry in s.protocols.items():
-        if entry.selection is not None:
-            for path, message in _selection(s.of(name)):
-                yield f"protocols.{name}.{path}", message
-
-
-def _selection(s: Scenario) -> Found:
-    selection, users = s.selection, s.population.users
-    if s.asynchronous and not isinstance(selection, All):
+# --- users --------------------------------------------------------------------------------------
+def _selection(s: Scenario) -> Problems:
+    if s.asynchronous and not isinstance(s.selection, All):
         yield (
             "selection",
-            f"{selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
+            f"{s.selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
             "limits who is in flight)",
         )
-    for key, message in selection.problems(users):
-        yield _at("selection", key), message
+    yield from _below("selection", s.selection.problems(s.population.users))
 
 
-def _population(s: Scenario) -> Found:
-    for key, message in s.population.availability.problems(s.asynchronous):
-        yield _at("population.availability", key), message
-    for key, message in s.dropout.problems(s.population.users, s.asynchronous):
-        yield _at("dropout", key), message
-
-
-def _at(block: str, key: str) -> str:
-    return f"{block}.{key}" if key else block
+def _below(block: str, problems: Problems) -> Problems:
+    for key, message in problems:
+        yield f"{block}.{key}".rstrip("."), message
 
 
 # --- privacy ------------------------------------------------------------------------------------
-def _needed(s: Scenario, masked: list[str]) -> Found:
-    if not masked:
-        return
-    for block in ("privacy", "quantization"):
+def _privacy(s: Scenario) -> Problems:
+    masked = [name for name, kind in s.protocols.items() if kind.offline]
+    for block in ("privacy", "quantization") if masked else ():
         if getattr(s, block) is None:
             yield block, f"missing; protocol {masked[0]} needs it"
-
-
-def _privacy(s: Scenario, masked: list[str]) -> Found:
-    if s.privacy is None or not masked:
-        return
-    for name in masked:
+    for name in masked if s.privacy else ():
         if s.buffer is not None or not s.protocols[name].asynchronous:
             yield from _masked(s.of(name), name)
 
 
-def _masked(s: Scenario, name: str) -> Found:
+def _masked(s: Scenario, name: str) -> Problems:
     assert s.privacy is not None
     N, T, D = s.cohort, s.privacy.T, s.privacy.D
     if D >= N:
@@ -198,7 +165,7 @@ def _masked(s: Scenario, name: str) -> Found:
     if D >= N or T >= N:
         return
     spec = s.protocols[name]
-    for key, message in spec.problems(common(s)):
+    for key, message in spec.problems(s.common()):
         own = not key or key.partition(".")[0] in type(spec).model_fields
         path = f"protocols.{name}.{key}".rstrip(".") if own else key
         yield path, message.replace("{name}", name)

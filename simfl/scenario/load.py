@@ -1,71 +1,72 @@
 """From YAML text to a validated scenario, with every problem at its line.
 
-A scenario is read as a tree of nodes, values that know where they stand (`reading`, `tree`). The schema's
-shorthands are expanded in the tree (`shape`), so that an override can descend through them (`overrides`);
-then pydantic validates, then `checks`, and what they find is put in words at its place (`wording`).
+A scenario is read as a tree of nodes, values that know where they stand (`yaml_tree`). The schema's
+shorthands are expanded in the tree (`schema_shape`), so that an override can descend through them;
+then pydantic validates, then `checks`, and `messages` words what they find at its place.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import BadInput, cut, refusal, show
-from simfl.errors import Problem as Problem
+from simfl.errors import BadInput, Problem, cut, did_you_mean, refusal, show
 from simfl.errors import ScenarioError as ScenarioError
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
-from simfl.scenario.messages import did_you_mean, place, translate
-from simfl.scenario.overrides import Unfit, override
+from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
-from simfl.scenario.schema_shape import expand
-from simfl.scenario.yaml_reader import dump, parse, read
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain
+from simfl.scenario.schema_shape import Unfit, expand, override
+from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
+
+Source = str | Path | Mapping[str, Any] | Scenario
+
+PATHS = (
+    ("population", "availability", "file"),
+    ("learning", "dataset", "file"),
+    ("learning", "data", "root"),
+)
+"""Keys of files and folders; besides, every `module` names one."""
 
 
-def load(
-    source: str | Path | Mapping[str, Any] | Scenario,
-    overrides: Mapping[str, Any] | None = None,
-    seed: int | None = None,
-) -> Scenario:
-    """The scenario of a YAML file (or of a mapping, or an earlier scenario), validated and cross-checked.
+def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
+    """Return the scenario of a YAML file, a mapping, or an earlier scenario, validated and cross-checked.
 
-    What names a file or folder (`PATHS`) in a scenario's file is relative to that file's folder; in a
-    mapping or an override, to the working directory. It is made absolute.
+    Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
+    folder, in a mapping or an override to the working directory.
 
-    overrides: values by dotted path, such as `{"population.users": 50, "dropout.rate": 0.2}`; they are
-    taken as they are (text from a command line goes through `parse_override` first) and applied in order.
-    A path descends through shorthands, a list's entries are numbered from 0, and a key that only another
-    kind has as a main value switches to that kind. seed: overrides the scenario's.
+    Args:
+        overrides: values by dotted path, such as `{"population.users": 50}`, taken as they are and applied in
+            order. A path descends through shorthands, a list's entries are numbered from 0, and a key that
+            only another kind has as a main value switches to that kind.
+        seed: overrides the scenario's.
 
     Raises:
         ScenarioError: the file cannot be read, or anything in it is wrong.
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        return load_tree(_tree(source), more, _folders(source))
+        folders = {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
+        return load_tree(_tree(source), more, folders)
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
 
 def look_at(path: Path) -> Scenario:
-    """Return the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
+    """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
 
     A class of such a file stays an `Outside`: its keys are there, its behaviour is not; so what the parts of
     the scenario ask of each other, which was checked before the run, is not asked again.
-
-    Raises:
-        ScenarioError: the file cannot be read, or anything in it is wrong.
     """
     with left_alone():
         return load(path)
 
 
-def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
+def _tree(source: Source) -> Node:
     if isinstance(source, Scenario):
         return nodes(source.model_dump(mode="json"), Node(None, source.name))
     if isinstance(source, Mapping):
@@ -73,51 +74,20 @@ def _tree(source: str | Path | Mapping[str, Any] | Scenario) -> Node:
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
     tree = read(Path(source), str(source))
     if base := tree.child("base"):
-        raise refusal(
-            base.file, base.line, "this is a study and not a scenario; `simfl sweep` runs it", "base"
-        )
+        message = "this is a study and not a scenario; `simfl sweep` runs it"
+        raise refusal(base.file, base.line, message, "base")
     return tree
 
 
-def _folders(source: str | Path | Mapping[str, Any] | Scenario) -> dict[str, Path]:
-    """File -> what the relative paths in it are relative to."""
-    return {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
-
-
-PATHS = (
-    ("population", "availability", "file"),
-    ("learning", "dataset", "file"),
-    ("learning", "data", "root"),
-)
-"""Where a scenario names a file or folder; besides, every `module` names one."""
-
-
-def _anchor(tree: Node, folders: Mapping[str, Path]) -> None:
-    """Make the paths absolute, so that the resolved scenario can be loaded from anywhere."""
-    _anchor_modules(tree, folders)
-    for keys in PATHS:
-        node: Node | None = tree
-        for key in keys:
-            node = node.child(key) if node else None
-        if node is not None and isinstance(node.value, str):
-            node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
-
-
-def _anchor_modules(node: Node, folders: Mapping[str, Path]) -> None:
-    inner = node.value.values() if isinstance(node.value, dict) else node.value
-    for child in inner if isinstance(node.value, dict | list) else ():
-        _anchor_modules(child, folders)
-    reference = node.child("module")
-    if reference is not None and isinstance(reference.value, str):
-        reference.value = os.path.abspath(folders.get(reference.file, Path()) / reference.value)
-
-
 def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
-    """`load` for a tree, which is changed: overrides may be nodes, which then keep their place. folders: what
-    the paths of a file are relative to; those of any other, to the working directory."""
-    _anchor_modules(
-        tree, folders
-    )  # before shorthands are written out, which asks such a class for its fields
+    """Load a scenario from its tree, which is changed; overrides that are nodes keep their place.
+
+    folders: file -> the folder of its relative paths; those of any other, the working directory.
+    """
+    anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
+    for value in overrides.values():
+        if isinstance(value, Node):
+            anchor(value, folders, ())
     tree = expand(Scenario, tree)
     problems = []
     for path, value in overrides.items():
@@ -126,7 +96,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         except Unfit as unfit:
             at = value if isinstance(value, Node) else Node(None, SET)
             problems.append(Problem(at.file, at.line, path, str(unfit)))
-    _anchor(tree, folders)
+    anchor(tree, folders)
     try:
         with blamed(BadInput):
             scenario = Scenario.model_validate(plain(tree))
@@ -141,11 +111,17 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     return scenario
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """`a.b=value` as a dotted path and a value read by the rules of a scenario's file; no value is null.
+def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATHS) -> None:
+    """Make paths of files absolute, so that the resolved scenario can be loaded from anywhere."""
+    for node in naming_files(tree, paths):
+        node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
-    Raises:
-        ScenarioError: there is no `=`, no path before it, or no YAML after it.
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Read `a.b=value` as a dotted path and a value, of which none is null. ScenarioError if it is not so.
+
+    >>> parse_override("dropout.rate=1e-1")
+    ('dropout.rate', 0.1)
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -155,19 +131,14 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
-    """The scenario with only those entries whose name, or whose protocol, is one of `names`.
-
-    Raises:
-        ScenarioError: a name that fits no entry, or no names at all.
-    """
+    """Keep the entries whose name, or whose protocol, is in `names`. ScenarioError if a name fits none."""
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
-    there = f"; there are: {cut(', '.join(known))}"
-    messages = [
-        f"no protocol {show(name)}{there}{did_you_mean(name, known)}" for name in names if name not in known
-    ]
+    entries_are = f"; there are: {cut(', '.join(known))}"
+    unknown = [name for name in names if name not in known]
+    messages = [f"no protocol {show(name)}{entries_are}{did_you_mean(name, known)}" for name in unknown]
     if not names:
-        messages = [f"no protocol was chosen{there}"]
+        messages = [f"no protocol was chosen{entries_are}"]
     if messages:
         raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
@@ -175,12 +146,12 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
 
 
 def resolved_yaml(scenario: Scenario) -> str:
-    """The scenario with every default filled in, as YAML that `load` reads back to an equal one."""
+    """Write the scenario with every default filled in, as YAML that `load` reads back to an equal one."""
     return dump(scenario.model_dump(mode="json"))
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema for editors, which accepts the shorthands too."""
+    """Return the JSON Schema for editors, which accepts the shorthands too."""
     schema: dict[str, Any] = _with_shorthands(Scenario.model_json_schema())
     protocols = schema["properties"]["protocols"]
     names = {"type": "array", "minItems": 1, "items": {"type": "string"}}
@@ -189,7 +160,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_shorthands(schema: Any) -> Any:
-    """A JSON Schema in which a block told apart by `kind` may be written in its short forms."""
+    """Let a block told apart by `kind` be written in its short forms too."""
     if isinstance(schema, list):
         return [_with_shorthands(part) for part in schema]
     if not isinstance(schema, dict):
@@ -201,13 +172,8 @@ def _with_shorthands(schema: Any) -> Any:
     short: list[dict[str, Any]] = [{"type": "null"}]
     if schema["discriminator"]["propertyName"] == "kind":
         word = {"type": "string", "pattern": f"^({'|'.join(kinds)})(:.*)?$"}
-        entry = {
-            "type": "object",
-            "properties": {kind: {} for kind in kinds},
-            "additionalProperties": False,
-            "minProperties": 1,
-            "maxProperties": 1,
-        }
+        entry = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+        entry["properties"] = {kind: {} for kind in kinds}
         short = [word, entry, *([{"type": "number"}] if "fixed" in kinds else [])]
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}

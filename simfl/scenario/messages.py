@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import Problem, show
+from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, refusal, show
+from simfl.python_files import blamed
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 from simfl.scenario.yaml_tree import Keys, Node
 
-_SAYS = {
+_MESSAGES = {
     "int": "must be a whole number, not {input}",
     "float": "must be a number, not {input}",
     "finite_number": "must be a finite number, not {input}",
@@ -35,14 +35,37 @@ _SAYS = {
 }
 """By pydantic's type of error, or by the part of it before the first underscore."""
 
+MAX_LINE = 600
+"""Characters of a line of a message that was made elsewhere."""
+
 _GONE: dict[Keys, str] = {
     ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes",
 }
 """Keys that scenarios once had."""
 
 
+def error(s: Scenario, path: str, message: str) -> ScenarioError:
+    """Return the error of one problem at a key of a scenario whose lines are no longer known."""
+    return refusal(s.name, None, message, path)
+
+
+def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives; an error of a value, a file or a stranger's code gets its place."""
+    try:
+        with blamed(ValueError):
+            return make()
+    except ScenarioError:  # it knows its place
+        raise
+    except ValueError as problem:
+        lines = str(problem).splitlines()  # some name a file, and that by a user's own text
+        raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
+    except OSError as problem:
+        file = f"{cut(str(problem.filename))}: " if problem.filename else ""
+        raise error(s, path, f"{file}{reason(problem)}") from None
+
+
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """A problem at a path, or where that is not in the tree, at the mapping around it.
+    """Return a problem at a path, or where that is not in the tree, at the mapping around it.
 
     tag: the key of a union's kind; what is wrong with the kind is placed there where it is written.
     """
@@ -57,13 +80,13 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
-    """pydantic's errors of a model as problems; a missing key that is there misspelt is reported once."""
+    """Return pydantic's errors as problems; a missing key that is there misspelt is reported once."""
     found = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
     for error, path, owner, _ in found:
         if error["type"] == "extra_forbidden":
-            misspelt.update((*path[:-1], guess) for guess in _close(str(path[-1]), owner.fields()))
+            misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.fields()))
     for error, path, owner, shape in found:
         in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
         if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
@@ -86,7 +109,7 @@ class _Owner:
 
 
 def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, _Owner, Shape]:
-    """pydantic's location as the user's path, the model around it, and the shape there."""
+    """Turn pydantic's location into the user's path, the model around it, and the shape there."""
     path: list[str | int] = []
     node: Node | None = tree
     owner, current, shape = _Owner(), _Owner(root), Shape(root)
@@ -127,22 +150,22 @@ def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> 
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
     if kind == "float_type" and type(value) is int:
         kind = "finite_number"  # beyond what a float holds
-    says = _SAYS.get(kind) or _SAYS.get(kind.partition("_")[0])
-    if says is None:
+    message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
+    if message is None:
         return f"{error['msg']}, not {show(value)}"
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
-    return says.format(**{**bounds, "input": show(value)})
+    return message.format(**{**bounds, "input": show(value)})
 
 
 def _unknown_key(key: str, owner: _Owner) -> str:
     message = f"unknown key {show(key)}"
-    if _close(key, owner.fields()) or owner.union is None:
+    if closest(key, owner.fields()) or owner.union is None:
         return message + did_you_mean(key, owner.fields())
     tag, kinds = owner.union.tag, owner.union.kinds
     own = next((name for name, model in kinds.items() if model is owner.model), "module")
     message = f"{tag} {own} has no key {show(key)}"
     for name, model in kinds.items():
-        for guess in _close(key, model.model_fields):
+        for guess in closest(key, model.model_fields):
             return f"{message}; did you mean {guess!r} of {tag} {name}?"
     return message
 
@@ -153,18 +176,18 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
     fits = [kind for kind, model in shape.kinds.items() if value and set(value) <= set(model.model_fields)]
+    remedy = f"one of {', '.join(shape.kinds)}"
     if len(fits) == 1:
-        return f"does not say its kind: add `kind: {fits[0]}`"
-    for word in value:
-        if word in shape.kinds:
-            return f"does not say its kind: write `kind: {word}`, with each value under its name"
-        if _close(word, shape.kinds):
+        remedy = f"add `kind: {fits[0]}`"
+    elif word := next((w for w in value if w in shape.kinds or closest(w, shape.kinds)), None):
+        if word not in shape.kinds:
             return _unknown("kind", word, shape.kinds)
-    return f"does not say its kind: one of {', '.join(shape.kinds)}"
+        remedy = f"write `kind: {word}`, with each value under its name"
+    return f"does not say its kind: {remedy}"
 
 
 def _purpose(shape: Shape) -> str:
-    """What is to be put at a place."""
+    """Say what a missing value should be."""
     if shape.kinds:
         return f"one of {', '.join(shape.kinds)}"
     if shape.model:
@@ -176,13 +199,3 @@ def _purpose(shape: Shape) -> str:
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     wanted = [words.get(Shape(member).members[0], "a list") for member in shape.members]
     return f"{' or '.join(wanted)} is needed"
-
-
-def _close(word: object, known: Iterable[str]) -> list[str]:
-    """The name most like a word, if one is like it at all."""
-    names = {name.lower(): name for name in known}
-    return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    return "".join(f"; did you mean {guess!r}?" for guess in _close(word, known))

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from simfl.blocks import Block
+from simfl import blocks
 from simfl.kinds import UnionName
-from simfl.scenario import schema
+from simfl.scenario import learning, schema, world
 from simfl.scenario.schema_shape import Shape, hints
-from simfl.scenario.yaml_reader import dump
+from simfl.scenario.yaml_tree import dump
 
 HEAD = """# Scenarios
 
@@ -42,8 +42,9 @@ BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def markdown() -> str:
-    """The whole page: a section for each block and union, in the order in which they are met."""
-    names = {id(value): name for name, value in vars(schema).items() if get_origin(value) is Annotated}
+    """Return the whole page: a section for each block and union, in the order in which they are met."""
+    aliases = vars(blocks) | vars(learning) | vars(world) | vars(schema)
+    names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     sections: dict[str, list[str]] = {}
     todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
     while todo:
@@ -63,7 +64,7 @@ class _Section:
         self.met: list[tuple[str, Any]] = []
 
     def of(self, annotation: Any) -> Iterator[str]:
-        """Its paragraphs and tables."""
+        """Yield the paragraphs and tables of a block or union."""
         shape = Shape(annotation)
         if shape.model:
             yield from self._block(shape.model, None)
@@ -75,22 +76,22 @@ class _Section:
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         yield from (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
-        assert issubclass(model, Block)
-        says = model.descriptions()
-        rows = [
-            f"| {' | '.join(self._row(key, hints(model)[key], info, says.get(key, '')))} |"
-            for key, info in model.model_fields.items()
-            if key != tag
-        ]
-        if rows:
-            yield "\n".join(["| key | type | default | bound | |", "|---|---|---|---|---|", *rows])
-
-    def _row(self, key: str, annotation: Any, info: FieldInfo, says: str) -> tuple[str, ...]:
-        return f"`{key}`", self._type(annotation), _default(info), _bound(annotation), says
+        assert issubclass(model, blocks.Block)
+        descriptions = model.descriptions()
+        rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
+        for key, info in model.model_fields.items():
+            if key != tag:
+                kind = hints(model)[key]
+                cells = f"`{key}`", self._type(kind), _default(info), _bound(kind), descriptions.get(key, "")
+                rows.append(f"| {' | '.join(cells)} |")
+        if len(rows) > 2:
+            yield "\n".join(rows)
 
     def _type(self, annotation: Any) -> str:
-        """What is to be written there, with links to sections."""
-        name = _union_name(annotation) or self.names.get(id(annotation))
+        """Return the type of a value in words, with links to sections."""
+        extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+        own = next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
+        name = own or self.names.get(id(annotation))
         shape = Shape(annotation)
         if name and shape.kinds:
             return self._link(name, annotation)
@@ -114,20 +115,14 @@ class _Section:
         return f"[{name}](#{name.lower()})"
 
 
-def _union_name(annotation: Any) -> str | None:
-    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
-
-
 def _short(shape: Shape, word: str) -> str:
-    """The short form of a kind with its main value, if it has one."""
+    """Return the short form of a kind with its main value, if it has one."""
     for write_out in shape.before:
         long = write_out({word: ...})
         if "kind" in long:
             main = next(key for key, value in long.items() if value is ...)
-            number = any(
-                isinstance(other(1.0), dict) and word == other(1.0)["kind"] for other in shape.before
-            )
+            of_number = [block for other in shape.before if isinstance(block := other(1.0), dict)]
+            number = any(word == block["kind"] for block in of_number)
             return f"{word}: {main.upper()}" + (f"` or `{main.upper()}" if number else "")
     return ""
 
@@ -144,22 +139,24 @@ def _default(info: FieldInfo) -> str:
 
 
 def _bound(annotation: Any) -> str:
-    """What pydantic holds a number or a list's length to; of a list's entries after its own."""
-    told: dict[str, Any] = {}
+    """Return pydantic's bounds of a number or of a list's length; those of a list's entries come first."""
+    bounds: dict[str, Any] = {}
     for part in _parts(annotation):
         for name in (*BOUNDS, "min_length", "max_length"):
             if (bound := getattr(part, name, None)) is not None:
-                told[name] = bound
+                bounds[name] = bound
     for strict, loose in (("lt", "le"), ("gt", "ge")):
-        if strict in told and told.get(loose) == told[strict]:
-            del told[loose]
-    least, most = told.get("min_length"), told.get("max_length")
+        if strict in bounds and bounds.get(loose) == bounds[strict]:
+            del bounds[loose]
+    least, most = bounds.get("min_length"), bounds.get("max_length")
     entries = [f"{least} to {most} entries" if most else f"{least} entry or more"] if least else []
-    return ", ".join([f"{BOUNDS[name]} {_power(told[name])}" for name in BOUNDS if name in told] + entries)
+    return ", ".join(
+        [f"{BOUNDS[name]} {_power(bounds[name])}" for name in BOUNDS if name in bounds] + entries
+    )
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """All constraints within an annotation, but not those of the blocks that it names."""
+    """Yield the constraints within an annotation, but not those of the blocks that it names."""
     if get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
         yield from _parts(inner)

@@ -1,85 +1,144 @@
-"""What a scenario may say: frozen pydantic models, one per block of the YAML file.
+"""The content of a scenario: frozen pydantic models, one for each block of the YAML file.
 
-The blocks live in the modules beside this one, by theme; every one of them has its name here too.
+Blocks of the world are in `world`, those of training in `learning`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from simfl.blocks import GREATEST as GREATEST
-from simfl.blocks import LEAST as LEAST
-from simfl.blocks import Block as Block
-from simfl.blocks import Count as Count
-from simfl.blocks import Distribution as Distribution
-from simfl.blocks import Exponential as Exponential
-from simfl.blocks import Fixed as Fixed
-from simfl.blocks import Fraction as Fraction
-from simfl.blocks import LogNormal as LogNormal
-from simfl.blocks import Name as Name
-from simfl.blocks import Natural as Natural
-from simfl.blocks import NonNegative as NonNegative
-from simfl.blocks import Positive as Positive
-from simfl.blocks import Seed as Seed
-from simfl.blocks import Text as Text
-from simfl.blocks import Threads as Threads
-from simfl.blocks import Uniform as Uniform
-from simfl.blocks import shorthand as shorthand
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from simfl.blocks import Block, Count, Levels, Name, Natural, Positive, Seed, Text, Threads
+from simfl.crypto import ntt
+from simfl.errors import show
+from simfl.learning.partition import AnyPartition
 from simfl.population.dropout import AnyDropout, NoLosses
-from simfl.scenario.learning import Data as Data
-from simfl.scenario.learning import Learning as Learning
-from simfl.scenario.protocols import Entry as Entry
-from simfl.scenario.protocols import FieldOfSums as FieldOfSums
-from simfl.scenario.protocols import Privacy as Privacy
-from simfl.scenario.protocols import Protocols as Protocols
-from simfl.scenario.protocols import Quantization as Quantization
-from simfl.scenario.rounds import Buffer as Buffer
-from simfl.scenario.rounds import ByDisconnect as ByDisconnect
-from simfl.scenario.rounds import ByTimeout as ByTimeout
-from simfl.scenario.rounds import Deadline as Deadline
-from simfl.scenario.rounds import Deadlines as Deadlines
-from simfl.scenario.rounds import Detect as Detect
-from simfl.scenario.rounds import FixedDeadline as FixedDeadline
-from simfl.scenario.rounds import Quorum as Quorum
-from simfl.scenario.world import PRESETS_MBPS as PRESETS_MBPS
-from simfl.scenario.world import Clock as Clock
-from simfl.scenario.world import Devices as Devices
-from simfl.scenario.world import Measured as Measured
-from simfl.scenario.world import Modelled as Modelled
-from simfl.scenario.world import Network as Network
-from simfl.scenario.world import Population as Population
-from simfl.scenario.world import Recorded as Recorded
-from simfl.scenario.world import Server as Server
-from simfl.scenario.world import ServerLink as ServerLink
-from simfl.scenario.world import UserLink as UserLink
+from simfl.protocols.machine import Params
+from simfl.protocols.protocol import Protocol
+from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario.learning import Learning
+from simfl.scenario.world import Buffer, Clock, Deadlines, Detect, Network, Population, Server
 from simfl.selection.schemes import All, AnySelection
 
 
+# --- protocols ----------------------------------------------------------------------------------
+class Overrides(Block):
+    """The part of a scenario that an entry of `protocols` may say for itself."""
+
+    selection: AnySelection | None = None
+    """The selection of this entry, in place of the scenario's."""
+    partition: AnyPartition | None = None
+    """The partition of this entry, in place of the scenario's."""
+
+
+if TYPE_CHECKING:
+
+    class Entry(Protocol, Overrides):
+        """A protocol with the overrides of its entry."""
+
+        protocol: str = ""
+
+else:
+    Entry = PROTOCOLS.annotation(mixin=Overrides)
+
+
+def _name_protocols(value: Any) -> Any:
+    """Write out the entries: each names its protocol unless it says otherwise, and may be empty."""
+    if isinstance(value, list):
+        if not all(isinstance(name, str) for name in value) or len(set(value)) < len(value):
+            raise ValueError("a list of protocols holds names, each once; one with settings needs a mapping")
+        value = dict.fromkeys(value)
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for name, entry in value.items():
+        entry = {} if entry is None else entry
+        if isinstance(entry, dict):
+            entry = {"protocol": "module" if "module" in entry else name, **entry}
+        out[name] = entry
+    return out
+
+
+Protocols = Annotated[dict[Name, Entry], BeforeValidator(_name_protocols), Field(min_length=1)]
+
+
+# --- masks and sums -----------------------------------------------------------------------------
+class Privacy(Block):
+    """The guarantee of masked protocols for N users: N - D >= U > T."""
+
+    T: Natural
+    """Users who may collude without learning anything."""
+    D: Natural
+    """Users who may be lost; U + D is at most N."""
+    U: Count | None = None
+    """Users whose answers recover the aggregate, above T; N - D unless given."""
+
+
+def _named_prime(value: Any) -> Any:
+    if isinstance(value, str) and value != "ntt":
+        raise ValueError(f"must be a whole number or ntt, not {show(value)}")
+    return ntt.Q if value == "ntt" else value
+
+
+Prime = Annotated[
+    int,
+    BeforeValidator(_named_prime),
+    Field(strict=True, ge=3, lt=2**32),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 3, "exclusiveMaximum": 2**32}, {"const": "ntt"}]}
+    ),
+]
+"""A prime by its value, or by its name."""
+
+
+class FieldOfSums(Block):
+    """The prime field F_q of masks and sums.
+
+    LightSecAgg encodes by number theoretic transforms where q allows it: `ntt` does, the paper's q does not.
+    """
+
+    q: Prime = 2**32 - 5
+    """A prime; the paper's unless given, and `ntt` for 2147352577."""
+
+
+class Quantization(Block):
+    """The rounding of updates to integers (LightSecAgg eq. 30)."""
+
+    levels: Levels = 2**16
+    """The levels per unit, c_l."""
+    clip: Positive
+    """Coordinates are held within +-clip, and those that were outside are counted."""
+    on_overflow: Literal["error", "wrap"] = "error"
+    """`wrap` runs although sums could wrap around, and counts those that do."""
+
+
+# --- the whole ----------------------------------------------------------------------------------
 class Scenario(Block):
-    """A whole study: one world, and the protocols that are compared on it."""
+    """One world, and the protocols that are compared on it."""
 
     name: Name = "scenario"
     """Heads tables and names the run's folder; the file's name unless given."""
     seed: Seed
-    """Every draw comes from it."""
+    """The seed of every draw."""
     clock: Clock
-    """How long a step takes."""
+    """The source of the durations of steps."""
     profile: Text = "reference"
     """Seconds per operation for `clock: modelled`: a shipped profile's name, or a YAML file's path."""
     payload: Literal["real", "shadow"] = "real"
     """`shadow` counts the work and its bytes without doing it."""
     entropy: Literal["seeded", "os"] = "seeded"
-    """Where keys and masks come from; `os` cannot be replayed."""
+    """The source of keys and masks; `os` cannot be replayed."""
     audit: Literal["exact", "galois"] = "exact"
-    """What is checked: every aggregate; with `galois` also coding and sharing, against that library."""
+    """Every aggregate is checked; with `galois` coding and sharing too, against that library."""
     workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
     memory_limit_gb: Positive = 2.0
-    """What a run may hold at once, predicted before it starts."""
+    """GB that a run may hold at once, predicted before it starts."""
     rounds: Count
     """Rounds, or aggregations of the buffer."""
     horizon_s: Positive | None = None
-    """A run ends at this virtual time at the latest."""
+    """Seconds of virtual time after which a run ends at the latest."""
     record_updates: bool = False
     """Keeps aggregates and updates in files, for `simfl privacy`."""
     overlap: bool = True
@@ -95,28 +154,29 @@ class Scenario(Block):
     deadlines: Deadlines
     """How long the server waits in each collecting state."""
     dropout: AnyDropout = NoLosses()
-    """Who is lost within a round, and where."""
+    """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()
-    """Who of the available takes part in a round."""
+    """The users of a round, out of those who are available."""
     buffer: Buffer | None = None
-    """For asynchronous protocols, which need it."""
+    """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None
-    """What masked protocols withstand; those that have thresholds need it."""
+    """The coalitions and losses that masked protocols withstand, which need it."""
     field: FieldOfSums = FieldOfSums()
     """The field of masks and sums."""
     quantization: Quantization | None = None
-    """From floats to the field; masked protocols need it."""
+    """The way from floats to the field; masked protocols need it."""
     learning: Learning = Learning()
     """Data, model and training."""
     protocols: Protocols
-    """What is compared: a list of names, or a mapping from names of your own to settings."""
+    """The protocols that are compared: a list of names, or a mapping from names of your own to settings."""
 
     @property
     def asynchronous(self) -> bool:
         """True if its protocols are: one scenario compares protocols of one mode."""
-        return any(
-            getattr(entry, "asynchronous", self.buffer is not None) for entry in self.protocols.values()
-        )
+        entries = (
+            self.protocols.values()
+        )  # of one that is only looked at, a file's protocol has no attributes
+        return any(getattr(entry, "asynchronous", self.buffer is not None) for entry in entries)
 
     @property
     def cohort(self) -> int:
@@ -128,10 +188,24 @@ class Scenario(Block):
         return Scenario.model_validate, (self.model_dump(mode="json"),)
 
     def of(self, name: str) -> Scenario:
-        """The scenario as one entry of `protocols` sees it."""
+        """Return the scenario with the overrides of one entry of `protocols`."""
         entry = self.protocols[name]
         learning = self.learning
         if entry.partition is not None:
             learning = learning.model_copy(update={"partition": entry.partition})
-        update = {"selection": entry.selection or self.selection, "learning": learning}
-        return self.model_copy(update=update)
+        return self.model_copy(update={"selection": entry.selection or self.selection, "learning": learning})
+
+    def common(self, d: int = 1) -> Params:
+        """Return the parameters that all protocols share for updates of length d."""
+        T, D, U = (self.privacy.T, self.privacy.D, self.privacy.U) if self.privacy else (0, 0, None)
+        clip, levels = (self.quantization.clip, self.quantization.levels) if self.quantization else (1.0, 1)
+        K, bound = (self.buffer.K, self.buffer.staleness_bound) if self.buffer else (1, 0)
+        N = self.cohort
+        return Params(
+            d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
+            clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
+        )  # fmt: skip
+
+    def params(self, name: str, d: int = 1) -> Params:
+        """Return the public parameters of one entry of `protocols` for updates of length d."""
+        return self.protocols[name].params(self.of(name).common(d))

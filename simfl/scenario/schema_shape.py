@@ -1,4 +1,4 @@
-"""What the schema says of a place in the tree, and its shorthands written out there."""
+"""The schema along a scenario's tree: the shape of a place, shorthands, and values set by dotted path."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from simfl.errors import cut, did_you_mean, show
 from simfl.kinds import resolved
-from simfl.scenario.yaml_tree import Node, nodes, plain
+from simfl.scenario.schema import Scenario
+from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
 
 @cache
@@ -31,6 +33,7 @@ class Shape:
     def __init__(self, annotation: Any) -> None:
         self.before: list[Any] = []
         self.tag: str | None = None
+        # `Annotated[Annotated[A | B, ...] | None, ...]`: peel layer by layer, down to the bare union or type.
         while get_origin(annotation) is Annotated or _optional(annotation):
             if inner := _optional(annotation):
                 annotation = inner
@@ -42,6 +45,7 @@ class Shape:
         union = get_origin(annotation) in (Union, UnionType)
         self.members = [m for m in (get_args(annotation) if union else (annotation,)) if m is not NoneType]
         models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
+        # The words of a kind are those of its tag's `Literal`; a model of the zoo has many.
         tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
         self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
         self.model = models[0] if models and not self.tag else None
@@ -54,19 +58,19 @@ class Shape:
                 self.item = get_args(bare)[0]
 
     def chosen(self, node: Node) -> type[BaseModel] | None:
-        """The model that a node means, if that can be told."""
+        """Return the model that a node means, if that can be told."""
         tag = node.child(self.tag) if self.tag else None
         model = self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
         return model and self.own_class(model, node)
 
     @staticmethod
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
-        """The class that a node means: where `model` stands for a file's own class, that class."""
+        """Return the class that a node means: where `model` stands for a file's own class, that class."""
         reference = node.child("module") if node else None
         return resolved(model, reference.value if reference else None)
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
-        """The annotation of a key or entry; None where the schema has none."""
+        """Return the annotation of a key or entry; None where the schema has none."""
         if model is not None:
             return hints(model)[str(key)] if key in model.model_fields else None
         return self.item
@@ -78,7 +82,7 @@ class Shape:
 
 
 def _optional(annotation: Any) -> Any:
-    """What may be left out, if that is an annotated type of its own."""
+    """Return the inner type of `X | None`, if that is an annotated type of its own."""
     if get_origin(annotation) not in (Union, UnionType):
         return None
     inner = [member for member in get_args(annotation) if member is not NoneType]
@@ -86,7 +90,7 @@ def _optional(annotation: Any) -> Any:
 
 
 def expand(annotation: Any, node: Node) -> Node:
-    """The node with all shorthands written out, each value still knowing its line."""
+    """Write out all shorthands of a node; each value still knows its line."""
     shape = Shape(annotation)
     for write_out in reversed(shape.before):
         short = _shallow(node)
@@ -105,8 +109,78 @@ def expand(annotation: Any, node: Node) -> Node:
 
 
 def _shallow(node: Node) -> Any:
-    """Plain as deep as a shorthand looks (two mappings, or a list), so that what is below keeps its place."""
+    """Return a plain value as deep as a shorthand looks: two mappings, or a list."""
     if not isinstance(node.value, dict):
         return plain(node)
     inner = node.value.items()
     return {k: v.value if v.value is None or isinstance(v.value, dict) else v for k, v in inner}
+
+
+# --- overrides ----------------------------------------------------------------------------------
+class Unfit(Exception):
+    """An override whose path has no such entry, or no keys at all."""
+
+
+def override(tree: Node, path: str, value: Any) -> None:
+    """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
+    node, annotation, parts = tree, Scenario, path.split(".")
+    for depth, part in enumerate(parts, 1):
+        key, annotation, shape = _step(node, annotation, part, ".".join(parts[: depth - 1]))
+        if depth == len(parts):
+            node.value[key] = expand(annotation, nodes(value, Node(None, SET)))
+            _drop_stale(node, shape, part)
+            return
+        child = node.child(key)
+        if child is None:
+            if shape.open:
+                known = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
+                raise Unfit(f"no entry {show(part)}; {known}")
+            child = node.value[key] = Node({}, SET)
+        node = child
+
+
+def _step(node: Node, annotation: Any, part: str, path: str) -> tuple[str | int, Any, Shape]:
+    """Return the key that a part of a path means in a node, its annotation, and the node's shape."""
+    shape = Shape(annotation)
+    key: str | int = part
+    if isinstance(node.value, list):
+        if not part.isdecimal() or int(part) >= len(node.value):
+            raise Unfit(f"no entry {cut(part)}: the list has {len(node.value)}, numbered from 0")
+        key = int(part)
+    else:
+        _enter(node, shape, part, path)
+    return key, shape.child(key, shape.chosen(node)), shape
+
+
+def _enter(node: Node, shape: Shape, key: str, path: str) -> None:
+    """Make a node ready to take a key: a mapping, and of the first kind that is named for the key."""
+    if node.value is None:
+        node.value = {}
+    if not isinstance(node.value, dict):
+        raise Unfit(f"{cut(path)} is {show(node.value)}, which has no keys")
+    model = shape.chosen(node)
+    if shape.tag != "kind" or key == "kind" or (model and key in model.model_fields):
+        return
+    owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
+    if owners:
+        node.value["kind"] = Node(owners[0], SET)
+        _drop_stale(node, shape, "kind")
+
+
+def _main_keys(model: type[BaseModel]) -> list[str]:
+    """Return the keys that a kind is named for: those that it needs, or else its first one."""
+    fields = {name: field for name, field in model.model_fields.items() if name != "kind"}
+    return [name for name, field in fields.items() if field.is_required()] or list(fields)[:1]
+
+
+def _drop_stale(node: Node, shape: Shape, key: str) -> None:
+    """A new kind, or a new preset, takes the place of what belonged to the old one in the file."""
+    model = shape.chosen(node)
+    stale: set[str] = set()
+    if key == shape.tag and model:
+        stale = set(node.value) - set(model.model_fields)
+    elif key == "preset" and node.value[key].value is not None:
+        stale = {"uplink_mbps", "downlink_mbps"} & set(node.value)
+    for name in stale:
+        if node.value[name].file != SET:
+            del node.value[name]

@@ -1,4 +1,4 @@
-"""What a study file may say: a base scenario and what is varied over it.
+"""A study file: a base scenario, and settings that are varied over it.
 
     base: ../sync_breakdown.yaml         # a scenario's path from this file, or a scenario written out here
     set: {payload: shadow}               # holds in every cell
@@ -6,7 +6,7 @@
       - {population.users: 25, privacy: {T: 2, D: 12}}
       - {population.users: 50, privacy: {T: 5, D: 25}}
     grid: {dropout.rate: [0.1, 0.3]}     # each with each, and with each of `cells`
-    seeds: 5                             # so many from the base's on, or a list
+    seeds: 5                             # five from the base's on, or a list
 
 Keys are those of `--set`, and are applied in the order `set`, `cells`, `grid`; but a list of names for
 `protocols` keeps these entries of the base as they are there.
@@ -24,13 +24,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.blocks import Block, Name
-from simfl.errors import Problem, ScenarioError, cut, refusal, show
-from simfl.scenario.load import load_tree
-from simfl.scenario.messages import did_you_mean, place, translate
+from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
+from simfl.scenario.load import anchor, load_tree
+from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
-from simfl.scenario.yaml_reader import read
-from simfl.scenario.yaml_tree import Node, plain
+from simfl.scenario.yaml_tree import Node, plain, read
 
 
 def _base(value: Any) -> Any:
@@ -52,7 +51,7 @@ Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
 class SweepFile(Block):
-    """A base scenario, and what is varied over it."""
+    """The keys of a study file."""
 
     name: Name
     base: Annotated[Any, AfterValidator(_base)] = None
@@ -64,7 +63,7 @@ class SweepFile(Block):
 
 @dataclass(frozen=True)
 class Setting:
-    """A value for a dotted key of the scenario, and the part of the study that it stands in."""
+    """A value for a dotted key of the scenario, from a part of the study such as `cells.0`."""
 
     part: str
     key: str
@@ -72,7 +71,6 @@ class Setting:
 
     @property
     def value(self) -> Any:
-        """As plain data."""
         return plain(self.node)
 
 
@@ -93,11 +91,7 @@ class Study:
     seeds: Sequence[int]
 
     def resolve(self, settings: Settings, seed: int) -> Scenario:
-        """The scenario with these settings.
-
-        Raises:
-            ScenarioError: it is wrong; what a setting is to blame for is placed there.
-        """
+        """Return the scenario with these settings. ScenarioError with each problem at its setting."""
         settings = (*self.common, *settings)
         tree = deepcopy(self.base)
         overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
@@ -107,7 +101,7 @@ class Study:
             raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
 
     def _placed(self, problem: Problem, settings: Settings) -> Problem:
-        """A problem by its path in the study's file, if it is one of that file."""
+        """Return a problem by its path in the study's file, if it is one of that file."""
         if problem.file != self.file:
             return problem
         for s in reversed(settings):
@@ -117,11 +111,7 @@ class Study:
 
 
 def load_study(path: Path) -> Study:
-    """A study file, read and checked by itself: its scenarios are checked by `Study.resolve`.
-
-    Raises:
-        ScenarioError: it, or its base, cannot be read, or anything in it is wrong.
-    """
+    """Read a study file and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios."""
     file = str(path)
     tree = read(path, file, "study")
     try:
@@ -129,53 +119,49 @@ def load_study(path: Path) -> Study:
     except ValidationError as errors:
         raise ScenarioError(translate(errors, tree, SweepFile)) from None
     base = _tree_of(study, tree, path)
-    cells = tuple(
-        tuple(_settings(f"cells.{i}", cell)) for i, cell in enumerate(_node(tree, "cells").value or ())
-    )
+    folders = {name: Path(name).parent for name in (file, base.file)}
+    anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
+    base = expand(Scenario, base)
+    parts = {key: child.value for key, child in tree.value.items() if child.value}
+    common = _settings("set", parts.get("set", {}))
+    cells = tuple(_settings(f"cells.{i}", cell.value) for i, cell in enumerate(parts.get("cells", ())))
     grid = tuple(
         tuple(Setting("grid", key, value) for value in axis.value)
-        for key, axis in (_node(tree, "grid").value or {}).items()
+        for key, axis in parts.get("grid", {}).items()
     )
-    common = tuple(_settings("set", _node(tree, "set")))
     problems = list(_misplaced(tree, common, cells, grid))
     if problems:
         raise ScenarioError(problems)
-    folders = {node_file: Path(node_file).parent for node_file in (file, base.file)}
     return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
 
 
-def _node(tree: Node, key: str) -> Node:
-    return tree.child(key) or Node(None, tree.file)
-
-
-def _settings(part: str, mapping: Node) -> Iterator[Setting]:
-    for key, node in (mapping.value or {}).items():
-        yield Setting(part, key, node)
+def _settings(part: str, mapping: dict[str, Node]) -> Settings:
+    return tuple(Setting(part, key, node) for key, node in mapping.items())
 
 
 def _tree_of(study: SweepFile, tree: Node, path: Path) -> Node:
-    """The base's tree with its shorthands written out."""
+    """Return the base's tree."""
     if isinstance(study.base, str):
-        there = Path(os.path.normpath(path.parent / study.base))
-        base = read(there, str(there))
+        file = Path(os.path.normpath(path.parent / study.base))
+        base = read(file, str(file))
     else:
-        base = _node(tree, "base")
+        base = tree.value["base"]
         base.value.setdefault("name", Node(study.name, tree.file))
-    return expand(Scenario, base)
+    return base
 
 
 def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
-    """The seeds: a count starts at the base's."""
+    """Return the seeds: a count starts at the base's."""
     if isinstance(study.seeds, list):
         return study.seeds
     first = base.child("seed")
     if first is None or type(first.value) is not int:
         message = "a count starts at the base's seed, which it does not give: list the seeds"
-        raise ScenarioError([place(tree, ("seeds",), message)])
-    if first.value + study.seeds > 2**63:
+    elif first.value + study.seeds > 2**63:
         message = f"{study.seeds} seeds from {show(first.value)} on reach beyond 2^63"
-        raise ScenarioError([place(tree, ("seeds",), message)])
-    return range(first.value, first.value + study.seeds)
+    else:
+        return range(first.value, first.value + study.seeds)
+    raise ScenarioError([place(tree, ("seeds",), message)])
 
 
 def _misplaced(
@@ -191,9 +177,9 @@ def _misplaced(
 
 
 def _subset(tree: Node, setting: Setting) -> Node | None:
-    """For a list of names under `protocols`, these entries of the base, or all that run such a protocol."""
+    """Return the base's entries that a list of names under `protocols` means, by entry or by protocol."""
     names = setting.value
-    entries = _node(tree, "protocols").value
+    entries = tree.value["protocols"].value if "protocols" in tree.value else None
     if setting.key != "protocols" or not isinstance(names, list) or not isinstance(entries, dict):
         return None
     kinds = {name: plain(entry.child("protocol") or entry) for name, entry in entries.items()}
@@ -201,9 +187,8 @@ def _subset(tree: Node, setting: Setting) -> Node | None:
     for i, name in enumerate(names):
         if name not in known:
             node = setting.node.child(i) or setting.node
-            there = f"the base has {cut(', '.join(map(str, known)))}{did_you_mean(name, known)}"
-            raise refusal(
-                node.file, node.line, f"no protocol {show(name)}; {there}", f"{setting.part}.protocols"
-            )
+            message = f"no protocol {show(name)}; the base has {cut(', '.join(map(str, known)))}"
+            message += did_you_mean(name, known)
+            raise refusal(node.file, node.line, message, f"{setting.part}.protocols")
     chosen = {name: entries[name] for name in entries if name in names or kinds[name] in names}
     return Node(chosen, setting.node.file, setting.node.line)

@@ -1,4 +1,4 @@
-"""The world of a study: clocks, users with their devices and availability, network and server."""
+"""The world of a scenario: clocks, users and their devices, links, deadlines, and how losses are noticed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from simfl.blocks import (
     Block,
     Count,
     Distribution,
+    Fraction,
     Mbps,
+    Natural,
     NonNegative,
     Positive,
     Spread,
     Text,
+    bare_number,
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
@@ -37,11 +40,11 @@ class Modelled(Block):
 
 
 class Recorded(Block):
-    """The durations of an earlier run, read from the trace in its folder."""
+    """The durations of an earlier run, read from its trace."""
 
     kind: Literal["recorded"] = "recorded"
     dir: Text
-    """The folder of a run, from the working directory."""
+    """The folder of that run, from the working directory."""
 
 
 Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(recorded="dir")]
@@ -49,37 +52,32 @@ Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), s
 
 # --- users --------------------------------------------------------------------------------------
 class Devices(Block):
-    """Users' devices: `slowdown` is against the machine of the clock, drawn once per user.
-
-    Each local training takes `training_noise` times as long, drawn anew from the user's own stream:
-    log-normal with median 1 and this standard deviation of the logarithm.
-    """
+    """The users' devices."""
 
     slowdown: Distribution
-    """Against the machine of the clock, drawn once per user."""
+    """Times that a device is slower than the clock's machine, drawn once for each user."""
     cores: Count = 2
-    """With one, the protocol and the training take turns."""
+    """Cores of a device; with one, the protocol and the training take turns."""
     training_noise: Spread = 0.0
-    """Spread of each training's time: the standard deviation of its logarithm."""
+    """Spread of each training's time: log-normal, median 1, this standard deviation of the logarithm."""
 
 
 class Population(Block):
-    """Who takes part: N users with their devices and availability."""
+    """The users, with their devices and availability."""
 
     users: Count
     """N, the number of users."""
     devices: Devices
-    """How fast they are."""
+    """The speed of the users' devices."""
     availability: AnyAvailability = Always()
-    """When they are online."""
+    """The times at which users are online."""
 
 
 # --- network and server -------------------------------------------------------------------------
 class UserLink(Block):
-    """A user's link. A preset gives both rates; the latency (one way, seconds) is always stated.
+    """A user's link. A preset gives both rates; the latency is always stated.
 
-    `jitter_s` is drawn for each message and added to its latency; a message that is overtaken by an
-    earlier one's draw waits for it, as in a TCP stream.
+    A message that is overtaken by an earlier one's jitter waits for it, as in a TCP stream.
     """
 
     preset: Literal["4g", "lan320", "5g"] | None = None
@@ -89,9 +87,9 @@ class UserLink(Block):
     downlink_mbps: Mbps | None = None
     """Mbit/s from the server; needed without a preset."""
     latency_s: NonNegative
-    """One way."""
+    """Seconds that a message takes one way, besides its transfer."""
     jitter_s: Distribution | None = None
-    """Drawn for each message and added to its latency."""
+    """Seconds that are drawn for each message and added to its latency."""
 
     @model_validator(mode="before")
     @classmethod
@@ -110,7 +108,7 @@ class UserLink(Block):
 
 
 class ServerLink(Block):
-    """The server's own link, shared max-min fairly by concurrent transfers (Mbit/s)."""
+    """The server's own link, shared max-min fairly by concurrent transfers."""
 
     uplink_mbps: Mbps
     """Mbit/s to the users."""
@@ -119,26 +117,99 @@ class ServerLink(Block):
 
 
 class Network(Block):
-    """Links, and the seconds that the RPC layer costs the receiver of each message.
-
-    What users have for each other, shares, is `relayed` over the server's link, or goes `direct` from user to
-    user as in LightSecAgg section 6: then it passes their own links only, the sender's and the receiver's.
-    """
+    """The links between users and server, and the cost of receiving a message."""
 
     users: UserLink
     """The link of each user."""
     server: ServerLink
     """The server's own link."""
     peers: Literal["relayed", "direct"] = "relayed"
-    """Whether shares pass the server\'s link, or only those of the two users."""
+    """`relayed` shares pass the server's link, `direct` ones only those of the two users (LightSecAgg 6)."""
     overhead_s: NonNegative
-    """Of the RPC layer, for each message received."""
+    """Seconds that the RPC layer costs the receiver of each message."""
 
 
 class Server(Block):
-    """The server's machine: its vector work is divided by `cores`, per-message overhead is not."""
+    """The server's machine."""
 
     cores: Count = 1
-    """Its vector work is divided by them."""
+    """Cores that divide the server's vector work; the overhead of messages is not divided."""
     slowdown: Positive = 1.0
-    """Against the machine of the clock."""
+    """Times that the server is slower than the clock's machine."""
+
+
+# --- rounds and buffers -------------------------------------------------------------------------
+class Buffer(Block):
+    """The buffer of an asynchronous run."""
+
+    K: Count
+    """Updates in an aggregation."""
+    staleness_bound: Natural
+    """The greatest staleness in versions of the model; older updates are discarded."""
+    concurrency: Count | None = None
+    """The most users in flight at once; all who are available, unless given."""
+    return_s: Positive | None = None
+    """Seconds that a lost user is offline."""
+
+
+class FixedDeadline(Block):
+    """The server waits at most this long."""
+
+    kind: Literal["fixed"] = "fixed"
+    after_s: Positive
+    """Seconds of the longest wait."""
+
+
+class Quorum(Block):
+    """The server waits `grace_s` more once a fraction, and as many as the protocol needs, have answered."""
+
+    kind: Literal["quorum"] = "quorum"
+    fraction: Fraction
+    """The fraction of those who were expected when the state opened."""
+    grace_s: NonNegative
+    """Seconds of the wait after that fraction has answered."""
+    after_s: Positive
+    """Seconds of the longest wait."""
+
+
+Deadline = Annotated[
+    FixedDeadline | Quorum,
+    Field(discriminator="kind"),
+    shorthand(fixed="after_s"),
+    bare_number("fixed", "after_s"),
+]
+
+
+class Deadlines(Block):
+    """How long the server waits in each collecting state; those that a protocol uses must be given."""
+
+    advertise: Deadline | None = None
+    """The wait for public keys."""
+    shares: Deadline | None = None
+    """The wait for encrypted shares."""
+    upload: Deadline | None = None
+    """The wait for uploads, training included; of an asynchronous run, until an update is given up."""
+    recovery: Deadline | None = None
+    """The wait for the answers that recover the sum."""
+
+    @property
+    def given(self) -> dict[str, FixedDeadline | Quorum]:
+        """The deadlines that are given, by the state's name."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
+class ByTimeout(Block):
+    """The server learns of a loss when the deadline of its state passes."""
+
+    kind: Literal["timeout"] = "timeout"
+
+
+class ByDisconnect(Block):
+    """The transport reports a broken connection."""
+
+    kind: Literal["disconnect"] = "disconnect"
+    delay_s: NonNegative
+    """Seconds from the loss to the report."""
+
+
+Detect = Annotated[ByTimeout | ByDisconnect, Field(discriminator="kind"), shorthand(disconnect="delay_s")]

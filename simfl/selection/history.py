@@ -1,7 +1,5 @@
-"""Who took part so far: the participation matrix P of a run.
-
-Source: Multi-RoundSecAgg, eq. 4: P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N}.
-"""
+"""The participation matrix of a run: P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg,
+eq. 4)."""
 
 from __future__ import annotations
 
@@ -19,6 +17,11 @@ class Participation:
     """The rows of P, one a round, and each user's frequency of participation f^(t).
 
     users: N; they are 0 .. N - 1. ValueError if there are none.
+
+    >>> P = Participation(4)
+    >>> P.append([2, 0])
+    >>> P.counts.tolist()
+    [1, 0, 1, 0]
     """
 
     def __init__(self, users: int) -> None:
@@ -27,11 +30,12 @@ class Participation:
         self.users = users
         self._rows: list[NDArray[np.int64]] = []
         self._counts = np.zeros(users, np.int64)
-        self._view = self._counts.view()
-        self._view.flags.writeable = False
+        self.counts = self._counts.view()
+        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
+        self.counts.flags.writeable = False
 
     def append(self, members: Iterable[int]) -> None:
-        """The next round's users, in any order; nobody where the round was skipped.
+        """Add the next round's users, in any order; nobody where the round was skipped.
 
         ValueError, and nothing appended, if a user is unknown or named twice.
         """
@@ -42,25 +46,14 @@ class Participation:
         doubled = row[:-1][row[1:] == row[:-1]]
         if doubled.size:
             raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
-        row.flags.writeable = False
         self._rows.append(row)
         self._counts[row] += 1
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
-        return self._view
-
-    @property
-    def rows(self) -> tuple[NDArray[np.int64], ...]:
-        """Each round's users, ascending, read-only."""
-        return tuple(self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def matrix(self) -> csr_array:
-        """P^(t), [t, N], int8 zeros and ones."""
+        """Return P^(t), [t, N], int8 zeros and ones."""
         from scipy.sparse import csr_array
 
         ends = np.cumsum([0, *(row.size for row in self._rows)])

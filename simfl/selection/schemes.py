@@ -1,7 +1,7 @@
-"""Selection schemes: who of the available takes part in a round.
+"""Selection schemes: the users of a round, chosen among those who are available.
 
-A round's users depend on who is available, on who took part before and on the round's own random stream, and
-on nothing else; a round for which too few are available is skipped.
+They depend on the available users, on the rounds before and on the round's own random stream, and on nothing
+else; a round for which too few are available is skipped.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class Selection(Choice):
         """Return how many users a round usually holds; its memory is forecast for so many."""
         return self.cohort(users)
 
+    def family(self, users: int) -> int | None:
+        """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
+        return None
+
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         """Yield what does not fit so many users, as (key, or nothing for all of them, message)."""
         yield from ()
@@ -73,10 +77,9 @@ class Selection(Choice):
         if found is None or not len(found):
             return None
         picked = np.sort(np.asarray(found))
-        strangers = np.setdiff1d(picked, here)
+        strangers, doubled = np.setdiff1d(picked, here), picked[:-1][picked[1:] == picked[:-1]]
         if strangers.size:
             raise RunFailed(f"selection {type(self).__name__}: user {strangers[0]} is not available")
-        doubled = picked[:-1][picked[1:] == picked[:-1]]
         if doubled.size:
             raise RunFailed(f"selection {type(self).__name__}: user {doubled[0]} is chosen twice")
         members: list[int] = picked.tolist()
@@ -101,6 +104,9 @@ class _OfOneSize(Selection):
 
     def cohort(self, users: int) -> int:
         return self.users
+
+    def family(self, users: int) -> int | None:
+        return math.comb(users, self.users)
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         if self.users > users:
@@ -174,10 +180,47 @@ class MultiRound(_OfOneSize):
     """Prefers the batch that took part least often."""
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        return batches(available, history, self.users, rng, self.T, self.fair)
+        """Return the K users of K / T batches; None if fewer are wholly available. Takes time O(N).
+
+        The family B of Algorithm 1 has C(N/T, K/T) rows; they are never listed, for its rows that are
+        available are exactly the unions of K / T batches that are wholly available.
+
+        lambda = 0, for equal drop-out probabilities: every available row of B equally likely. lambda = 1:
+        uniform among the available rows that hold the user l_min of least frequency. Algorithm 2 takes l_min
+        over all available users; a batch-mate of that user may be away, and then no available row holds it.
+        Here it is taken over the users of the wholly available batches; of several such batches one is drawn
+        uniformly.
+        """
+        N, T = history.users, self.T
+        check_batches(N, self.users, T)
+        here = np.zeros(N, bool)
+        here[available] = True
+        whole = np.flatnonzero(here.reshape(-1, T).all(axis=1))
+        wanted = self.users // T
+        if whole.size < wanted:
+            return None
+        if self.fair:
+            frequency = history.counts.reshape(-1, T)[whole].min(axis=1)
+            least = np.flatnonzero(frequency == frequency.min())
+            first = least[rng.integers(least.size)]
+            others = rng.choice(whole.size - 1, size=wanted - 1, replace=False)
+            chosen = whole[np.append(others + (others >= first), first)]
+        else:
+            chosen = rng.choice(whole, size=wanted, replace=False)
+        members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
+        return members
+
+    def family(self, users: int) -> int | None:
+        return math.comb(users // self.T, self.users // self.T)
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
-        yield from super().problems(users) if self.users > users else _indivisible(users, self.users, self.T)
+        if self.users > users:
+            yield from super().problems(users)
+            return
+        try:
+            check_batches(users, self.users, self.T)
+        except ValueError as error:
+            yield "", str(error)
 
 
 class Partition(_OfOneSize):
@@ -187,11 +230,13 @@ class Partition(_OfOneSize):
     kind: Literal["partition"] = "partition"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        return batches(available, history, self.users, rng, self.users, fair=True)
+        return MultiRound(users=self.users, T=self.users).select(available, history, rng)
+
+    def family(self, users: int) -> int | None:
+        return users // self.users
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
-        k = self.users
-        yield from super().problems(users) if k > users else _indivisible(users, k, k)
+        return MultiRound(users=self.users, T=self.users).problems(users)
 
 
 SELECTION = Kinds(
@@ -221,44 +266,3 @@ def check_batches(users: int, k: int, T: int) -> None:
         size = f"T=K={T}" if k == T else f"T={T}"
         below = users - users % T
         raise ValueError(f"users={users} is no multiple of {size}: use {below} or {below + T}")
-
-
-def _indivisible(users: int, k: int, T: int) -> Iterator[tuple[str, str]]:
-    try:
-        check_batches(users, k, T)
-    except ValueError as error:
-        yield "", str(error)
-
-
-def batches(
-    available: Users, history: Participation, k: int, rng: np.random.Generator, T: int, fair: bool
-) -> Users | None:
-    """Return the k users of K / T batches; None if fewer batches are wholly available. Takes time O(N).
-
-    The family B of Algorithm 1 has C(N/T, K/T) rows; they are never listed, for its rows that are available
-    are exactly the unions of K / T batches that are wholly available.
-
-    fair=False (lambda = 0, for equal drop-out probabilities): every available row of B equally likely.
-    fair=True (lambda = 1): uniform among the available rows that hold the user l_min of least frequency.
-    Algorithm 2 takes l_min over all available users; a batch-mate of that user may be away, and then no
-    available row holds it. Here it is taken over the users of the wholly available batches; of several such
-    batches one is drawn uniformly.
-    """
-    N = history.users
-    check_batches(N, k, T)
-    here = np.zeros(N, bool)
-    here[available] = True
-    whole = np.flatnonzero(here.reshape(-1, T).all(axis=1))
-    wanted = k // T
-    if whole.size < wanted:
-        return None
-    if fair:
-        frequency = history.counts.reshape(-1, T)[whole].min(axis=1)
-        least = np.flatnonzero(frequency == frequency.min())
-        first = least[rng.integers(least.size)]
-        others = rng.choice(whole.size - 1, size=wanted - 1, replace=False)
-        chosen = whole[np.append(others + (others >= first), first)]
-    else:
-        chosen = rng.choice(whole, size=wanted, replace=False)
-    members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
-    return members

@@ -206,7 +206,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PooledOps]]:
 def test_a_tiny_budget_pauses_and_changes_no_result(
     workers: int, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "PENDING", TINY)
+    monkeypatch.setattr(build, "PENDING_SHARE", TINY)
     world = {**SIX, **LOSSES, "rounds": 2}
     eager, tiny = run(world), run({**world, "workers": workers})
     assert lines(tiny) == lines(eager)

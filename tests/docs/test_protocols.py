@@ -60,17 +60,8 @@ def test_in_the_tree_it_is_a_module_and_a_line(tmp_path: Path) -> None:
     text = EXAMPLE.with_suffix(".yaml").read_text(encoding="utf-8")
     scenario = tmp_path / "pads.yaml"
     scenario.write_text(text.replace("{module: dealt_pads.py:DealtPads, spare: 1}", "{spare: 1}"))
-    words = [
-        sys.executable,
-        "-m",
-        "simfl",
-        "run",
-        str(scenario),
-        "--out",
-        str(tmp_path / "run"),
-        "--format",
-        "json",
-    ]
+    arguments = [str(scenario), "--out", str(tmp_path / "run"), "--format", "json", "--set", "payload=shadow"]
+    words = [sys.executable, "-m", "simfl", "run", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

@@ -67,7 +67,7 @@ def test_a_modelled_trace_is_the_same_under_all_payloads(
 ) -> None:
     overrides, base = WORLDS[which]
     how = dict(how)
-    monkeypatch.setattr(build, "PENDING", how.pop("pending", 1.0))
+    monkeypatch.setattr(build, "PENDING_SHARE", how.pop("pending", 1.0))
     assert lines(run({**overrides, **how}, base)) == eager(which)
 
 

@@ -33,7 +33,7 @@ LONG = {"rounds": 400}
 def test_a_cancelled_run_leaves_its_rounds_within_a_second(
     base: dict[str, Any], overrides: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "PENDING", 1e-5)
+    monkeypatch.setattr(build, "PENDING_SHARE", 1e-5)
     out = tmp_path / "run"
 
     async def main() -> tuple[float, int]:

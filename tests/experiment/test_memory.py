@@ -27,7 +27,7 @@ def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) ->
         "learning.dataset": data, "rounds": 2,
     })  # fmt: skip
     study = build.build(s)
-    p = build.params(s, s.protocols[protocol], study.trainer.d)
+    p = s.params(protocol, study.trainer.d)
     found = weigh(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
     assert found.rest > 0  # an aggregate came of it
     assert found.peak <= memory.at_most(s, protocol, p) < 40 * found.peak
@@ -39,7 +39,7 @@ def test_beyond_a_size_the_bound_is_what_is_predicted(monkeypatch: pytest.Monkey
     wide = overrides | {"learning.dataset": WIDE | {"shape": [30_000]}, "clock": "measured"}
     with pytest.raises(ScenarioError, match=r"GB that lightsecagg holds at once"):
         build.build(load(SYNC, wide))
-    monkeypatch.setattr(memory, "FORECAST", {True: 5, False: 5})
+    monkeypatch.setattr(memory, "FORECAST_USERS", {True: 5, False: 5})
     monkeypatch.setattr(memory, "weigh", None)
     with pytest.raises(ScenarioError, match=r"below the 0\.\d+ GB \(an upper bound\) that lightsecagg holds"):
         build.build(load(SYNC, wide))

@@ -23,20 +23,20 @@ LOSSES = {"dropout": {"rate": 0.2}}
 WIDE = {**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "memory_limit_gb": 0.006}
 
 CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
-    "rounds": (SYNC, {**SIX, **LOSSES, "protocols": ["secagg", "lightsecagg"], "rounds": 5}),
+    "rounds": (SYNC, {**SIX, **LOSSES, "protocols": ["secagg", "lightsecagg"], "rounds": 3}),
     "rounds in two threads": (
         SYNC,
-        {**SIX, **LOSSES, "protocols": ["lightsecagg"], "rounds": 5, "workers": 2},
+        {**SIX, **LOSSES, "protocols": ["lightsecagg"], "rounds": 4, "workers": 2},
     ),
-    "fedadam": (SYNC, {**SIX, "learning.server": "fedadam", "protocols": ["secagg"], "rounds": 5}),
-    "updates": (SYNC, {**SIX, "record_updates": True, "protocols": ["fedavg"], "rounds": 5}),
-    "late": (SYNC, {**SIX, "deadlines.upload": 0.9, "protocols": ["fedavg"], "rounds": 6}),
-    "a loop": (SYNC, {**SIX, "learning.way": "loop", "protocols": ["lightsecagg"], "rounds": 4}),
-    "buffers": (ASYNC, {**LOSSES, "rounds": 6}),
-    "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 6, "workers": 2}),
-    "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 6}),
-    "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 6}),
-    "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 6}),
+    "fedadam": (SYNC, {**SIX, "learning.server": "fedadam", "protocols": ["secagg"], "rounds": 4}),
+    "updates": (SYNC, {**SIX, "record_updates": True, "protocols": ["fedavg"], "rounds": 4}),
+    "late": (SYNC, {**SIX, "deadlines.upload": 0.9, "protocols": ["fedavg"], "rounds": 4}),
+    "a loop": (SYNC, {**SIX, "learning.way": "loop", "protocols": ["lightsecagg"], "rounds": 3}),
+    "buffers": (ASYNC, {**LOSSES, "rounds": 4}),
+    "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 4, "workers": 2}),
+    "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 4}),
+    "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 4}),
+    "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 4}),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
 
 
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
-    overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 6}
+    overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 4}
     keys = ("index", "start_s", "end_s", "span_s", "critical_s", "accuracy", "loss", "aggregate_exact")
     before: list[Any] = []
     times = 0
@@ -92,12 +92,12 @@ def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     rounds = [[r[key] for key in keys] for r in summary["protocols"]["lightsecagg"]["rounds"]]
     assert rounds[: len(before)] == before
-    assert len(rounds) == 6
+    assert len(rounds) == 4
     assert all(r[-1] for r in rounds)
 
 
 def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
-    overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 4}
+    overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 3}
     overrides |= {"learning.model": "cnn", "protocols": ["lightsecagg"], "memory_limit_gb": 0.015}
     whole = run(overrides, out=tmp_path / "whole")
     assert whole.summary["protocols"]["lightsecagg"]["final_accuracy"] is not None
@@ -109,22 +109,25 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
 
 
 # --- what cannot be resumed ---------------------------------------------------------------------
+LONG = {**SIX, "payload": "shadow", "rounds": 8}
+
+
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
-    assert interrupted(SYNC, {**SIX, "rounds": 50}, tmp_path, resume=False, more=2)
+    assert interrupted(SYNC, LONG, tmp_path, resume=False, more=2)
     return tmp_path
 
 
 def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
-    with pytest.raises(BadInput, match=r"another run: seed: 5 then, 6 now; rounds: 50 then, 60 now"):
-        run({**SIX, "rounds": 60, "seed": 6}, out=half, resume=True)
+    with pytest.raises(BadInput, match=r"another run: seed: 5 then, 6 now; rounds: 8 then, 60 now"):
+        run({**LONG, "rounds": 60, "seed": 6}, out=half, resume=True)
 
 
 def test_other_code_is_refused(half: Path) -> None:
     about = json.loads((half / NAME / "run.json").read_text())
     (half / NAME / "run.json").write_text(json.dumps({**about, "code": "0.0.1+abc"}))
     with pytest.raises(BadInput, match=r"code: 0.0.1\+abc then, "):
-        run({**SIX, "rounds": 50}, out=half, resume=True)
+        run(LONG, out=half, resume=True)
 
 
 def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
 
 
 def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
-    over = {**SIX, "protocols": ["secagg"], "rounds": 50, "entropy": "os"}
+    over = {**SIX, "protocols": ["secagg"], "rounds": 8, "entropy": "os"}
     assert interrupted(SYNC, over, tmp_path, resume=False, more=2)
     with pytest.raises(BadInput, match="entropy: os"):
         run(over, out=tmp_path, resume=True)
@@ -152,14 +155,14 @@ def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
 def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> None:
     (half / NAME / file).write_text(text)
     with pytest.raises(BadInput, match=says):
-        run({**SIX, "rounds": 50}, out=half, resume=True)
+        run(LONG, out=half, resume=True)
 
 
 def test_half_a_line_is_cut_off(half: Path) -> None:
     for file in ("journal.jsonl", "trace.jsonl"):
         with (half / NAME / file).open("ab") as out:
             out.write(b'{"protocol": "fed')
-    result = run({**SIX, "rounds": 50}, out=half, resume=True)
+    result = run(LONG, out=half, resume=True)
     assert {path.name for path in half.iterdir()} == FILES
     assert not result.interrupted
 
@@ -210,7 +213,8 @@ TUTORIAL = [str(ROOT / "scenarios" / "tutorial.yaml"), "--set", "rounds=12", "--
 
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_leaves_the_same_bytes(kills: int, tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, kills, 1, [*TUTORIAL, "--protocols", "lightsecagg"])
+    content = ["rounds=100", "--set", "payload=shadow"] if kills == 1 else ["rounds=12"]
+    killed_and_resumed(tmp_path, kills, 1, [*TUTORIAL, "--protocols", "lightsecagg", "--set", *content])
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_folder_at_work_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
-    assert interrupted(SYNC, {**SIX, "rounds": 30}, tmp_path, resume=False, more=2)
+    assert interrupted(SYNC, {**SIX, "rounds": 8}, tmp_path, resume=False, more=2)
     with pytest.raises(BadInput, match=f"simfl run --resume {tmp_path}"):
         run(out=tmp_path)
 
@@ -77,6 +77,7 @@ def test_reserved_folders_differ(tmp_path: Path) -> None:
 
 def test_two_runs_at_once_get_two_folders(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "run.py"), TUTORIAL, "--set", "rounds=1", "--protocols", "fedavg"]
+    command += ["--set", "payload=shadow"]
     both = [subprocess.Popen([*command, "--seed", s], cwd=tmp_path, stdout=subprocess.PIPE) for s in "12"]
     for running in both:
         running.communicate(timeout=120)
@@ -98,7 +99,7 @@ def rounds_of(folder: Path) -> int:
 def ended_by(number: signal.Signals, out: Path, how: list[str]) -> tuple[int, str]:
     """Start a long run, wait until it has saved something, send a signal; returns exit code and errors."""
     command = [sys.executable, str(ROOT / "run.py"), TUTORIAL, "--set", "rounds=5000", "--save-every", "0"]
-    command += ["--protocols", "fedavg", "--no-progress", "--out", str(out)]
+    command += ["--protocols", "fedavg", "--set", "payload=shadow", "--no-progress", "--out", str(out)]
     running = subprocess.Popen([*how, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     journal, until = out / NAME / JOURNAL, time.monotonic() + 60
     while not (journal.exists() and journal.stat().st_size) and time.monotonic() < until:
@@ -166,7 +167,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("size", [100, 3_000, 20_000, 60_000, 90_000])
+@pytest.mark.parametrize("size", [100, 20_000, 60_000])
 def test_a_full_disk_leaves_what_was_saved(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +198,7 @@ def test_a_full_disk_leaves_what_was_saved(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk of its own needs root")
-@pytest.mark.parametrize("kilobytes", [64, 200, 400, 700, 1000])
+@pytest.mark.parametrize("kilobytes", [64, 400])
 def test_a_disk_that_is_really_full(tmp_path: Path, kilobytes: int) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -10,8 +10,7 @@ from typing import Any
 
 from simfl.scenario.load import load
 from simfl.scenario.study import load_study
-from simfl.scenario.yaml_reader import parse
-from simfl.scenario.yaml_tree import plain
+from simfl.scenario.yaml_tree import parse, plain
 from tests.fuzz import lines, plausible, values
 from tests.fuzz.small import small
 from tests.fuzz.text import dump

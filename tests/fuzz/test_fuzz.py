@@ -10,7 +10,7 @@ from tests.fuzz import findings
 from tests.fuzz.attempt import attempt, bounded_memory
 from tests.fuzz.mutants import SEEDS, Mutant, mutant
 
-SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 100
+SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 50
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 

@@ -11,8 +11,7 @@ from random import Random
 import pytest
 
 from simfl.scenario.load import load
-from simfl.scenario.yaml_reader import parse
-from simfl.scenario.yaml_tree import plain
+from simfl.scenario.yaml_tree import parse, plain
 from tests.fuzz import findings, lines
 from tests.fuzz.mutants import ROOT, SEEDS, Mutant, mutant, trees
 from tests.fuzz.text import Raw, dump

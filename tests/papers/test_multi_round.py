@@ -9,7 +9,7 @@ import pytest
 from papers import multi_round_accuracy, multi_round_fig3, multi_round_table1
 from papers import multi_round_theorem1 as theorem
 from papers.entry import Place
-from simfl.privacy.theory import cardinality
+from simfl.privacy.metrics import cardinality
 from simfl.scenario.study import load_study
 from tests.engine.harness import ROOT
 
@@ -70,12 +70,12 @@ def test_figure_3a_is_judged(fall: int, kept: int, agree: list[bool]) -> None:
 
 def test_figures_3b_3c_and_4_are_judged() -> None:
     good = multi_round_fig3.tradeoff(seeds(119, 3))
-    assert [cell.agrees for cell in good if cell.compare == "order"] == [True] * 3
+    assert [cell.agrees for cell in good if cell.compare == "order"] == [True] * 5
     (bad,) = seeds(119, 3)
-    bad["weighted"], bad["partition"] = shares([1], F=0.5), shares([12], C=13.0)
-    bad["batches_3"] = shares([3], C=9.0)
+    bad["partition"] = shares([12], C=13.0)
+    bad |= {name: shares([3], F=0.5, C=9.0) for name in ("batches_6", "batches_4", "batches_3")}
     told = multi_round_fig3.tradeoff([bad])
-    assert [cell.agrees for cell in told if cell.compare == "order"] == [False] * 3
+    assert [cell.agrees for cell in told if cell.compare == "order"] == [False] * 5
 
 
 def test_orders_of_accuracies() -> None:
@@ -84,7 +84,7 @@ def test_orders_of_accuracies() -> None:
     for setting, row in zip(("IID", "non-IID"), table_4, strict=True):
         cells = multi_round_accuracy.statements(setting, dict(zip(names, row, strict=True)))
         assert all(cell.agrees for cell in cells)
-        worse = dict(zip(names, row, strict=True)) | {"batches_3": 50.0, "batches_4": 50.0, "partition": 60.0}
+        worse = dict(zip(names, row, strict=True)) | dict.fromkeys(names[3:], 50.0) | {"partition": 60.0}
         assert not any(cell.agrees for cell in multi_round_accuracy.statements(setting, worse))
 
 

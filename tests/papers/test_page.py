@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.limits import LIMITS
 from papers.page import page
 from papers.registry import ENTRIES
 from papers.store import Stored, read
@@ -52,19 +54,30 @@ def test_the_page_is_what_the_stored_results_say() -> None:
 
 def test_a_page_of_one_entry() -> None:
     text = page([(entry(), stored())], HERE)
-    assert "| [Paper Table 9](#x) | what | -20 % | 2 of 4 | 1.0 s | `simfl reproduce x` |" in text
+    assert "| [Paper Table 9](#x) | what | 2 of 4 | 1 of 2 | -20 % | 1.0 s | `simfl reproduce x` |" in text
+    assert "| [Paper Table 9](#x) | missed | 10 | 8 | s | **-20 %**, beyond 5 % |" in text
+    assert "| [Paper Table 9](#x) | not so | a < b | b < a |  | **not as stated** |" in text
     assert "| kept | 10 | 10.4 | s | +4 % |" in text
     assert "| missed | 10 | 8 | s | **-20 %**, beyond 5 % | why \\| where |" in text
     assert "| so | a < b | a < b |  | as stated |" in text
-    assert "| not so | a < b | b < a |  | **not so** |" in text
+    assert "| not so | a < b | b < a |  | **not as stated** |" in text
     assert "| told |  | 12345 |  |  |" in text
     assert "![t](reproduction/x.svg)" in text
 
 
 def test_data_of_the_papers_own_are_told() -> None:
     own = replace(stored(), evidence=replace(stored().evidence, on="mnist from a local folder"))
-    assert "Run on digits. How." in page([(entry(), stored())], HERE)
-    assert "Run on mnist from a local folder. How." in page([(entry(), own)], HERE)
+    assert "**Run on** digits.\n\n**Compared.** How.\n" in page([(entry(), stored())], HERE)
+    assert "**Run on** mnist from a local folder.\n" in page([(entry(), own)], HERE)
+
+
+def test_weak_results_come_first_and_are_those_of_entries() -> None:
+    assert set(LIMITS) <= set(ENTRIES)
+    text = HERE.page.read_text(encoding="utf-8")
+    titles = ["## Weak results", "## Cells that miss", "## Not attempted", "## All results"]
+    assert re.findall(r"^## .*$", text, re.M)[:4] == titles
+    first = text[: text.index(titles[1])]
+    assert [first.index(limits) for limits in LIMITS.values()] == sorted(map(first.index, LIMITS.values()))
 
 
 def test_a_cell_without_a_number_cannot_be_compared() -> None:

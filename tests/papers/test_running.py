@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from papers.running import Data, found, results
-from simfl.scenario.yaml_reader import dump
+from simfl.scenario.yaml_tree import dump
 from tests.engine.harness import SYNC
 from tests.learning.data.common import idx_images, idx_labels, pixels
 

@@ -156,6 +156,15 @@ def test_a_run_with_losses_at_each_step_counts_them_where_they_are_missed() -> N
         assert {r["dropout_rate"] for r in rounds} == {None}  # what is lost is drawn, and not a share
 
 
+def test_in_an_asynchronous_run_a_rate_is_a_coin() -> None:
+    """A thousand coins of 0.3 are within five standard deviations of 300."""
+    losses = Losses(Rate(rate=0.3, at="recovery"), 20, Streams(4), KEYED)
+    plans = [losses.in_cycle(user, cycle) for user in range(20) for cycle in range(50)]
+    lost = [plan for plan in plans if plan is not None]
+    assert abs(len(lost) - 300) < 5 * np.sqrt(1000 * 0.3 * 0.7)
+    assert set(lost) == {PlannedLoss("recovery", "before_send")}
+
+
 # --- where a protocol has no such point ---------------------------------------------------------
 @pytest.mark.parametrize(
     ("at", "plain"),

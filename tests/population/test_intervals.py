@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.cli import main
 from simfl.population import intervals
 from simfl.population.availability import Trace
-from simfl.population.intervals import MOST, Intervals, read_intervals
+from simfl.population.intervals import MAX_PROBLEMS, Intervals, read_intervals
 from simfl.scenario import schema
 from simfl.scenario.load import ScenarioError, load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
@@ -47,6 +47,7 @@ def wrong(folder: Path, text: str, users: int = 5) -> list[str]:
         ("user,from_s,to_s,why\n2,0,1,charging\n", {2: [(0.0, 1.0)]}),
         ("\ufeffuser, from_s, to_s\r\n\r\n 1 , 0, 1 \r\n", {1: [(0.0, 1.0)]}),
         ('"user","from_s","to_s"\n"1","0","1"\n', {1: [(0.0, 1.0)]}),
+        ("user,from_s,to_s,why,why\n\t1\x1c,\u00a00,1,a,b\n", {1: [(0.0, 1.0)]}),
     ],
 )
 def test_a_file_says_when_users_are_online(
@@ -60,6 +61,7 @@ RUNS = st.lists(st.floats(0, 1e6).map(lambda x: round(x, 3)), min_size=2, max_si
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 6), RUNS, max_size=4), st.randoms())
 def test_lines_may_come_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, times: dict[int, list[float]], order: object
@@ -71,6 +73,7 @@ def test_lines_may_come_in_any_order(
     assert read_intervals(path, 7) == expected
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 6), RUNS.filter(lambda at: len(at) % 2 == 0), max_size=4))
 def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> None:
     listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
@@ -83,8 +86,8 @@ def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> 
 
 
 def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "CHUNK", 2)
-    monkeypatch.setattr(intervals, "_by_lines", None)
+    monkeypatch.setattr(intervals, "CHUNK_LINES", 2)
+    monkeypatch.setattr(intervals, "_problems", None)
     text = "why,to_s,user,from_s\n,9, 3,7.5e0\n\n,10.,2,.5\n,+4,3,1\n"
     assert read_intervals(csv(tmp_path, text), 5) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
 
@@ -140,7 +143,7 @@ def test_all_that_is_wrong_is_told_at_once_in_the_files_order(tmp_path: Path) ->
         "online.csv:4: user 1 is online from 0 to 10 already, by line 2",
         "online.csv:5: to_s: must be a number, not 'x'",
     ]
-    assert len(wrong(tmp_path, HEADER + "9,0,1\n" * 1000)) == MOST
+    assert len(wrong(tmp_path, HEADER + "9,0,1\n" * 1000)) == MAX_PROBLEMS
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> None:

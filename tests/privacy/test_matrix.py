@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from simfl.privacy.matrix import dense, rounds, sparse
+from simfl.privacy.matrix import rounds, sparse
 from simfl.selection.history import Participation
 
 
@@ -17,12 +17,12 @@ def test_dense_sparse_and_the_history_say_the_same() -> None:
     plain = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]])
     for P in (history.matrix(), plain, plain.astype(bool), plain.astype(float), csr_array(plain)):
         assert [members.tolist() for members in rounds(P)] == [[0, 2], [], [1, 2, 3]]
-        assert (dense(P) == plain).all()
+        assert (sparse(P).toarray() == plain).all()
 
 
 def test_no_rounds_yet() -> None:
     assert rounds(Participation(3).matrix()) == []
-    assert dense(Participation(3).matrix()).shape == (0, 3)
+    assert sparse(Participation(3).matrix()).shape == (0, 3)
 
 
 def test_stored_zeros_and_disorder_do_not_matter_and_stay_as_they_are() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from simfl.privacy.strong import Classes, strong, strong_over_time
-from simfl.privacy.weak import weak
+from simfl.privacy.strong import Classes, strong_over_time
 from simfl.selection.history import Participation
 from simfl.selection.schemes import MultiRound
 
@@ -32,16 +31,6 @@ def by_definition(P: NDArray[np.int64]) -> int | None:
 @given(MATRICES)
 def test_strong_is_the_definition_at_every_round(P: NDArray[np.int64]) -> None:
     assert strong_over_time(P) == [by_definition(P[: t + 1]) for t in range(len(P))]
-    assert strong(P) == by_definition(P)
-
-
-@given(MATRICES)
-def test_it_never_rises_and_is_never_above_the_weak_one(P: NDArray[np.int64]) -> None:
-    over_time = [T for T in strong_over_time(P) if T is not None]
-    assert over_time == sorted(over_time, reverse=True)
-    found = weak(P)
-    assert (found is None) == (strong(P) is None)
-    assert found is None or found.upper >= (strong(P) or 0)
 
 
 @given(MATRICES)
@@ -56,7 +45,7 @@ def test_labels_are_the_classes_of_identical_columns(P: NDArray[np.int64]) -> No
 
 def test_nobody_yet() -> None:
     history = Participation(4)
-    assert strong(history.matrix()) is None
+    assert strong_over_time(history.matrix()) == []
     for members in ([], [1, 2, 3], [2]):
         history.append(members)
     assert strong_over_time(history.matrix()) == [None, 3, 1]
@@ -68,4 +57,4 @@ def test_multi_round_keeps_its_promise(T: int) -> None:
     for _ in range(80):
         available = np.flatnonzero(rng.random(24) >= 0.1)
         history.append(MultiRound(users=6, T=T).chosen(available, history, rng) or [])
-    assert strong(history.matrix()) == T
+    assert strong_over_time(history.matrix())[-1] == T

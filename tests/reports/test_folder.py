@@ -61,7 +61,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no trace": (lambda f: (f / "trace.jsonl").unlink(), "trace.jsonl: cannot be read"),
     "no scenario": (lambda f: (f / "resolved.yaml").unlink(), "resolved.yaml"),
     "half a summary": (text_of("summary.json", lambda t: t[: len(t) // 2]), "summary.json: cannot be read"),
-    "a list": (text_of("summary.json", lambda t: "[]"), "schema None"),
+    "a list": (text_of("summary.json", lambda t: "[]"), "[], expected a mapping"),
     "half a trace": (text_of("trace.jsonl", lambda t: t[: len(t) // 2]), "not a row of a trace"),
     "a shorter trace": (text_of("trace.jsonl", lambda t: "\n".join(t.splitlines()[:40])), "one run"),
     "a broken scenario": (text_of("resolved.yaml", lambda t: t.replace("seed:", "sed:")), "seed"),

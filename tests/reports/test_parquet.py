@@ -10,7 +10,7 @@ import pytest
 
 from simfl.cli import main
 from simfl.reports.parquet import write_parquet
-from simfl.scenario.yaml_reader import dump
+from simfl.scenario.yaml_tree import dump
 from tests.studies.sweep.small import BASE
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="simfl[parquet] is not installed")

@@ -52,7 +52,7 @@ SHARES = ("protocols", "secagg", "participation")
         ((*ROUND, "dropped", "upload"), 1.5, "rounds[1].dropped.upload is 1.5"),
         ((*ROUND, "status"), [], "rounds[1].status is []"),
         ((*ROUND, "ignored"), {"x": "y"}, "rounds[1].ignored.x is 'y'"),
-        ((*ROUND, "reason"), "\ud800", "holds half a character"),
+        ((*ROUND, "reason"), "\ud800", "cannot be read (not JSON (unexpected end of hex escape"),
         ((*SHARES, "F"), [0.0], "participation.F must have an entry for each of 2 rounds"),
         ((*SHARES, "T_weak", 0), [1], "participation.T_weak[0] is [1]"),
         (("protocols", "secagg", "staleness"), {"x": 1}, "staleness.x"),

@@ -146,9 +146,9 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
 
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:
+    from simfl.blocks import Exponential, LogNormal
     from simfl.population.distributions import draw
     from simfl.random_streams import Streams
-    from simfl.scenario.schema import Exponential, LogNormal
 
     rng = Streams(1).rng("draws")
     for wide in (LogNormal(median=GREATEST, sigma=10.0), LogNormal(median=LEAST, sigma=10.0)):

@@ -39,12 +39,12 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
         ("fedavg", (4000, 12000), IDLE),
         ("fedavg", (500, 1500), IDLE | {"population.availability": COMING}),
         ("fedavg", (200, 500), {}),
-        ("secagg", (100, 250), {}),
-        ("secagg_plus", (100, 250), {}),
-        ("ccesa", (100, 250), {}),
-        ("lightsecagg", (100, 250), {}),
+        ("secagg", (60, 150), {}),
+        ("secagg_plus", (60, 140), {}),
+        ("ccesa", (60, 140), {}),
+        ("lightsecagg", (60, 150), {}),
         ("fedbuff", (200, 500), {}),
-        ("lightsecagg_async", (60, 150), {}),
+        ("lightsecagg_async", (30, 70), {}),
     ],
 )
 def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: dict[str, Any]) -> None:

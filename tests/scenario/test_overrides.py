@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from simfl import blocks
 from simfl.learning.partition import Dirichlet
 from simfl.population.availability import Bernoulli
 from simfl.population.dropout import NoLosses, PerStep, Rate, Script, WorstCase
-from simfl.scenario import schema
+from simfl.scenario import world
 from simfl.scenario.load import ScenarioError, parse_override
 from simfl.selection.schemes import Random
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
@@ -33,13 +34,13 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
         (["dropout={per_step: 0.1}", "dropout.when=mid_send"], "dropout.when", "mid_send"),
         (["detect.delay_s=1"], "detect.delay_s", 1.0),
         (["detect=timeout", "detect.delay_s=1"], "detect.delay_s", 1.0),
-        (["detect.kind=timeout"], "detect", schema.ByTimeout()),
-        (["clock=recorded:runs/a"], "clock", schema.Recorded(dir="runs/a")),
-        (["clock.dir=runs/a"], "clock", schema.Recorded(dir="runs/a")),
-        (["clock=measured"], "clock", schema.Measured()),
+        (["detect.kind=timeout"], "detect", world.ByTimeout()),
+        (["clock=recorded:runs/a"], "clock", world.Recorded(dir="runs/a")),
+        (["clock.dir=runs/a"], "clock", world.Recorded(dir="runs/a")),
+        (["clock=measured"], "clock", world.Measured()),
         (["population.availability.p=0.5"], "population.availability", Bernoulli(p=0.5)),
-        (["population.devices.slowdown=2"], "population.devices.slowdown", schema.Fixed(value=2)),
-        (["population.devices.slowdown.mean=2"], "population.devices.slowdown", schema.Exponential(mean=2)),
+        (["population.devices.slowdown=2"], "population.devices.slowdown", blocks.Fixed(value=2)),
+        (["population.devices.slowdown.mean=2"], "population.devices.slowdown", blocks.Exponential(mean=2)),
         (["selection.users=90"], "selection", Random(users=90)),
         (["learning.partition.beta=0.3"], "learning.partition", Dirichlet(beta=0.3)),
         (["network.users.preset=5g"], "network.users.uplink_mbps", 802.0),
@@ -74,7 +75,7 @@ def test_an_override_reaches_into_lists_and_absent_blocks(tmp_path: Path) -> Non
     assert dropout.losses[0].user == 4
     bare = swap(ASYNC, ("buffer:\n  K: 10\n  staleness_bound: 10\n  return_s: 60\n", ""))
     whole = {"buffer.K": 5, "buffer.staleness_bound": 3, "buffer.return_s": 1.0}
-    assert read(tmp_path, bare, whole).buffer == schema.Buffer(K=5, staleness_bound=3, return_s=1.0)
+    assert read(tmp_path, bare, whole).buffer == world.Buffer(K=5, staleness_bound=3, return_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_an_override_that_does_not_fit_is_placed(
         ("a.b={c: 1, c: 2}", "--set: a.b.c: the key 'c' is doubled"),
         ("a.b=!!python/name:os.system ''", "--set: a.b: the tag !!python/name:os.system is refused"),
         ("a.b=012", "--set: a.b: 012 has a leading zero"),
-        ("a.b=" + "[" * 3000, "--set: a.b: nested too deeply"),
+        ("a.b=" + "[" * 600, "--set: a.b: nested too deeply"),
     ],
 )
 def test_override_text_that_cannot_be_read(text: str, expected: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
 from simfl.population.availability import AnyAvailability
 from simfl.population.dropout import AnyDropout
-from simfl.scenario import schema
+from simfl.scenario import schema, world
 from simfl.scenario.load import json_schema
-from simfl.scenario.protocols import Entry
 from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
 
 
+@cache
 def sections() -> dict[str, str]:
     parts = markdown().split("\n## ")[1:]
     return {part.partition("\n")[0]: part for part in parts}
@@ -64,7 +65,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
-    for union in (AnyDropout, AnyAvailability, Entry, AnyModel):
+    for union in (AnyDropout, AnyAvailability, schema.Entry, AnyModel):
         for kind in Shape(union).kinds:
             assert f"`{kind}`" in page
 
@@ -121,7 +122,7 @@ def test_short_forms_are_those_that_are_taken(
 ) -> None:
     assert f"(short: {short})" in sections()[section]
     unions = {"Dropout": AnyDropout, "Clip": AnyClip}
-    union = unions.get(section) or getattr(schema, section)
+    union = unions.get(section) or vars(world)[section]
     block = TypeAdapter(union).validate_python(value)
     assert block.model_dump() == long
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from simfl import blocks
 from simfl.learning.partition import AnyPartition, Dirichlet
 from simfl.population.availability import Always, AnyAvailability, Bernoulli, Trace
 from simfl.population.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
 from simfl.protocols.staleness import AnyStaleness, Polynomial
-from simfl.scenario import schema
+from simfl.scenario import schema, world
 from simfl.scenario.load import json_schema, load, resolved_yaml
 from simfl.selection.schemes import AnySelection, Random
 from tests.scenario.worlds import SYNC, read, write
@@ -25,15 +26,15 @@ from tests.scenario.worlds import SYNC, read, write
 @pytest.mark.parametrize(
     ("block", "short", "meant"),
     [
-        (schema.Clock, "modelled", schema.Modelled()),
-        (schema.Clock, "recorded:a:b", schema.Recorded(dir="a:b")),
-        (schema.Clock, {"recorded": "a"}, schema.Recorded(dir="a")),
-        (schema.Distribution, 2, schema.Fixed(value=2)),
-        (schema.Distribution, {"fixed": 2}, schema.Fixed(value=2)),
-        (schema.Distribution, {"exponential": 2}, schema.Exponential(mean=2)),
+        (world.Clock, "modelled", world.Modelled()),
+        (world.Clock, "recorded:a:b", world.Recorded(dir="a:b")),
+        (world.Clock, {"recorded": "a"}, world.Recorded(dir="a")),
+        (blocks.Distribution, 2, blocks.Fixed(value=2)),
+        (blocks.Distribution, {"fixed": 2}, blocks.Fixed(value=2)),
+        (blocks.Distribution, {"exponential": 2}, blocks.Exponential(mean=2)),
         (AnyAvailability, "always", Always()),
         (AnyAvailability, {"bernoulli": [0.1, 0.9]}, Bernoulli(p=(0.1, 0.9))),
-        (schema.Detect, {"disconnect": 0}, schema.ByDisconnect(delay_s=0)),
+        (world.Detect, {"disconnect": 0}, world.ByDisconnect(delay_s=0)),
         (AnyDropout, "none", NoLosses()),
         (AnyAvailability, "trace:a.csv", Trace(file="a.csv")),
         (AnyAvailability, {"trace": "a.csv"}, Trace(file="a.csv")),
@@ -46,7 +47,7 @@ from tests.scenario.worlds import SYNC, read, write
         (AnySelection, {"random": 5}, Random(users=5)),
     ],
 )
-def test_shorthands(block: Any, short: Any, meant: schema.Block) -> None:
+def test_shorthands(block: Any, short: Any, meant: blocks.Block) -> None:
     assert TypeAdapter(block).validate_python(short) == meant
 
 
@@ -55,7 +56,7 @@ def test_the_prime_for_transforms_has_a_name() -> None:
 
 
 def test_presets_give_what_is_not_given() -> None:
-    link = schema.UserLink.model_validate({"preset": "4g", "uplink_mbps": 5, "latency_s": 0})
+    link = world.UserLink.model_validate({"preset": "4g", "uplink_mbps": 5, "latency_s": 0})
     assert (link.uplink_mbps, link.downlink_mbps) == (5.0, 98.0)
 
 
@@ -76,7 +77,7 @@ def test_a_round_holds_those_who_are_selected(tmp_path: Path) -> None:
     assert read(tmp_path, SYNC, {"selection.users": 90}).cohort == 90
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     name=st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}", fullmatch=True),
     overhead=st.floats(0, 1e9),

@@ -178,15 +178,15 @@ def holds(scenario: dict[str, Any]) -> None:
 quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@settings(max_examples=100, phases=(Phase.generate, Phase.shrink), **quick)
+@settings(max_examples=50, phases=(Phase.generate, Phase.shrink), **quick)
 @given(scenarios())
-def test_100_random_scenarios(scenario: dict[str, Any]) -> None:
+def test_50_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)
 
 
-@settings(max_examples=60, phases=(Phase.generate, Phase.shrink), **quick)
+@settings(max_examples=25, phases=(Phase.generate, Phase.shrink), **quick)
 @given(buffered())
-def test_60_random_buffers(scenario: dict[str, Any]) -> None:
+def test_25_random_buffers(scenario: dict[str, Any]) -> None:
     buffer_holds(scenario)
 
 

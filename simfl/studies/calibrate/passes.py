@@ -10,29 +10,26 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from scipy.stats import binom
 
-from simfl import profiles
 from simfl.dataplane.work import WORK
-from simfl.folder.result import atomic
 from simfl.learning.threads import one_thread
-from simfl.studies.calibrate import control, kernels, laws
+from simfl.studies.calibrate import control, kernels, training
 
-PASSES = 21
 CONFIDENCE = 0.95
 
-Interval = tuple[float, float]
 
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the narrowest pair of order statistics, as many from each end, that holds the median.
 
-def interval(values: Sequence[float]) -> Interval:
-    """The narrowest pair of order statistics, as many from each end, that holds the median.
-
-    ValueError for fewer than six values, which cannot hold it with 95 % probability.
+    Raises:
+        ValueError: fewer than six values, which cannot hold it with 95 % probability.
     """
     n = len(values)
     outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))  # so many lie beyond each end, or fewer
@@ -43,66 +40,61 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def calibrate(
-    passes: int = PASSES,
-    more: Sequence[laws.Training] = (),
+    passes: int,
+    more: Sequence[training.Training] = (),
     tell: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """The profile, as its file has it.
+    """Return the profile, as its file has it.
 
-    more: trainings to find the law of, besides those of the papers' models. tell: is told of each pass.
+    more: trainings to find the law of, besides those of the papers' models. tell: called after each pass.
     """
     with one_thread():
-        train = kernels.training()
-        wanted = {training.key: training for training in (*laws.PAPERS, *more)}.values()
-        trainings = [(training, laws.measure(training)) for training in wanted]
-        rates: dict[str, list[float]] = {}
-        fitted: list[list[tuple[float, float]]] = [[] for _ in trainings]
+        by_steps = training.by_steps()
+        # A profile finds a law by these three, and holds each once.
+        keyed = {(t.model.name, t.shape, t.batch_size): t for t in (*training.PAPERS, *more)}
+        wanted = keyed.values()
+        measures = [training.measure(kind) for kind in wanted]
+        rates: defaultdict[str, list[float]] = defaultdict(list)
+        laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in measures]
         for index in range(passes + 1):
-            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **train()}
+            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **by_steps()}
             found |= control.measure(found, index)
-            lines = [once() for _, once in trainings]
-            if index:  # the first one warms up
-                for kind, rate in found.items():
-                    rates.setdefault(kind, []).append(rate)
-                for seen, law in zip(fitted, lines, strict=True):
-                    seen.append((max(law.start, 1e-9), max(law.sample, 1e-12)))
-                tell(index)
-    seconds = {kind: rates[kind] for kind in WORK if kind in rates}
+            fitted = [measure() for measure in measures]
+            if index == 0:  # it warms up
+                continue
+            for name, rate in found.items():
+                rates[name].append(rate)
+            for law, fit in zip(laws, fitted, strict=True):
+                law["start"].append(max(fit.start, 1e-9))
+                law["sample"].append(max(fit.sample, 1e-12))
+            tell(index)
+    seconds, intervals = _spread({name: rates[name] for name in WORK if name in rates})
+    trainings = []
+    for kind, law in zip(wanted, laws, strict=True):
+        medians, within = _spread(law)
+        names = {"model": kind.model.name, "shape": list(kind.shape), "batch_size": kind.batch_size}
+        trainings.append({**names, **medians, "intervals": within})
     return {
-        "description": described(),
-        "seconds": {kind: rounded(statistics.median(values)) for kind, values in seconds.items()},
-        "intervals": {kind: [rounded(end) for end in interval(values)] for kind, values in seconds.items()},
-        "training": [_law(training, seen) for (training, _), seen in zip(trainings, fitted, strict=True)],
-    }
+        "description": described(), "seconds": seconds, "intervals": intervals, "training": trainings,
+    }  # fmt: skip
 
 
-def _law(training: laws.Training, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    parts = dict(zip(("start", "sample"), zip(*seen, strict=True), strict=True))
-    return {
-        "model": training.model.name,
-        "shape": list(training.shape),
-        "batch_size": training.batch_size,
-        **{name: rounded(statistics.median(values)) for name, values in parts.items()},
-        "intervals": {name: [rounded(end) for end in interval(values)] for name, values in parts.items()},
-    }
+def _spread(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Return the median and the interval of each."""
+    medians = {name: rounded(statistics.median(passes)) for name, passes in values.items()}
+    return medians, {name: [rounded(end) for end in interval(passes)] for name, passes in values.items()}
 
 
 def rounded(value: float) -> float:
-    """To three digits: no measurement here has more."""
+    """Round to three digits: no measurement here has more."""
     return float(f"{value:.3g}")
 
 
 def described() -> str:
-    """The machine and the versions that a profile was measured with."""
+    """Describe the machine and the versions that a profile was measured with."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     processor = names[0] if names else platform.machine()
     versions = f"numpy {version('numpy')}, torch {version('torch').split('+')[0]}"
     return f"one core of {processor}, Python {platform.python_version()}, {versions}"
-
-
-def write(path: Path, profile: dict[str, Any]) -> None:
-    """Put a profile into a file, which is whole or not there."""
-    with atomic(path) as file:
-        file.write(profiles.text(profile))

@@ -17,28 +17,27 @@ nobody refuses; and the run comes to its end.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from simfl.engine.setup import ClosedRound
-from simfl.experiment.build import Experiment, build, make_clocks
-from simfl.protocols.loopback import LoopbackRound
+from simfl.experiment.build import Experiment, build
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.protocols.stamped import Recover, SumOfShares
 from simfl.results import trace as rows
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
-from simfl.studies.explore.cohort import small_world
+from simfl.studies.explore.cohort import Cohort
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, script
-from simfl.studies.explore.replay import drive_here, watched
+from simfl.studies.watch import Played, play
 
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S
-ROUNDS = 6
+AGGREGATIONS = 6
+UNEQUAL = {"kind": "uniform", "low": 1.0, "high": 2.0}
 ANSWER_NS = 30_000_000
-"""Within which whoever a request reaches has answered: two latencies and its work."""
+"""The time in which every user that a request reaches answers: two latencies and its work."""
 FATES = (
     Fate("shares", "before_send"),
     Fate("training", "mid_send"),
@@ -53,123 +52,72 @@ FATES = (
 allows; else the last ones are beyond the deadline."""
 
 
-def buffer_scenario(
-    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
-) -> Scenario:
-    """A few aggregations over a buffer of two; all but one user must answer to recover.
-
-    Raises:
-        ScenarioError: an override does not fit.
-    """
-    own = {
-        "rounds": ROUNDS,
-        "population": {"users": users, "devices": {"slowdown": {"kind": "uniform", "low": 1.0, "high": 2.0}}},
-        "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
-        "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
-        "privacy": {"T": 1, "D": 1, "U": users - 1},
-        "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": ROUNDS},
-    }
-    return load(small_world(protocol, spec, seed, latency_s=0.01) | own, overrides)
-
-
-WORLDS: dict[Detect, dict[str, Any]] = {
-    "timeout": {
-        "detect": "timeout",
-        "buffer.return_s": 2 * DEADLINE_S,
-        "deadlines.upload": DEADLINE_S / 2,
-    },
-    "told": {
-        "detect": {"kind": "disconnect", "delay_s": 0.0},
-        "buffer.return_s": DEADLINE_S / 2,
-        "deadlines.upload": LONG_S,
-    },
+FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
+    "timeout": {"buffer.return_s": 2 * DEADLINE_S, "deadlines.upload": DEADLINE_S / 2},
+    "told": {"detect": {"kind": "disconnect", "delay_s": 0.0}, "deadlines.upload": LONG_S},
     "busy": {
-        "detect": "timeout",
-        "buffer.return_s": DEADLINE_S / 2,
         "network.overhead_s": 0.02,
         "deadlines": {"advertise": LONG_S, "upload": 0.08, "recovery": LONG_S},
     },
     "flapping": {
-        "detect": "timeout",
-        "buffer.return_s": DEADLINE_S / 2,
         "population.availability": {
-            "kind": "sessions",
-            "on_s": {"exponential": 0.1},
-            "off_s": {"exponential": 0.03},
+            "kind": "sessions", "on_s": {"exponential": 0.1}, "off_s": {"exponential": 0.03}
         },
         "server.slowdown": 3000.0,
         "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
     },
-}
-"""How each family's scenarios differ."""
+}  # fmt: skip
+"""The settings by which the families' scenarios differ."""
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A run that was watched: its trace, and for each aggregation whether it was exact (None: aborted)."""
+class BufferCohort(Cohort):
+    """A few aggregations over a buffer of two, where all but one user must answer to recover."""
 
-    scenario: Scenario
-    trace: rows.Trace
-    exact: list[bool | None]
-    out: LoopbackRound
+    latency_s = 0.01
+    detects = (*DETECTS, "busy", "flapping")
 
-
-@dataclass(frozen=True)
-class BufferCohort:
-    """One asynchronous protocol of a scenario, ready for run after run."""
-
-    scenario: Scenario
-    protocol: str
-
-    @property
-    def users(self) -> int:
-        """N."""
-        return self.scenario.population.users
-
-    @property
-    def detects(self) -> tuple[Detect, ...]:
-        """The families of patterns."""
-        return *DETECTS, "busy", "flapping"
+    @staticmethod
+    def settings(users: int) -> dict[str, Any]:
+        return {
+            "rounds": AGGREGATIONS,
+            "population": {"users": users, "devices": {"slowdown": UNEQUAL}},
+            "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
+            "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
+            "privacy": {"T": 1, "D": 1, "U": users - 1},
+            "learning": {"epochs": 1, "batch_size": 1000, "evaluate_every": AGGREGATIONS},
+        }
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        """What can become of a user in its first cycle."""
+        """All that can become of a user in its first cycle."""
         return FATES
 
     @cached_property
-    def _study(self) -> dict[Detect, Experiment]:
+    def _built(self) -> dict[Detect, Experiment]:
         return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """The scenario in which `simfl run` meets this pattern.
+        """Return the scenario in which `simfl run` meets this pattern.
 
         Where the server is told of losses, users return before a recovery's deadline and may be as late as
         they like; where it is not, they return after it, and are given up while their updates could count.
         """
-        return load(self.scenario, {"dropout": script(pattern), **WORLDS[detect]})
+        usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
+        return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
 
-    def run(self, pattern: Pattern, detect: Detect) -> Watched:
-        """One run on the engine, watched."""
-        scenario = self.replayable(pattern, detect)
-        study = replace(self._study[detect], scenario=scenario)
-        session = study.session(self.protocol, make_clocks(study)(self.protocol))
-        machines, out = session.machines, LoopbackRound()
+    def run(self, pattern: Pattern, detect: Detect) -> Played:
+        """Return one run on the engine."""
+        return play(replace(self._built[detect], scenario=self.replayable(pattern, detect)), self.protocol)
 
-        def server(*arguments: Any) -> Any:
-            return watched(machines.server(*arguments), SERVER, out)
+    def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+        """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""
+        seen = self.run(pattern, detect)
+        return None not in seen.exact, tuple(broken(seen))
 
-        session.machines = replace(machines, server=server)
-        exact: list[bool | None] = []
-
-        async def publish(outcome: ClosedRound) -> None:
-            audit = await session.ops.get(outcome.audit) if outcome.audit else None
-            exact.append(None if audit is None else not audit[0][:2].any())
-
-        drive_here(session, publish)
-        return Watched(scenario, session.trace, exact, out)
+    replayed = judge
 
 
-def broken(seen: Watched) -> Iterator[str]:
-    """The laws that do not hold, each in one sentence."""
+def broken(seen: Played) -> Iterator[str]:
+    """Yield the laws that do not hold, each in one sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
     for index, exact in enumerate(seen.exact):
@@ -186,8 +134,9 @@ def broken(seen: Watched) -> Iterator[str]:
 
 
 def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
-    """The laws of what becomes of updates that do not hold in a trace."""
-    version, began, due, now = 0, dict[str, int](), set[str](), dict[str, str]()
+    """Yield the laws of an update's life that do not hold in a trace."""
+    version, began, due = 0, dict[str, int](), set[str]()
+    states: defaultdict[str, str] = defaultdict(lambda: "not begun")
     over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
     unread = {
         row.cause
@@ -195,10 +144,10 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
         if isinstance(row, rows.Ignored | rows.Refused) and (row.party, row.message) == (SERVER, "upload")
     }
 
-    def become(name: str, was: str, state: str) -> Iterator[str]:
-        if now.get(name, "not begun") != was:
-            yield f"update {name} is {state}, and was {now.get(name, 'not begun')} before instead of {was}"
-        now[name] = state
+    def become(name: str, before: str, state: str) -> Iterator[str]:
+        if states[name] != before:
+            yield f"update {name} is {state}, and was {states[name]} before instead of {before}"
+        states[name] = state
 
     for number, row in enumerate(trace[:over]):  # behind it are steps that the end of the run broke off
         match row:
@@ -218,53 +167,50 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
                     yield f"aggregate {version} has members {members}, not K={K} different users"
                 for _, name, staleness in members:
                     yield from become(name, "taken", f"in aggregate {version}")
-                    old = version - began.get(name, 0)
-                    if staleness != old:
-                        yield f"update {name} is {old} versions old, not {staleness}"
-                    if old > bound:
+                    age = version - began.get(name, 0)
+                    if staleness != age:
+                        yield f"update {name} is {age} versions old, not {staleness}"
+                    if age > bound:
                         yield f"update {name} is staler than the bound of {bound}"
                 version += 1
-    for name in began:
-        if name not in due:
-            yield f"update {name} has begun, and the server has no deadline for it"
+    for name in (name for name in began if name not in due):
+        yield f"update {name} has begun, and the server has no deadline for it"
 
 
-def _aborts(seen: Watched) -> Iterator[str]:
-    """A recovery that is aborted had its whole deadline, fewer than U answers, and fewer than U users whom
-    the request reached in time to answer, and who stayed."""
-    privacy, now, due, answers, there = seen.scenario.privacy, "", 0, set[int](), set[int]()
+def _aborts(seen: Played) -> Iterator[str]:
+    """Yield aborted recoveries without their whole deadline, or for which U users answered, or U stayed whom
+    the request reached in time to answer."""
+    privacy, recovery, due, answers, reached = seen.scenario.privacy, "", 0, set[int](), set[int]()
     assert privacy is not None
     assert privacy.U is not None
     for row in seen.trace:
         match row:
-            case rows.TimerSet(name="recovery", about=about, fires=fires):
-                now, due, answers, there = about, fires, set(), set()
-            case rows.Sent(kind="recover", to=user, about=about, arrived=arrived):
-                if about == now and arrived is not None and arrived + ANSWER_NS <= due:
-                    there.add(user)
-            case rows.Sent(kind="answer", sender=user, about=about, arrived=arrived):
-                if about == now and arrived is not None:
-                    answers.add(user)
+            case rows.TimerSet(name="recovery", about=recovery, fires=due):
+                answers, reached = set(), set()
+            case rows.Sent(kind="recover", to=user, about=about, arrived=int(arrived)):
+                if about == recovery and arrived + ANSWER_NS <= due:
+                    reached.add(user)
+            case rows.Sent(kind="answer", sender=user, about=about, arrived=int()) if about == recovery:
+                answers.add(user)
             case rows.Lost(user=user) | rows.Presence(user=user, online=False):
-                there.discard(user)
+                reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
-                if at < due or max(len(answers), len(there)) >= privacy.U:
-                    yield f"{len(there)} users were there, {len(answers)} answered, and yet: {reason}"
+                if at < due or max(len(answers), len(reached)) >= privacy.U:
+                    yield f"{len(reached)} users were there, {len(answers)} answered, and yet: {reason}"
 
 
-def _one_sum_a_mask(seen: Watched) -> Iterator[str]:
-    told: dict[tuple[int, RecoveryId], Recover] = {}
+def _one_sum_a_mask(seen: Played) -> Iterator[str]:
+    requests: dict[tuple[int, RecoveryId], Recover] = {}
     sums: defaultdict[UpdateId, Counter[Any]] = defaultdict(Counter)
-    for sender, to, message in seen.out.sent:
+    for sender, to, message in seen.sent:
         if isinstance(message, Recover):
-            told[to, message.recovery] = message
+            requests[to, message.recovery] = message
         elif isinstance(message, SumOfShares):
-            request = told[sender, message.recovery]
+            request = requests[sender, message.recovery]
             for mask in request.masks:
                 sums[mask][request.masks, request.weights] += 1
     privacy = seen.scenario.privacy
     for mask, counted in sums.items():
-        most = max(counted.values())
-        others = counted.total() - most
+        others = counted.total() - max(counted.values())
         if privacy is not None and others > privacy.T:
             yield f"the server holds {others} coded shares of mask {mask} beside those of its aggregate"

@@ -6,10 +6,11 @@ loopback's machines, and a pattern becomes a script of losses that `simfl run` r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -17,72 +18,62 @@ from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import seed_array
+from simfl.experiment.build import build
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
-from simfl.scenario.params import params
 from simfl.scenario.schema import Scenario
+from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Observation, Rules
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
-from simfl.studies.explore.search_tree import Tree
+from simfl.studies.watch import play
 
 D = 4
 """Length of the updates of the loopback's rounds: no loss depends on it."""
 
 DEADLINE_S, LATENCY_S = 2.0, 0.05
 LATE_S = DEADLINE_S - LATENCY_S
-"""By how much to be late: what answers a message of the server comes two latencies later, and so in the
-middle of the next step."""
-
-
-def cohort_scenario(
-    protocol: str, spec: dict[str, Any], users: int, seed: int, overrides: Mapping[str, Any]
-) -> Scenario:
-    """A round of so many users that differ in weight; as many may be lost as leaves two or a majority.
-
-    Raises:
-        ScenarioError: an override does not fit.
-    """
-    lost = (users - 1) // 2
-    own = {
-        "rounds": 1,
-        "population": {"users": users, "devices": {"slowdown": 1.0}},
-        "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
-        "privacy": {"T": 1, "D": lost},
-        "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
-    }
-    return load(small_world(protocol, spec, seed, LATENCY_S) | own, overrides)
-
-
-def small_world(protocol: str, spec: dict[str, Any], seed: int, latency_s: float) -> dict[str, Any]:
-    """What the scenarios of all explored cohorts share."""
-    return {
-        "name": f"explore_{protocol}",
-        "seed": seed,
-        "clock": "modelled",
-        "network": {
-            "users": {"preset": "4g", "latency_s": latency_s},
-            "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
-            "overhead_s": 0.0002,
-        },
-        "detect": "timeout",
-        "quantization": {"levels": 65536, "clip": 4.0},
-        "protocols": {protocol: spec},
-    }
+"""Delay of what is late: an answer to the server, two latencies later, comes amid the next step."""
 
 
 @dataclass(frozen=True)
-class Cohort:
-    """One protocol of a scenario, ready for round after round."""
+class Cohort(ABC):
+    """A few users under one protocol of a scenario, ready for pattern after pattern."""
 
     scenario: Scenario
     protocol: str
+    latency_s: ClassVar[float]
+    detects: ClassVar[tuple[Detect, ...]] = DETECTS
+    """The families of patterns."""
 
-    @cached_property
+    @classmethod
+    def made(cls, name: str, spec: Any, users: int, seed: int, overrides: Mapping[str, Any]) -> Self:
+        """Return a cohort of a protocol; ScenarioError if an override does not fit."""
+        common = {
+            "name": f"explore_{name}",
+            "seed": seed,
+            "clock": "modelled",
+            "network": {
+                "users": {"preset": "4g", "latency_s": cls.latency_s},
+                "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
+                "overhead_s": 0.0002,
+            },
+            "detect": "timeout",
+            "quantization": {"levels": 65536, "clip": 4.0},
+            "protocols": {name: spec},
+        }
+        return cls(load({**common, **cls.settings(users)}, overrides), name)
+
+    @staticmethod
+    @abstractmethod
+    def settings(users: int) -> dict[str, Any]:
+        """Return the other blocks of the scenario."""
+
+    @property
     def kind(self) -> Protocol:
-        """The protocol."""
+        """The protocol, as its scenario has it."""
         return self.scenario.protocols[self.protocol]
 
     @property
@@ -90,15 +81,79 @@ class Cohort:
         """N."""
         return self.scenario.population.users
 
+
+Fates = Callable[[int, Any], str]
+Answers = tuple[str, ...]
+
+
+class Leaf(NamedTuple):
+    """The end of a round: its members or the reason of its abort, and the laws that it broke by itself."""
+
+    members: tuple[int, ...] | None
+    reason: str | None
+    broken: tuple[str, ...]
+    rules: Rules
+
+
+class Tree:
+    """All rounds of a cohort that `run` was asked for, each of which is run once.
+
+    A round asks what becomes of a user only when that user sends, and what it asks next follows from the
+    answers so far. So a node is a question (user, point), a branch an answer, a leaf the end of a round. A
+    pattern that answers every question on a path alike leads to the very same round; where most users are
+    lost early, most patterns do. What must come out is still worked out for each pattern by itself.
+    """
+
+    def __init__(self, run: Callable[[Fates], Observation]) -> None:
+        self.run = run
+        self.questions: dict[Answers, tuple[int, Any]] = {}
+        self.leaves: dict[Answers, Leaf] = {}
+
+    def find(self, fate: Fates) -> Leaf:
+        """Return the end of a round under these fates."""
+        answers: Answers = ()
+        while answers in self.questions:
+            answers = (*answers, fate(*self.questions[answers]))
+        if answers in self.leaves:
+            return self.leaves[answers]
+        answers = ()
+
+        def asked(user: int, message: Any) -> str:
+            nonlocal answers
+            self.questions[answers] = user, type(message)
+            answers = (*answers, fate(user, message))
+            return answers[-1]
+
+        seen = self.run(asked)
+        leaf = Leaf(seen.members, seen.out.reason, tuple(invariants.of_itself(seen)), seen.rules)
+        self.leaves[answers] = leaf
+        return leaf
+
+
+class RoundCohort(Cohort):
+    """Users that differ in weight, of whom a majority or two must be left in a round over the loopback."""
+
+    latency_s = LATENCY_S
+
+    @staticmethod
+    def settings(users: int) -> dict[str, Any]:
+        return {
+            "rounds": 1,
+            "population": {"users": users, "devices": {"slowdown": 1.0}},
+            "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
+            "privacy": {"T": 1, "D": (users - 1) // 2},
+            "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
+        }
+
     @cached_property
     def points(self) -> tuple[str, ...]:
-        """Where users send, and so where they can be lost."""
+        """Points at which users send, and so can be lost."""
         return tuple(point for point in self.kind.points if point != "training")
 
     @cached_property
     def params(self) -> Params:
-        """The scenario's, for short updates."""
-        return params(self.scenario, self.scenario.protocols[self.protocol], D)
+        """The scenario's parameters, for short updates."""
+        return self.scenario.params(self.protocol, D)
 
     @cached_property
     def updates(self) -> dict[int, Update]:
@@ -115,17 +170,18 @@ class Cohort:
         """The rounds that were observed so far."""
         return Tree(self.observe)
 
-    @property
-    def detects(self) -> tuple[Detect, ...]:
-        """The families of patterns."""
-        return DETECTS
-
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        """What can become of a user."""
+        """All that can become of a user."""
         return fates(self.points, detect, LATE_S)
 
-    def observe(self, fate: Callable[[int, Any], str]) -> Observation:
-        """One round over the loopback; see `fate_of`."""
+    def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+        """Return whether a round under a pattern is completed, and the laws that it breaks."""
+        leaf = self.tree.find(fate_of(pattern, detect))
+        life = invariants.of_life(leaf.members, leaf.reason, leaf.rules.expected(pattern))
+        return leaf.members is not None, (*life, *leaf.broken)
+
+    def observe(self, fate: Fates) -> Observation:
+        """Return one round over the loopback; see `fate_of`."""
         ops = EagerOps(self.params.q)
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         entropies = {party: Entropy(root, party, 0) for party in (SERVER, *range(self.users))}
@@ -134,14 +190,24 @@ class Cohort:
         }
         server = self.kind.server(range(self.users), self.params, ops, entropies[SERVER])
         out = run_round(server, clients, self.updates, fate)
-        exact = None
-        if out.result is not None:
-            exact = self._exact(out.result, entropies)
-        rules = Rules(self.kind, self.params, getattr(server, "graph", None), self.points)
-        return Observation(rules, out, clients, exact)
+        exact = None if out.result is None else self._exact(out.result, entropies)
+        return Observation(self._rules(server), out, clients, exact)
+
+    def replay(self, pattern: Pattern, detect: Detect) -> Observation:
+        """Return the round of a pattern's scenario on the engine, as the loopback would have seen it."""
+        played = play(build(self.replayable(pattern, detect)), self.protocol)
+        return Observation(self._rules(played.machines[SERVER]), played, played.machines, played.exact[0])
+
+    def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
+        """Return what `judge` does, of the pattern's scenario on the engine."""
+        seen = self.replay(pattern, detect)
+        return seen.out.result is not None, tuple(invariants.broken(seen, pattern))
+
+    def _rules(self, server: Any) -> Rules:
+        return Rules(self.kind, self.params, getattr(server, "graph", None), self.points)
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
-        """Whether the aggregate is the plain sum, summed a second time without any machine."""
+        """Compare the aggregate with the plain sum, which no machine has a hand in."""
         users, p = [m.user for m in result.members], self.params
         deltas = [self.updates[user].delta.content for user in users]
         weights = [self.updates[user].weight for user in users]
@@ -154,18 +220,18 @@ class Cohort:
         return not differ and not wrapped
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """The scenario in which `simfl run` meets this pattern."""
+        """Return the scenario in which `simfl run` meets this pattern."""
         spoken = "timeout" if detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
         return load(self.scenario, {"dropout": script(pattern), "detect": spoken})
 
 
-def fate_of(pattern: Pattern, detect: Detect) -> Callable[[int, Any], str]:
-    """A pattern as the loopback's fate of each message."""
+def fate_of(pattern: Pattern, detect: Detect) -> Fates:
+    """Return a pattern as the loopback's fate of each message."""
     lost = "lose" if detect == "timeout" else "break"
     words = {"before_send": lost, "after_send": "leave", "delay": "late"}
 
     def fate(user: int, message: Any) -> str:
-        mine: Fate | None = pattern[user]
-        return words[mine.when] if mine is not None and message.point == mine.point else "deliver"
+        unlucky = pattern[user]
+        return words[unlucky.when] if unlucky and message.point == unlucky.point else "deliver"
 
     return fate

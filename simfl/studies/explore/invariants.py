@@ -1,10 +1,10 @@
-"""What must hold of a synchronous round, whatever becomes of its users.
+"""The laws of a synchronous round, whatever becomes of its users.
 
-The law of the sum: a round ends with the exact sum over exactly those whose upload came in time, or with
-an abort and its reason. The law of life: it ends with the sum if and only if the protocol's thresholds
-allow it, which is told here from the papers, by sets alone, without asking a machine. The law of secrets:
-the server never holds both kinds of share of a user, nor more than T coded shares of anything but the sum
-over the survivors. The law of honesty: nobody refuses what an honest party sends.
+Sum: a round ends with the exact sum over exactly those whose upload came in time, or with an abort and its
+reason. Life: it ends with the sum if and only if the protocol's thresholds allow it, which is worked out here
+from the papers, by sets alone, without asking a machine. Secrets: the server never holds both kinds of share
+of a user, nor more than T coded shares of anything but the sum over the survivors. Honesty: nobody refuses
+what an honest party sends.
 """
 
 from __future__ import annotations
@@ -37,32 +37,24 @@ class Rules:
     points: tuple[str, ...]
 
     def expected(self, pattern: Pattern) -> frozenset[int] | None:
-        """Whose updates the aggregate must hold, or None if there must be none.
+        """Return the users whose updates the aggregate must hold, None if there must be no aggregate.
 
-        V1 .. V4 are those whose message comes in time at each step. LightSecAgg needs U at each (Theorem
-        1); SecAgg and its graphs t, and CCESA's Theorem 1; who has fewer than t_i neighbours left goes no
-        further.
+        V1 .. V4 are those whose message comes in time at each step. LightSecAgg needs U at each (Theorem 1);
+        SecAgg and its graphs t, and CCESA's Theorem 1; a user with fewer than t_i neighbours left stops.
         """
+        graph, p = self.graph or {}, self.params
+        t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
         present, sets = frozenset(range(len(pattern))), list[frozenset[int]]()
         for point in self.points:
-            answered = frozenset(user for user in present if self._in_time(pattern, user, point))
-            sets.append(answered)
-            if len(answered) < self.kind.needed(point, self.params):
+            present = frozenset(user for user in present if self._in_time(pattern, user, point))
+            sets.append(present)
+            if len(present) < self.kind.needed(point, p):
                 return None
-            present = answered
-            if self.graph is not None and point in ("advertise", "shares"):
-                left = {i: len(answered.intersection(self.graph[i])) for i in answered}
-                present = frozenset(i for i in answered if left[i] >= max(2, self._t(i)))
-        if self.graph is not None:
-            t = {i: self._t(i) for i in self.graph}
-            if not Evolution(self.graph, t, *sets).reliable:
-                return None
+            if graph and point in ("advertise", "shares"):
+                present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
+        if graph and not Evolution(graph, t, *sets).reliable:
+            return None
         return sets[self.points.index("upload")]
-
-    def _t(self, user: int) -> int:
-        assert self.graph is not None
-        p = self.params
-        return max(p.t, len(self.graph[user]) // 2 + 1) if p.majority else p.t
 
     def _in_time(self, pattern: Pattern, user: int, point: str) -> bool:
         fate = pattern[user]
@@ -74,8 +66,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Observation:
-    """A round that was watched. clients: the users' machines; exact: whether the aggregate is the plain sum
-    over its members, None without one."""
+    """A round that was watched. exact: whether the aggregate is its members' plain sum, None without one."""
 
     rules: Rules
     out: LoopbackRound
@@ -84,12 +75,12 @@ class Observation:
 
     @property
     def members(self) -> tuple[int, ...] | None:
-        """Whose updates the aggregate holds, None without one."""
+        """The users whose updates the aggregate holds, None without one."""
         return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
 
 
 def broken(seen: Observation, pattern: Pattern) -> Iterator[str]:
-    """The laws that do not hold, each in one sentence."""
+    """Yield the laws that do not hold, each in one sentence."""
     yield from of_life(seen.members, seen.out.reason, seen.rules.expected(pattern))
     yield from of_itself(seen)
 
@@ -97,7 +88,7 @@ def broken(seen: Observation, pattern: Pattern) -> Iterator[str]:
 def of_life(
     members: tuple[int, ...] | None, reason: str | None, wanted: frozenset[int] | None
 ) -> Iterator[str]:
-    """The laws that compare what came with what must come."""
+    """Yield the broken laws that compare the round's end with the one that must come."""
     if wanted is None and members is not None:
         yield "there is a result, though the thresholds do not allow one"
     if wanted is not None and members is None:
@@ -107,7 +98,7 @@ def of_life(
 
 
 def of_itself(seen: Observation) -> Iterator[str]:
-    """The laws that a round keeps or breaks whoever was meant to be lost."""
+    """Yield the broken laws that do not depend on who was meant to be lost."""
     out = seen.out
     if (out.result is None) == (out.reason is None):
         yield f"the round must end in one way: result {out.result is not None}, reason {out.reason!r}"
@@ -121,8 +112,8 @@ def of_itself(seen: Observation) -> Iterator[str]:
 
 
 def _both_kinds(seen: Observation) -> Iterator[str]:
-    """Of each user the server may learn shares of b_i or of s_i: told by comparing what it was sent with
-    what the senders hold."""
+    """Yield users of whom the server got shares of b_i and of s_i: what it was sent is looked up in what its
+    senders hold."""
     kinds: defaultdict[int, set[str]] = defaultdict(set)
     for sender, to, message in seen.out.sent:
         if to != SERVER or not isinstance(message, Answer):
@@ -139,12 +130,10 @@ def _both_kinds(seen: Observation) -> Iterator[str]:
 
 
 def _other_sums(seen: Observation) -> Iterator[str]:
-    """Sums of coded shares over two sets: more than T of either are too many, for all but one of them."""
-    told = {
-        to: frozenset(message.users) for _, to, message in seen.out.sent if isinstance(message, Survivors)
-    }
+    """Yield if more than T coded shares that the server got are of sums over other sets than the main one."""
+    asked = {to: frozenset(m.users) for _, to, m in seen.out.sent if isinstance(m, Survivors)}
     answered = {s for s, to, m in seen.out.sent if to == SERVER and isinstance(m, Answer)}
-    sums = Counter(told[user] for user in answered)
+    sums = Counter(asked[user] for user in answered)
     others = sums.total() - max(sums.values(), default=0)
     if others > seen.rules.params.T:
         sets = " and ".join(str(sorted(users)) for users in sums)

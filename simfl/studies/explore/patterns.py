@@ -8,12 +8,11 @@ A pattern gives each user a fate or none. How the server learns of a loss makes 
 Lost after sending at one point and lost before sending at the next are the same thing to a server that
 only has its deadlines. Lost amid sending is, to every machine, lost before it.
 
-Asynchronous runs have two families more (`buffers.py`): a server that is `busy`, users that are `flapping`.
+Asynchronous runs have two families more (`buffered.py`): a server that is `busy`, users that are `flapping`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -27,7 +26,7 @@ DETECTS: tuple[Detect, ...] = ("timeout", "told")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fate:
-    """What becomes of a user at a point of the round (of an asynchronous run: of its first cycle)."""
+    """The fate of a user at a point of the round, or of its first cycle in an asynchronous run."""
 
     point: str
     when: When
@@ -39,30 +38,23 @@ Pattern = tuple[Fate | None, ...]
 
 
 def fates(points: Sequence[str], detect: Detect, delay_s: float) -> tuple[Fate, ...]:
-    """Every fate that a user of a synchronous round can meet at these points."""
+    """Return every fate that a user of a synchronous round can meet at these points."""
     lost = [Fate(point, "before_send") for point in points]
     late = [Fate(point, "delay", delay_s) for point in points]
     left = [Fate(point, "after_send") for point in points]
-    return tuple([*lost, *late] if detect == "timeout" else [*lost, *left])
-
-
-def count(users: int, choices: int, unlucky: int) -> int:
-    """How many patterns `every` yields."""
-    return int(math.comb(users, unlucky) * choices**unlucky)
+    return (*lost, *(late if detect == "timeout" else left))
 
 
 def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
-    """All patterns in which so many users meet a fate."""
+    """Yield all patterns in which so many users meet a fate."""
     for who in combinations(range(users), unlucky):
         for what in product(choices, repeat=unlucky):
-            pattern: list[Fate | None] = [None] * users
-            for user, fate in zip(who, what, strict=True):
-                pattern[user] = fate
-            yield tuple(pattern)
+            met = dict(zip(who, what, strict=True))
+            yield tuple(met.get(user) for user in range(users))
 
 
 def script(pattern: Pattern) -> dict[str, Any]:
-    """A pattern as a scenario's `dropout`."""
+    """Return a pattern as a scenario's `dropout`."""
     losses = [
         {"user": user, "round": 0, "at": fate.point, "when": fate.when}
         | ({} if fate.delay_s is None else {"delay_s": fate.delay_s})
@@ -73,7 +65,7 @@ def script(pattern: Pattern) -> dict[str, Any]:
 
 
 def describe(pattern: Pattern) -> str:
-    """A pattern in words."""
+    """Return a pattern in words."""
     words = {
         "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after", "delay": "late at",
     }  # fmt: skip

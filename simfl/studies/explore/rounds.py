@@ -8,27 +8,26 @@ a scenario that `simfl run` replays, and is replayed at once on the engine under
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
+from math import comb
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import delayed
 
-from simfl.errors import RunFailed
+from simfl.errors import BadInput, RunFailed, did_you_mean
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
-from simfl.studies.explore import buffered, invariants
-from simfl.studies.explore.buffered import BufferCohort, buffer_scenario
-from simfl.studies.explore.cohort import Cohort, cohort_scenario, fate_of
-from simfl.studies.explore.patterns import Detect, Pattern, count, describe, every
-from simfl.studies.explore.replay import replay
+from simfl.studies.explore.buffered import BufferCohort
+from simfl.studies.explore.cohort import RoundCohort
+from simfl.studies.explore.patterns import Detect, Pattern, describe, every
+from simfl.studies.sweep.backends import workers
 
-AnyCohort = Cohort | BufferCohort
+AnyCohort = RoundCohort | BufferCohort
 
-CHUNK = 128
-"""Patterns that a worker takes at a time."""
+CHUNK_PATTERNS = 128  # that a worker takes at a time
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Violation:
 
 @dataclass
 class Report:
-    """What an exploration came to."""
+    """The counts of an exploration, and the first pattern that breaks laws."""
 
     patterns: int = 0
     completed: int = 0
@@ -63,91 +62,76 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """The cohort of a protocol, or of one in a file, `path.py:Name`; `overrides` change its scenario.
-
-    Raises:
-        ValueError: there is no such protocol, or an override does not fit.
-    """
-    kind = PROTOCOLS.find(protocol)
+    """Return the cohort of a protocol, or of one in a file, `path.py:Name`; BadInput if there is none, or if
+    an override does not fit."""
+    try:
+        kind = PROTOCOLS.find(protocol)
+    except BadInput as problem:
+        raise BadInput(f"{problem}{did_you_mean(protocol, PROTOCOLS)}") from None
     name, spec = protocol, dict[str, Any]()
     if ":" in protocol:
         name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
-    if kind.mode is Mode.BUFFERED:
-        spec |= kind.small(users, 1)
-        return BufferCohort(buffer_scenario(name, spec, users, seed, overrides or {}), name)
-    spec |= kind.small(users, (users - 1) // 2)
-    return Cohort(cohort_scenario(name, spec, users, seed, overrides or {}), name)
+    buffered = kind.mode is Mode.BUFFERED
+    cohort: type[AnyCohort] = BufferCohort if buffered else RoundCohort
+    spec |= kind.small(users, 1 if buffered else (users - 1) // 2)
+    return cohort.made(name, spec, users, seed, overrides or {})
 
 
 def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-    """Whether all that was begun was completed, and the laws that do not hold."""
-    try:
-        return _judge(cohort, pattern, detect)
-    except Exception as error:  # a machine that fails is what the explorer is looking for
-        return False, (f"a machine failed: {type(error).__name__}: {error}",)
-
-
-def _judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-    if isinstance(cohort, BufferCohort):
-        seen = cohort.run(pattern, detect)
-        return None not in seen.exact, tuple(buffered.broken(seen))
-    members, reason, found, rules = cohort.tree.find(fate_of(pattern, detect))
-    return members is not None, (*invariants.of_life(members, reason, rules.expected(pattern)), *found)
+    """Return whether all that was begun was completed, and the laws that do not hold."""
+    return _unless_failed(cohort.judge, pattern, detect)
 
 
 def reproduced(cohort: AnyCohort, violation: Violation) -> tuple[str, ...]:
-    """The laws that do not hold when the engine replays a violation's scenario."""
-    if isinstance(cohort, BufferCohort):
-        return judge(cohort, violation.pattern, violation.detect)[1]
+    """Return the laws that do not hold when the engine replays a violation's scenario."""
+    return _unless_failed(cohort.replayed, violation.pattern, violation.detect)[1]
+
+
+def _unless_failed(
+    call: Callable[[Pattern, Detect], tuple[bool, tuple[str, ...]]], pattern: Pattern, detect: Detect
+) -> tuple[bool, tuple[str, ...]]:
     try:
-        return tuple(
-            invariants.broken(replay(cohort, violation.pattern, violation.detect), violation.pattern)
-        )
-    except RunFailed as error:
-        return (f"a machine failed: {error}",)
+        return call(pattern, detect)
+    except Exception as error:  # a machine that fails is what the explorer is looking for
+        what = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
+        return False, (f"a machine failed: {what}",)
 
 
 def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
-    """How many patterns `explore` tries."""
-    return sum(
-        count(cohort.users, len(cohort.fates(detect)), so_many)
-        for so_many in range(1 + (cohort.users if unlucky is None else unlucky))
-        for detect in cohort.detects
-    )
+    """Return the number of patterns that `explore` tries."""
+    families = _families(cohort, unlucky)
+    return sum(comb(cohort.users, lost) * len(cohort.fates(detect)) ** lost for lost, detect in families)
+
+
+def _families(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[int, Detect]]:
+    return product(range(1 + (cohort.users if unlucky is None else unlucky)), cohort.detects)
 
 
 def explore(
     cohort: AnyCohort,
-    watch: Callable[[Report], None] | None = None,
+    watch: Callable[[Report], None] = lambda report: None,
     jobs: int = 1,
     unlucky: int | None = None,
 ) -> Report:
     """Try every pattern until one breaks a law: first nobody is lost, then one user, then two, ...
 
-    watch: told the counts so far, every few patterns; unlucky: at most so many users meet a fate.
+    watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate.
     """
     report = Report()
-    most = cohort.users if unlucky is None else unlucky
-    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, most))
-    how = {"initializer": _leave_interrupts_to_the_parent} if jobs > 1 else {}
-    with Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs", **how) as parallel:
+    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, unlucky))
+    with workers("loky", jobs, ordered=True) as parallel:  # so that the first violation is a smallest one
         for part in parallel(tasks):
             report.add(part)
-            if watch is not None:
-                watch(report)
+            watch(report)
             if report.violation is not None:
                 break
     return report
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _chunks(cohort: AnyCohort, most: int) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
-    for unlucky, detect in product(range(most + 1), cohort.detects):
-        patterns = every(cohort.users, cohort.fates(detect), unlucky)
-        while chunk := tuple(islice(patterns, CHUNK)):
+def _chunks(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
+    for lost, detect in _families(cohort, unlucky):
+        patterns = every(cohort.users, cohort.fates(detect), lost)
+        while chunk := tuple(islice(patterns, CHUNK_PATTERNS)):
             yield detect, chunk
 
 
@@ -155,17 +139,15 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
     """Try some patterns, up to the first that breaks a law."""
     report = Report()
     for pattern in patterns:
-        completed, found = judge(cohort, pattern, detect)
-        report.patterns += 1
-        report.completed += completed
-        report.aborted += not completed
-        if found:
-            report.violation = Violation(detect, pattern, found)
+        completed, laws = judge(cohort, pattern, detect)
+        violation = Violation(detect, pattern, laws) if laws else None
+        report.add(Report(1, int(completed), int(not completed), violation))
+        if laws:
             break
     return report
 
 
-def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | None = None) -> Report:
+def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = lambda report: None) -> Report:
     """Try random patterns, drawn and shrunk by hypothesis."""
     from hypothesis import Phase, find, settings
     from hypothesis import strategies as st
@@ -177,8 +159,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | N
         detect, pattern = case
         part = attempt(cohort, detect, (pattern,))
         report.add(part)
-        if watch is not None:
-            watch(report)
+        watch(report)
         return part.violation is not None
 
     def patterns(detect: Detect) -> Any:
@@ -189,9 +170,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] | N
         max_examples=examples, deadline=None, database=None, derandomize=True,
         phases=(Phase.generate, Phase.shrink),
     )  # fmt: skip
-    try:
-        smallest = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
-    except NoSuchExample:
-        return report
-    report.violation = attempt(cohort, smallest[0], (smallest[1],)).violation
+    with suppress(NoSuchExample):
+        detect, pattern = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
+        report.violation = attempt(cohort, detect, (pattern,)).violation
     return report

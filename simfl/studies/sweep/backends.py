@@ -1,4 +1,4 @@
-"""Where a sweep's cells are run: in processes of this machine, or on a Dask or Ray cluster; through joblib.
+"""Workers for a sweep's cells: processes of this machine, or a Dask or Ray cluster; through joblib.
 
 Cells are handed over one at a time and come back as they are done. A worker has one thread: what a cell
 needs runs in line (`learning.threads`), and more would only take turns.
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
-from joblib import Parallel, cpu_count, parallel_config
+from joblib import Parallel, parallel_config
 
 from simfl.errors import BadInput
 
@@ -26,41 +26,33 @@ Backend = Literal["loky", "dask", "ray"]
 
 MODULES = {"dask": "distributed", "ray": "ray"}
 
-
-PATIENCE_S = 10
-"""How long a Dask scheduler may take to answer."""
+SCHEDULER_ANSWERS_S = 10
+"""Time that a Dask scheduler has to answer."""
 
 
 def need(backend: Backend) -> None:
-    """See to it that a backend is installed.
-
-    Raises:
-        BadInput: it is not; names the extra.
-    """
+    """Raise BadInput, which names the extra, if a backend is not installed."""
     try:
         import_module(MODULES.get(backend, "joblib"))
     except ImportError:
         raise BadInput(f"--backend {backend} is not installed: pip install 'simfl[{backend}]'") from None
 
 
-def cores() -> int:
-    """Cores of this machine that this process may use."""
-    return int(cpu_count())
-
-
 @contextmanager
-def workers(backend: Backend, jobs: int, address: str | None = None) -> Iterator[Callable[..., Any]]:
-    """A joblib `Parallel` that gives results as they come.
+def workers(
+    backend: Backend, jobs: int, address: str | None = None, ordered: bool = False
+) -> Iterator[Callable[..., Any]]:
+    """Yield a joblib `Parallel` that gives results as they come, or `ordered` as the tasks.
 
-    jobs: how many at a time, where the workers are made here. address: of a Dask scheduler or a Ray cluster;
-    without one a cluster of `jobs` workers is started on this machine.
-
-    Raises:
-        BadInput: the cluster does not answer, or has workers with several threads.
+    jobs: the number of workers that are made here. address: of a Dask scheduler or a Ray cluster; without
+    one a cluster is started on this machine. BadInput if it does not answer, or has several threads a worker.
     """
-    how: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+    results = "generator" if ordered else "generator_unordered"
+    how: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        # joblib's warnings are its own affair: that it renews a worker, or cancels what was interrupted.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"joblib\.")
         match backend:
             case "loky":
                 stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
@@ -72,19 +64,13 @@ def workers(backend: Backend, jobs: int, address: str | None = None) -> Iterator
             case "ray":
                 many = stack.enter_context(_ray(jobs, address))
                 stack.enter_context(parallel_config("ray", n_jobs=many))
+            case _:
+                assert_never(backend)
         yield stack.enter_context(Parallel(**how))
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """joblib's warnings are its own affair: that it renews a worker, or cancels what was interrupted."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"joblib\.")
-        yield
-
-
 def _belong_to(parent: int) -> None:
-    """In a worker: leave interrupts to the parent, and end when it does, even if it is killed."""
+    """Leave interrupts to the parent of a worker, and end when it does, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=follow, args=(parent,), daemon=True).start()
 
@@ -100,29 +86,21 @@ def follow(parent: int) -> None:
 def _dask(jobs: int, address: str | None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
-    with _reachable("dask", address):
-        if address is None:
-            how = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
-            cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, **how)
-            client = Client(cluster)
-        else:
-            cluster, client = None, Client(address, timeout=PATIENCE_S)
-    try:
-        threads = client.nthreads()
-        several = next((worker for worker, count in threads.items() if count > 1), None)
-        if several is not None:
-            raise BadInput(
-                f"Dask worker {several} has {threads[several]} threads: start it with --nthreads 1"
-            )
+    how = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
+    with ExitStack() as stack:
+        with _reachable("dask", address):
+            cluster: Any = address
+            if address is None:
+                cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **how))
+            client = stack.enter_context(Client(cluster, timeout=SCHEDULER_ANSWERS_S))
+        for worker, threads in client.nthreads().items():
+            if threads > 1:
+                raise BadInput(f"Dask worker {worker} has {threads} threads: start it with --nthreads 1")
         yield client
-    finally:
-        client.close()
-        if cluster is not None:
-            cluster.close()
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by Dask in each worker that is started here: an interrupt is for the parent to tell of."""
+    """Leave interrupts to the parent; Dask calls this by its name in each worker that is started here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("distributed").setLevel(logging.ERROR)
 
@@ -136,8 +114,7 @@ def _ray(jobs: int, address: str | None) -> Iterator[int]:
 
     def streaming(**how: Any) -> Any:
         backend = RayBackend(**how)
-        # Its base class, a pool of plain processes, says no; Ray's pool calls back as each task is done,
-        # which is all that a generator of results needs.
+        # Its base class, a pool of plain processes, says no; but Ray's calls back as each task is done.
         backend.supports_return_generator = True
         return backend
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from simfl.errors import BadInput, Problem, ScenarioError, refusal
 from simfl.experiment.build import build, make_clocks
 from simfl.scenario.schema import Scenario
-from simfl.scenario.study import Settings, Study, load_study
+from simfl.scenario.study import load_study
 
-MOST = 100_000
-"""Cells of a study: more are taken for a slip."""
+T = TypeVar("T")
 
-TOLD = 10
-"""Problems that are told at once."""
+MAX_CELLS = 100_000  # more are taken for a slip
+SHOWN_PROBLEMS = 10
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study comes to: `points` are the values that vary, by dotted key, in the order of the file."""
+    """The cells of a study. points: the values that vary, by dotted key, in the order of the file."""
 
     name: str
     points: tuple[Mapping[str, Any], ...]
@@ -46,33 +45,30 @@ class Plan:
         return tuple(dict.fromkeys(key for point in self.points for key in point))
 
     def label(self, cell: Cell) -> str:
-        """A cell in words: `population.users=25, dropout.rate=0.1, seed=3`."""
-        return told({**self.points[cell.point], "seed": cell.seed})
+        """Return a cell in words: `population.users=25, dropout.rate=0.1, seed=3`."""
+        return in_words({**self.points[cell.point], "seed": cell.seed})
 
 
-def told(values: Mapping[str, Any]) -> str:
-    """Values by dotted key in words."""
-    return ", ".join(f"{key}={written(value)}" for key, value in values.items())
+def in_words(values: Mapping[str, Any]) -> str:
+    """Return values by dotted key in words."""
+    return ", ".join(f"{key}={plain(value)}" for key, value in values.items())
 
 
-def written(value: Any) -> str:
-    """A value as it is written in a scenario, on one line."""
+def plain(value: Any) -> str:
+    """Return a value as it is written in a scenario, on one line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def make_plan(path: Path) -> Plan:
-    """The cells of a study's file, points by seeds.
-
-    Raises:
-        ScenarioError: the study or any of its scenarios is wrong.
-    """
+    """Return the cells of a study's file, points by seeds; ScenarioError if any of its scenarios is wrong."""
     study = load_study(path)
     many = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
-    if many > MOST:
-        raise refusal(study.file, None, f"{many} cells; at most {MOST}")
+    if many > MAX_CELLS:
+        raise refusal(study.file, None, f"{many} cells; at most {MAX_CELLS}")
     chosen = [(*cell, *axes) for cell in study.cells for axes in product(*study.grid)]
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
-    scenarios = _resolved(study, chosen, points)
+    # No rule of a scenario depends on its seed, so that one is enough to check them all.
+    scenarios = _of_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
     cells = tuple(
         Cell(number, seed, scenario.model_copy(update={"seed": seed}))
         for number, scenario in enumerate(scenarios)
@@ -81,57 +77,43 @@ def make_plan(path: Path) -> Plan:
     return Plan(study.name, points, cells)
 
 
-def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] | None = None) -> None:
-    """Build each point that these cells belong to, under its first seed, for what needs data or files.
+def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
+    """Build each point of these cells under its first seed; ScenarioError with all that data and files show.
 
     Where real training picks its way by a measurement, that is done here and remembered in the cache folder,
-    so that all cells go the same way. watch: told how many points are done.
-
-    Raises:
-        ScenarioError: a scenario cannot be built.
+    so that all cells go the same way. watch: called with the number of points that are done.
     """
-    found: list[tuple[Mapping[str, Any], BadInput]] = []
-    firsts = {cell.point: cell for cell in reversed(list(cells))}
-    for done, number in enumerate(sorted(firsts), 1):
-        scenario = firsts[number].scenario
+    firsts = {cell.point: cell.scenario for cell in reversed(list(cells))}
+    numbers = sorted(firsts)
+
+    def make(index: int) -> None:
         try:
-            make_clocks(build(scenario))
+            make_clocks(build(firsts[numbers[index]]))
+        finally:
+            watch(index + 1)
+
+    _of_each([plan.points[number] for number in numbers], make)
+
+
+def _of_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> list[T]:
+    """Return `make(index)` of each point; a problem is told once, with its points unless all have it."""
+    made: list[T] = []
+    found: dict[Problem, list[Mapping[str, Any]]] = {}
+    for index, point in enumerate(points):
+        try:
+            made.append(make(index))
         except BadInput as error:
-            found.append((plan.points[number], error))
-        if watch is not None:
-            watch(done)
-    if found:
-        raise _gathered(found, len(firsts))
-
-
-def _resolved(
-    study: Study, chosen: Iterable[Settings], points: tuple[Mapping[str, Any], ...]
-) -> list[Scenario]:
-    """The scenario of each point under the first seed, which no rule of a scenario depends on."""
-    scenarios: list[Scenario] = []
-    found: list[tuple[Mapping[str, Any], BadInput]] = []
-    for settings, point in zip(chosen, points, strict=True):
-        try:
-            scenarios.append(study.resolve(settings, study.seeds[0]))
-        except ScenarioError as error:
-            found.append((point, error))
-    if found:
-        raise _gathered(found, len(points))
-    return scenarios
-
-
-def _gathered(found: list[tuple[Mapping[str, Any], BadInput]], many: int) -> ScenarioError:
-    """The problems of many points, each once, with the points that have it unless all have."""
-    where: dict[Problem, list[Mapping[str, Any]]] = {}
-    for point, error in found:
-        listed = error.problems if isinstance(error, ScenarioError) else (Problem("", None, "", str(error)),)
-        for problem in listed:
-            where.setdefault(problem, []).append(point)
+            single = (Problem("", None, "", str(error)),)
+            for problem in error.problems if isinstance(error, ScenarioError) else single:
+                found.setdefault(problem, []).append(point)
     problems = []
-    for problem, points in where.items():
-        more = f" and {len(points) - 1} more" if len(points) > 1 else ""
-        there = f" (at {told(points[0])}{more})" if len(points) < many else ""
-        problems.append(replace(problem, message=problem.message + there))
-    if len(problems) > TOLD:
-        problems[TOLD:] = [Problem("", None, "", f"... and {len(problems) - TOLD} more problems")]
-    return ScenarioError(problems)
+    for problem, having in found.items():
+        more = f" and {len(having) - 1} more" if len(having) > 1 else ""
+        where = f" (at {in_words(having[0])}{more})" if len(having) < len(points) else ""
+        problems.append(replace(problem, message=problem.message + where))
+    if len(problems) > SHOWN_PROBLEMS:
+        rest = f"... and {len(problems) - SHOWN_PROBLEMS} more problems"
+        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", rest)]
+    if problems:
+        raise ScenarioError(problems)
+    return made

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
-from joblib import delayed
+from joblib import cpu_count, delayed
 
 from simfl.errors import RunFailed
 from simfl.folder.identity import code_version, scenario_key
@@ -20,18 +20,19 @@ from simfl.results.summary import Summary
 from simfl.results.text import write_csv
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
 from simfl.simulation import run
 from simfl.studies.sweep.backends import Backend, workers
 from simfl.studies.sweep.plan import Cell, Plan
 from simfl.studies.sweep.store import Damaged, Store
 
 TRACE = "trace.jsonl"
-KEPT = ("summary.json", "breakdown.csv", "resolved.yaml")
+CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a worker sends back of a cell: its files, and what may differ from one run of it to the next."""
+    """A cell that was run: its files, and `about`, which may differ from one run of it to the next."""
 
     files: dict[str, str]
     about: dict[str, Any]
@@ -39,7 +40,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a cell failed: in a line, and as a traceback."""
+    """A cell that failed: the reason in a line, and a traceback."""
 
     reason: str
     details: str
@@ -47,10 +48,7 @@ class Failed:
 
 @dataclass
 class Sweep:
-    """A plan and its store. `keys`: the cells' folders; `failures`: folder -> its cell and why it failed.
-
-    traces: whether each cell keeps its trace.
-    """
+    """A plan and its store. keys: the cells' folders; failures: folder -> its cell and why it failed."""
 
     plan: Plan
     store: Store
@@ -62,23 +60,28 @@ class Sweep:
         code = code_version()
         self.keys = tuple(scenario_key(cell.scenario, code) for cell in self.plan.cells)
 
+    @property
+    def at_once(self) -> int:
+        """Cells to run at a time: one on a measured clock, as they would slow each other down."""
+        return 1 if any(isinstance(c.scenario.clock, Measured) for c in self.plan.cells) else int(cpu_count())
+
     def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
-        """The cells that are still to be run, by key; `warn` is told of each that is damaged."""
-        needed = (*KEPT, TRACE) if self.traces else KEPT
+        """Return the cells that are still to be run, by key; call `warn` for each that is damaged."""
+        needed = (*CELL_FILES, TRACE) if self.traces else CELL_FILES
         out: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
-                there = self.store.verify(key, needed)
+                stored = self.store.verify(key, needed)
             except Damaged as why:
                 if key not in out:
                     warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
-                there = False
-            if not there:
+                stored = False
+            if not stored:
                 out.setdefault(key, cell)
         return out
 
     def kept(self) -> Iterator[tuple[Cell, str, Summary]]:
-        """Cell, key and summary of those that did not fail, in the plan's order."""
+        """Yield cell, key and summary of those that did not fail, in the plan's order."""
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
                 yield cell, key, self.store.summary(key)
@@ -89,15 +92,11 @@ class Sweep:
         backend: Backend = "loky",
         jobs: int = 1,
         address: str | None = None,
-        watch: Callable[[int], None] | None = None,
+        watch: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """Run these cells and write each that did not fail; the store is locked. See `workers`.
+        """Run these cells by `workers` and write each that did not fail; call it with the store locked.
 
-        watch: told how many are done.
-
-        Raises:
-            BadInput: there are no such workers.
-            RunFailed: the workers went away; what was done before is kept.
+        watch: called with the number of cells that are done. RunFailed if the workers go away.
         """
         if not todo:
             return
@@ -109,8 +108,7 @@ class Sweep:
                     self.store.write(key, outcome.files, outcome.about)
                 else:
                     self.failures[key] = todo[key], outcome
-                if watch is not None:
-                    watch(count)
+                watch(count)
 
 
 def _results(parallel: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[tuple[str, Done | Failed]]:
@@ -137,12 +135,9 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
 
 
 def files_of(result: Result, traces: bool) -> dict[str, str]:
-    """The files of a cell by name: those of a run, without what is of this machine.
-
-    `versions` and each protocol's `training` are left empty in the summary: they are in `about.json`.
-    """
+    """Return the files of a cell by name: those of a run, without what is of this machine."""
     summary = result.summary
-    summary["versions"] = {}
+    summary["versions"] = {}  # these and `training` are in `about.json`
     for protocol in summary["protocols"].values():
         protocol["training"] = None
     table = StringIO()

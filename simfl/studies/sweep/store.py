@@ -1,4 +1,4 @@
-"""Where a sweep keeps its cells: a folder for each, which is whole or not there.
+"""The store of a sweep: a folder for each cell, which is whole or not there.
 
 A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
 single files that it names, and the code. Files are written to a folder of another name beside it, synced,
@@ -23,12 +23,12 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from simfl.errors import BadInput
-from simfl.folder.disk import sync
+from simfl.folder import disk
 from simfl.results import strict_json
 from simfl.results.summary import Summary, read
 
-HALF = ".writing-"
-"""What the name of a folder begins with until it is whole."""
+PARTIAL_PREFIX = ".writing-"
+"""The beginning of a folder's name until it is whole."""
 
 ABOUT = "about.json"
 
@@ -46,18 +46,15 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes here meanwhile; what a killed writer left half-written is removed.
-
-        Raises:
-            BadInput: another sweep is at work in this folder, or something else is in the place of its own.
-        """
-        place = self.folder / ".lock"
+        """Lock out other writers, and remove what a killed one left half-written; BadInput if another sweep
+        is at work in this folder, or something else is in the place of its own."""
+        file = self.folder / ".lock"
         if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
             raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
-        if place.is_symlink() or place.is_dir():  # opened, its target would be emptied
-            raise BadInput(f"{place} is not a sweep's lock, an empty file: remove it")
+        if file.is_symlink() or file.is_dir():  # opened, its target would be emptied
+            raise BadInput(f"{file} is not a sweep's lock, an empty file: remove it")
         self.cells.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(place, timeout=0)
+        lock = FileLock(file, timeout=0)
         try:
             lock.acquire()
         except Timeout:
@@ -65,21 +62,18 @@ class Store:
                 f"{self.folder}: another sweep is at work here: wait for it, or give another folder by --out"
             ) from None
         with lock:
-            for left in self.cells.glob(f"{HALF}*"):
+            for left in self.cells.glob(f"{PARTIAL_PREFIX}*"):
                 _remove(left)
             yield
 
     def has(self, key: str) -> bool:
-        """Whether there is such a cell, in whatever state."""
+        """Return whether there is such a cell, in whatever state."""
         folder = self.cells / key
         return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
-        """Whether there is such a cell with the files that are needed.
-
-        Raises:
-            Damaged: there is one, but a file is not as it was written, or the cell is no folder of its own.
-        """
+        """Return whether there is such a cell with the files that are needed; Damaged if a file is not as it
+        was written, or the cell is no folder of its own."""
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():
@@ -99,31 +93,28 @@ class Store:
 
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Put a cell in its place, instead of one that is there; call it with the lock held."""
-        half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.cells))
+        partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=self.cells))
         digests = {name: sha256(text.encode()).hexdigest() for name, text in files.items()}
         written = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {**about, "machine": platform.node(), "written": written, "sha256": digests}
-        for name, text in {**files, ABOUT: json.dumps(told, indent=2) + "\n"}.items():
-            with (half / name).open("w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        half.chmod(0o755)
-        sync(half)
-        place, old = self.cells / key, half.with_name(f"{half.name}-old")
-        if place.is_symlink() or place.exists():  # damaged, or without a file that is asked for now
-            os.rename(place, old)
-        os.rename(half, place)
-        sync(self.cells)
+        about = {**about, "machine": platform.node(), "written": written, "sha256": digests}
+        for name, text in {**files, ABOUT: json.dumps(about, indent=2) + "\n"}.items():
+            disk.write(partial / name, text.encode())
+        partial.chmod(0o755)
+        disk.sync(partial)
+        cell, old = self.cells / key, partial.with_name(f"{partial.name}-old")
+        if cell.is_symlink() or cell.exists():  # damaged, or without a file that is asked for now
+            os.rename(cell, old)
+        os.rename(partial, cell)
+        disk.sync(self.cells)
         _remove(old)
 
     def summary(self, key: str) -> Summary:
-        """A cell's `summary.json`."""
+        """Return a cell's `summary.json`."""
         return read(self.cells / key / "summary.json")
 
 
 def _remove(path: Path) -> None:
-    """Remove what is there, if anything: a folder with all in it; of a link the link alone."""
+    """Remove a file, or a folder with all in it, if there is one; of a link the link alone."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

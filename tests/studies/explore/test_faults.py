@@ -70,7 +70,7 @@ def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.M
     assert any("the server has no deadline for it" in law for law in found.laws)
 
 
-def test_random_patterns_of_a_larger_cohort_are_shrunk_by_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_patterns_are_shrunk_by_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(fault for fault in FAULTS if fault.machine.__name__ == "AddsLateUploads")
     plant(fault, monkeypatch)
     seen: list[int] = []

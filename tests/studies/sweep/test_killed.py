@@ -60,7 +60,7 @@ def test_killed_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     file = study(tmp_path, grid=GRID, seeds=6)
     simfl(str(file), "--out", str(tmp_path / "whole"), "--jobs", "1")
     assert len(cells(tmp_path / "whole")) == CELLS
-    try_once(file, tmp_path / "whole", tmp_path / "out", 2, random.Random(3))
+    try_once(file, tmp_path / "whole", tmp_path / "out", 1, random.Random(3))
     assert "24 cells: " in capsys.readouterr().out
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simfl.errors import ScenarioError
+from simfl.scenario.yaml_tree import dump
 from simfl.studies.sweep import plan
 from simfl.studies.sweep.plan import check, make_plan
 from tests.engine.harness import ROOT
@@ -61,7 +62,7 @@ def test_a_problem_of_all_points_is_told_once(tmp_path: Path) -> None:
 def test_more_problems_than_a_person_reads_are_counted(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as error:
         make_plan(study(tmp_path, grid={"rounds": [-i for i in range(1, 24)]}))
-    assert len(error.value.problems) == plan.TOLD + 1
+    assert len(error.value.problems) == plan.SHOWN_PROBLEMS + 1
     assert str(error.value).endswith("... and 13 more problems")
 
 
@@ -86,6 +87,31 @@ def test_what_can_not_be_built_in_the_other_ways(tmp_path: Path) -> None:
     made = make_plan(study(tmp_path, grid={"clock": [{"recorded": "/nowhere"}]}))
     with pytest.raises(ScenarioError, match="/nowhere"):
         check(made, made.cells)
+
+
+TWINS = (ROOT / "examples" / "twins.py").read_text(encoding="utf-8")
+
+
+def test_a_file_is_of_the_folder_whose_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base's of its folder, a setting's of the study's; none of the working directory is executed."""
+    for folder in ("base", "study", "here"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twins.py").write_text(TWINS)
+    (tmp_path / "here" / "twins.py").write_text("open('executed', 'w').close()\n")
+    monkeypatch.chdir(tmp_path / "here")
+    own = {"partition": {"module": "twins.py:Twins", "group": 3}}
+    (tmp_path / "base" / "base.yaml").write_text(dump({**BASE, "learning": {**BASE["learning"], **own}}))
+    other = {"module": "twins.py:Twins", "group": 2}
+    made = make_plan(
+        study(
+            tmp_path / "study", base="../base/base.yaml", grid={}, seeds=1,
+            cells=[{"rounds": 1}, {"rounds": 1, "learning.partition": other}],
+        )
+    )  # fmt: skip
+    named = [cell.scenario.learning.partition.module for cell in made.cells]  # type: ignore[union-attr]
+    assert named == [f"{tmp_path}/base/twins.py:Twins", f"{tmp_path}/study/twins.py:Twins"]
+    check(made, made.cells)
+    assert not (tmp_path / "here" / "executed").exists()
 
 
 STUDIES = sorted((ROOT / "scenarios" / "studies").glob("*.yaml"))

@@ -35,7 +35,7 @@ def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "run")
 
 
-def test_nothing_in_a_cells_files_tells_of_the_machine_or_the_day(
+def test_a_cells_files_tell_nothing_of_machine_or_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another machine, with other versions, at another time; with real training."""
@@ -146,7 +146,7 @@ def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
     assert outcome.reason == f"the worker has simfl {code_version()}, not 0.1.0+other"
 
 
-def test_workers_that_go_away_end_the_sweep_and_leave_what_was_done(
+def test_workers_that_go_away_leave_the_cells_that_were_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_results", stop_after(module._results, 3))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.studies.sweep.store import ABOUT, HALF, Damaged, Store
+from simfl.studies.sweep.store import ABOUT, PARTIAL_PREFIX, Damaged, Store
 
 CELL = {"summary.json": '{"a": 1}\n', "breakdown.csv": "x\r\n1\r\n"}
 NEEDED = tuple(CELL)
@@ -81,7 +81,7 @@ def stopping(original: Any, count: int) -> Any:
 
 
 @pytest.mark.parametrize(("of", "call", "calls"), [(Path, "open", 3), (os, "fsync", 5), (os, "rename", 1)])
-def test_a_writer_that_stops_anywhere_leaves_nothing_half_written(
+def test_a_writer_that_stops_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: Any, call: str, calls: int
 ) -> None:
     """As if killed at each of its calls that touch the disk; the next one with the lock clears up."""
@@ -94,7 +94,7 @@ def test_a_writer_that_stops_anywhere_leaves_nothing_half_written(
         assert store.verify("k", NEEDED)
         assert store.has("new") == (count == 5)  # it was in its place before the last call
         with store.locked():
-            assert not list(store.cells.glob(f"{HALF}*"))
+            assert not list(store.cells.glob(f"{PARTIAL_PREFIX}*"))
     with store.locked():
         store.write("new", CELL, {})
     assert store.verify("new", NEEDED)
@@ -138,7 +138,7 @@ def test_what_is_in_a_cells_place_is_replaced(tmp_path: Path, what: str) -> None
 @pytest.mark.parametrize("what", STRANGERS)
 def test_what_a_killed_writer_put_aside_is_removed(tmp_path: Path, what: str) -> None:
     store, theirs = written(tmp_path), elsewhere(tmp_path)
-    STRANGERS[what](store.cells / f"{HALF}abc-old", theirs)
+    STRANGERS[what](store.cells / f"{PARTIAL_PREFIX}abc-old", theirs)
     with store.locked():
         assert [path.name for path in store.cells.iterdir()] == ["k"]
     assert (theirs / "kept.txt").read_text() == "kept"
@@ -177,7 +177,7 @@ def test_a_cells_files_are_looked_for_in_it_only(tmp_path: Path) -> None:
 def test_a_second_sweep_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     """A lock is of a file as opened, so that a second one in this process is as good as another's."""
     with Store(tmp_path).locked():
-        half = tmp_path / "cells" / f"{HALF}abc"
+        half = tmp_path / "cells" / f"{PARTIAL_PREFIX}abc"
         half.mkdir()
         with pytest.raises(BadInput, match="another sweep is at work here"), Store(tmp_path).locked():
             pass

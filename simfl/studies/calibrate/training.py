@@ -1,4 +1,4 @@
-"""The law of local training T = a + b E n of models, each client alone in the loop."""
+"""The seconds of local training: of minibatches and multiply-adds, and by the law T = a + b E n of models."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from functools import partial
 import numpy as np
 
 from simfl.learning.data import Split
+from simfl.learning.data.bundled import Digits
 from simfl.learning.models import MODELS, Model
+from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.learning.training_time import SIZES, Law, fit
 from simfl.random_streams import Streams
-from simfl.studies.calibrate.kernels import seconds
+from simfl.studies.calibrate.kernels import STREAMS, Rates, seconds, solve
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,6 @@ class Training:
     shape: tuple[int, ...]
     classes: int
     batch_size: int
-
-    @property
-    def key(self) -> tuple[str, tuple[int, ...], int]:
-        """What a profile finds its law by."""
-        return self.model.name, self.shape, self.batch_size
 
 
 PAPERS = (
@@ -45,7 +42,7 @@ so minibatches and multiply-adds are charged."""
 
 
 def measure(training: Training) -> Callable[[], Law]:
-    """What times clients of five sizes once each, and fits the law to them."""
+    """Return a measurement that times clients of five sizes once each, and fits the law to them."""
     rng = Streams(1).rng("samples", training.model.name)
     sizes = sorted({math.ceil(k * training.batch_size) for k in SIZES})
     x = rng.random((sizes[-1], *training.shape), np.float32)
@@ -60,3 +57,23 @@ def measure(training: Training) -> Callable[[], Law]:
         return fit([(size, seconds(call, 1)) for size, call in zip(sizes, calls, strict=True)])
 
     return once
+
+
+def by_steps() -> Callable[[], Rates]:
+    """Return a measurement of a minibatch and a multiply-add: tiny models on digits, clients of two sizes."""
+    split = Digits().loaded(STREAMS.rng("data"))
+    trainers = [
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model](),
+                LocalSgd(5, 10, 0.1), "cpu", "loop")
+        for model in ("logistic", "cnn") for users in (100, 20)
+    ]  # fmt: skip
+
+    def measure() -> Rates:
+        rows = []
+        for trainer in trainers:
+            taken = seconds(partial(trainer.training, trainer.initial(bytes(32)), 0, bytes(32), 0))
+            work = trainer.work(0)
+            rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
+        return dict(zip(("train_step", "train_mac"), solve(*rows), strict=True))
+
+    return measure

@@ -33,7 +33,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         (b"a: !!int x\n", "w.yaml:1: a: 'x' is not a whole number that can be read"),
         (b"a: !!bool x\n", "w.yaml:1: a: must be true or false, not 'x'"),
         (b"<<: 3\n", "w.yaml:1: <<: only mappings can be merged"),
-        (b"a: " + b"[" * 3000, "w.yaml: nested too deeply"),
+        (b"a: " + b"[" * 600, "w.yaml: nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_scenario_is_refused_in_one_line(

@@ -1,0 +1,76 @@
+"""For authors of scenarios and protocols: the schema, lists of names, and the beginnings of a protocol."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Annotated, Literal
+
+import typer
+
+from simfl.cli.common import app, say, tell
+
+NAME_COLUMNS = 20
+
+Things = Literal[
+    "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "partition",
+    "server", "clip", "staleness",
+]  # fmt: skip
+
+
+@app.command()
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As a page for people: docs/scenario.md.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of scenarios, for editors."""
+    if markdown:
+        from simfl.scenario import reference
+
+        print(reference.markdown(), end="")
+        return
+    from simfl.scenario.load import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command("list")
+def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
+    """List protocols, models, datasets, profiles, or the kinds of another thing."""
+    from simfl.catalog import listed
+
+    for name, text in listed(things):
+        if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
+            print(name)
+            name = ""
+        say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
+
+
+new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)
+app.add_typer(new, name="new")
+
+
+@new.command()
+def protocol(
+    name: Annotated[str, typer.Argument(help="Small letters, digits and _: a Python module's name.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder.")] = Path(),
+) -> None:
+    """Write a protocol's module, a scenario and a test that pass; change them from there."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name):
+        rule = "must be small letters, digits and _, beginning with a letter"
+        raise typer.BadParameter(f"{name!r:.80} {rule}", param_hint="NAME")
+    class_name, title = name.title().replace("_", ""), name.replace("_", " ").capitalize()
+    templates = (resources.files("simfl.cli") / "templates").iterdir()
+    files = {out / t.name.removesuffix(".template").replace("protocol", name): t for t in templates}
+    if taken := sorted(file for file in files if file.exists()):
+        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+    out.mkdir(parents=True, exist_ok=True)
+    for file, template in sorted(files.items()):
+        text = Template(template.read_text(encoding="utf-8"))
+        file.write_text(text.substitute(file=name, class_name=class_name, title=title), encoding="utf-8")
+        tell(f"Written to {file}")
+    tell(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")

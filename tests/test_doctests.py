@@ -1,0 +1,29 @@
+"""The examples in docstrings run and print what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WITH_EXAMPLES = [
+    path.relative_to(ROOT)
+    for path in sorted((ROOT / "simfl").rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=str)
+def test_examples_of(path: Path) -> None:
+    module = importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_a_wrong_example_is_found() -> None:
+    example = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, None)
+    assert doctest.DocTestRunner(verbose=False).run(example, out=lambda text: None).failed == 1
