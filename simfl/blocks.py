@@ -104,13 +104,11 @@ class Block(BaseModel):
                 continue
             assert isinstance(tree, ast.ClassDef)
             for field, below in pairwise([*tree.body, ast.Pass()]):
-                match field, below:
-                    case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(
-                        value=ast.Constant(value=str(text))
-                    ):
-                        found[key] = inspect.cleandoc(text)
-                    case ast.AnnAssign(target=ast.Name(id=key)), _:
-                        found.pop(key, None)  # declared again, and not as its base describes it
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    found.pop(field.target.id, None)  # declared again, and not as its base describes it
+                    value = below.value if isinstance(below, ast.Expr) else None
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        found[field.target.id] = inspect.cleandoc(value.value)
         return found
 
     @classmethod

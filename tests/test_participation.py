@@ -42,7 +42,7 @@ def test_a_user_lost_from_one_round_is_singled_out_by_the_other() -> None:
     assert found["C"] == [6.0, 5.5]
 
 
-def test_batches_hide_their_users_and_a_lost_upload_gives_them_away() -> None:
+def test_a_lost_upload_gives_a_batch_away() -> None:
     selection = {"kind": "multi_round", "users": 4, "T": 2}
     kept = shares(rounds=6, selection=selection)
     assert kept["family"] == 3

@@ -56,7 +56,7 @@ def test_every_shipped_scenario_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_critical_path_of_every_round_adds_up_to_its_duration(name: str) -> None:
+def test_the_critical_path_adds_up_to_the_duration(name: str) -> None:
     for rounds in shipped(name).rounds.values():
         assert rounds
         for r in rounds:
@@ -94,7 +94,7 @@ def test_every_round_has_an_end_and_every_aggregate_is_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_span_is_no_longer_than_from_its_first_member_to_the_rounds_end(name: str) -> None:
+def test_a_span_ends_with_its_round(name: str) -> None:
     for rounds in shipped(name).rounds.values():
         for r in rounds:
             assert all(0 <= ns <= r.end for ns in r.span.values())

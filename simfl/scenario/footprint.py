@@ -15,7 +15,7 @@ from simfl.scenario.schema import Scenario
 
 USER_BYTES = 350
 """A user whom nothing happens to."""
-SESSION_BYTES = 1_500
+SESSION_BYTES = 1_650
 """A user whose presence changes with time: the next change, and the session last looked at."""
 JITTER_BYTES = 2_500
 """A member whose links have jitter: two random generators."""

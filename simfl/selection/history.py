@@ -28,7 +28,8 @@ class Participation:
         if users < 1:
             raise ValueError(f"users={users} must be at least 1")
         self.users = users
-        self._rows: list[NDArray[np.int64]] = []
+        self.rows: list[NDArray[np.int64]] = []
+        """Users of each round, in ascending order."""
         self._counts = np.zeros(users, np.int64)
         self.counts = self._counts.view()
         """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
@@ -46,16 +47,16 @@ class Participation:
         doubled = row[:-1][row[1:] == row[:-1]]
         if doubled.size:
             raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
-        self._rows.append(row)
+        self.rows.append(row)
         self._counts[row] += 1
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def matrix(self) -> csr_array:
         """Return P^(t), [t, N], int8 zeros and ones."""
         from scipy.sparse import csr_array
 
-        ends = np.cumsum([0, *(row.size for row in self._rows)])
-        users = np.concatenate([*self._rows, np.empty(0, np.int64)])
+        ends = np.cumsum([0, *(row.size for row in self.rows)])
+        users = np.concatenate([*self.rows, np.empty(0, np.int64)])
         return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))

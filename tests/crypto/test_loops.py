@@ -372,7 +372,7 @@ def test_loading_a_scenario_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_without_a_folder_to_cache_in_the_loops_are_compiled_all_the_same():
+def test_loops_are_compiled_without_a_cache_folder():
     code = """
 from numba.core import caching
 getattr(caching, "CacheImpl", getattr(caching, "_CacheImpl", None))._locator_classes = []
@@ -399,7 +399,7 @@ def test_weights_at_zero_are_those_of_integers(points):
 
 
 @pytest.mark.parametrize("q", [7, 2147352577, 2**32 - 5])
-def test_lagrange_polynomials_are_one_at_their_point_and_zero_at_the_others(q: int) -> None:
+def test_lagrange_polynomials_are_one_at_their_own_point(q: int) -> None:
     x = [1, 2, 4, q - 2, q - 1] if q > 7 else [1, 2, 4, 6]
     out = np.empty((len(x), len(x)), np.uint32)
     interpolation_loops.lagrange(np.array(x, np.uint64), np.uint64(q), out)

@@ -35,11 +35,11 @@ def test_matrix_is_cached_and_read_only():
 
 
 @pytest.mark.parametrize("q", [3, 103, 2**31 - 1, 3 * 2**30 + 1, Q])
-def test_a_user_s_point_is_its_number_and_one_where_there_is_no_transform(q):
+def test_a_users_point_without_a_transform(q):
     assert mds.points_of((4, 0, 1), q) == (5, 1, 2)
 
 
-def test_a_user_s_point_is_a_power_of_a_root_of_unity_where_there_is_a_transform():
+def test_a_users_point_with_a_transform():
     g = pow(ntt.generator(ntt.Q), (ntt.Q - 1) // 8, ntt.Q)
     exponents = (0, 4, 2, 6, 1, 5, 3, 7)  # u with its three bits reversed
     assert mds.points_of(tuple(range(8)), ntt.Q) == tuple(pow(g, e, ntt.Q) for e in exponents)
@@ -139,7 +139,7 @@ def test_any_U_rows_decode_in_any_order(code, n):
     assert (z == before).all()
 
 
-def test_the_weighted_sum_of_rows_decodes_to_the_weighted_sum_of_masks():
+def test_weighted_sums_of_rows_decode_to_those_of_masks():
     U, T, d, points, weights = 7, 3, 26, list(range(1, 11)), [3, 1, Q - 2]
     masks = [prg.expand(seed(n), d, Q) for n in range(3)]
     coded = [mds.encode(z, seed(10 + n), points, U, T, Q) for n, z in enumerate(masks)]

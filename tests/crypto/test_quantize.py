@@ -88,7 +88,7 @@ def test_signed_follows_equation_36(q):
     assert got.tolist() == [[0, 1, half - 1, half - q, half + 1 - q, -1]]
 
 
-def test_every_magnitude_below_the_bound_comes_back_and_the_bound_does_not():
+def test_magnitudes_below_the_bound_come_back():
     q = 101
     bound = quantize.overflow_bound(q)
     inside = np.arange(-bound + 1, bound)

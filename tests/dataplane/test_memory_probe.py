@@ -30,7 +30,7 @@ BIG = {
 D = 163_850
 
 
-def test_handles_weigh_what_their_content_would_and_nothing_when_they_are_gone() -> None:
+def test_handles_weigh_what_their_content_would() -> None:
     ops = MemoryProbeOps(Q)
     a, b = ops.prg(ops.secret(bytes(32)), 5000), ops.prg(ops.secret(bytes(32)), 5000)
     assert ops.live == 2 * 20_000
@@ -42,7 +42,7 @@ def test_handles_weigh_what_their_content_would_and_nothing_when_they_are_gone()
     assert ops.live == 0
 
 
-def test_picked_and_relayed_rows_are_shared_and_sealed_ones_are_let_go_one_by_one() -> None:
+def test_picked_rows_are_shared_and_sealed_ones_let_go() -> None:
     ops = MemoryProbeOps(Q)
     z, seed = ops.prg(ops.secret(bytes(32)), 4000), ops.secret(bytes(32))
     coded = ops.encode(z, seed, (1, 2, 3, 4), 3, 1)  # 4 rows of 2000 elements

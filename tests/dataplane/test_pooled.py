@@ -164,7 +164,7 @@ def test_chains_are_finished_before_new_ones_are_begun() -> None:
     asyncio.run(main())
 
 
-def test_room_waits_until_the_pending_output_fits_half_the_budget() -> None:
+def test_room_waits_until_output_fits_half_the_budget() -> None:
     gate = threading.Event()
 
     def slow(_: Any) -> np.ndarray:

@@ -64,14 +64,14 @@ def test_a_mistake_is_one_message(overrides: dict[str, Any], expected: str) -> N
     assert problem(**overrides).startswith(expected)
 
 
-def test_work_that_cannot_be_counted_needs_a_law_under_the_modelled_clock_only(tmp_path: Path) -> None:
+def test_uncounted_work_needs_a_law_when_modelled(tmp_path: Path) -> None:
     (tmp_path / "scaled.py").write_text(BARE)
     own = {"learning.model": {"module": f"{tmp_path}/scaled.py:Scaled"}}
     assert "learning.model: " in problem(**own)
     assert build(load(SYNC, {**own, "clock": "measured"})).trainer.d == 64 * 10 + 10 + 1
 
 
-def test_your_own_model_and_data_are_found_from_the_scenarios_folder(tmp_path: Path) -> None:
+def test_your_own_model_is_found_from_the_scenarios_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
         "from simfl.learning.models import Model\n"

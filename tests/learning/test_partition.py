@@ -113,7 +113,7 @@ def test_shards_are_dealt_once_equally_and_by_label(y: I64, data: st.DataObject,
 
 @FEW
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 5), st.data(), seeds)
-def test_shards_hold_one_label_where_classes_are_multiples_of_a_shard(
+def test_shards_of_even_classes_hold_one_label(
     classes: int, a_class: int, size: int, data: st.DataObject, seed: int
 ) -> None:
     """Multi-RoundSecAgg, App. E: "each user has only one digit label"; McMahan 2017: at most two."""

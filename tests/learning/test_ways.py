@@ -194,7 +194,7 @@ def test_any_sizes(sizes: tuple[int, ...], batch: int, epochs: int) -> None:
     )
 
 
-def test_clients_may_start_from_different_models_in_different_rounds() -> None:
+def test_clients_may_start_from_different_models() -> None:
     decay: dict[str, Any] = {"decay": 0.5, "decay_at": (3, 6)}
     loop, fast = cohort("logistic", "loop", **decay), cohort("logistic", "closed_form", **decay)
     starts = [loop.initial(bytes([k]) * 32) for k in range(3)]
@@ -233,7 +233,7 @@ def test_dropout_draws_from_the_users_own_stream() -> None:
     assert trainer.evaluate(weights).tobytes() == accuracy.tobytes()  # nothing is dropped
 
 
-def test_convolutions_lie_channels_last_and_start_the_same_in_either_order() -> None:
+def test_convolutions_start_the_same_in_either_order() -> None:
     module = MODELS["cnn"]().build((2, 8, 8), 5)
     layout = slots(module)
     flat = torch.arange(float(layout[-1].end))

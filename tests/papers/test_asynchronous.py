@@ -99,7 +99,7 @@ def test_figure_11_is_judged_by_pairs() -> None:
     assert constant.remark == "0.9050 and 0.9100, means over 2 seeds; almost: within 0.01"
 
 
-def test_the_study_goes_from_2_to_the_2_to_2_to_the_28_with_the_papers_weights() -> None:
+def test_the_study_goes_from_2_to_the_2_to_2_to_the_28() -> None:
     plan = make_plan(Place(ROOT).study("lightsecagg_fig12"))
     levels = [point["quantization.levels"] for point in plan.points]
     assert levels == sorted(levels)
@@ -113,7 +113,7 @@ def test_the_study_goes_from_2_to_the_2_to_2_to_the_28_with_the_papers_weights()
         assert secure.c_g == 2**6
 
 
-def test_wrapped_coordinates_are_counted_and_the_sum_is_exact_modulo_q() -> None:
+def test_wrapped_coordinates_are_counted() -> None:
     """As in the study's last cell, for a round, with larger steps."""
     entries = {PLAIN: {"protocol": "fedbuff"}, SECURE: {"protocol": "lightsecagg_async"}}
     wrap = {"levels": 2**28, "clip": 8.0, "on_overflow": "wrap"}

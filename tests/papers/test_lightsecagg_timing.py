@@ -46,7 +46,7 @@ def test_the_papers_gains_are_those_of_its_table4() -> None:
     assert lightsecagg_gains.gains(overlapped) == pytest.approx(lightsecagg_gains.TABLE3[320], abs=0.06)
 
 
-def test_a_row_of_gains_names_what_it_was_solved_from_and_whether_it_is_in_order() -> None:
+def test_a_row_of_gains_names_its_source_and_order() -> None:
     ours = dict.fromkeys(lightsecagg_gains.KINDS, (13.0, 4.0))
     *cells, order = lightsecagg_gains.cells("logistic", ours)
     assert [cell.paper for cell in cells] == [6.7, 2.5, 8.0, 2.9, 13.0, 4.1]

@@ -35,7 +35,7 @@ def stored(name: str = "x") -> Stored:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_entry_has_its_name_and_a_stored_result_with_its_figures(name: str) -> None:
+def test_every_entry_has_a_stored_result_with_figures(name: str) -> None:
     found = read(HERE, name)
     assert ENTRIES[name].name == name
     assert found is not None

@@ -67,7 +67,7 @@ def test_sessions_alternate_and_start_in_the_stationary_state() -> None:
     assert np.mean([changes[0][1] for changes in starts]) == pytest.approx(0.75, abs=0.03)
 
 
-def test_bernoulli_availability_is_drawn_by_round_with_each_users_own_probability() -> None:
+def test_bernoulli_availability_is_drawn_by_round() -> None:
     everyone = Bernoulli(p=(0.2, 0.9)).times(50, Streams(3))
     drawn = everyone.by_round
     assert drawn is not None
@@ -197,7 +197,7 @@ def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, monkeypatch: 
     assert (everyone.at(0, 0) == (True, availability.FOR_EVER)) >= (changes != "with time")
 
 
-def test_of_a_list_of_probabilities_those_who_drew_zero_never_come() -> None:
+def test_users_with_probability_zero_never_come() -> None:
     everyone = Bernoulli(p=(0.0, 0.5), slot_s=1.0).times(100, Streams(0))
     never = [user for user in range(100) if list(islice(days(everyone, user), 2)) == [(0, False)]]
     assert everyone.ever_online == 100 - len(never)

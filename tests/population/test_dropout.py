@@ -98,7 +98,7 @@ MANY = 5000
 
 @pytest.mark.parametrize("q", [0.05, 0.3])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_per_step_the_steps_are_coins_and_the_first_that_falls_counts(q: float, asynchronous: bool) -> None:
+def test_per_step_the_first_coin_that_falls_counts(q: float, asynchronous: bool) -> None:
     """P(lost at step k) = q (1 - q)^k (CCESA section 4.3).
 
     Five standard deviations: each of the ten counts is outside for one seed in 1.7 million.
@@ -134,7 +134,7 @@ def test_per_step_nobody_or_everybody_is_lost_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize("when", ["before_send", "mid_send", "after_send"])
-def test_per_step_a_step_that_a_protocol_lacks_happens_at_its_next_point(when: Any) -> None:
+def test_per_step_a_lacking_step_happens_at_the_next(when: Any) -> None:
     spec = PerStep(q=0.3, when=when)
     keyed, plain = (
         Losses(spec, 200, Streams(7), points).in_round(0, range(200)) for points in (KEYED, PLAIN)
@@ -145,7 +145,7 @@ def test_per_step_a_step_that_a_protocol_lacks_happens_at_its_next_point(when: A
     assert {plan.when for plan in keyed.values()} == {when}
 
 
-def test_a_run_with_losses_at_each_step_counts_them_where_they_are_missed() -> None:
+def test_losses_are_counted_where_they_are_missed() -> None:
     changes = {**SIX, "population.users": 12, "privacy": {"T": 1, "D": 6}, "rounds": 6}
     result = run({**changes, "dropout": {"per_step": 0.1}})
     for name, phases in (("secagg", ("offline", "upload", "recovery")), ("fedavg", ("training", "upload"))):
@@ -170,7 +170,7 @@ def test_in_an_asynchronous_run_a_rate_is_a_coin() -> None:
     ("at", "plain"),
     [("advertise", "training"), ("shares", "training"), ("upload", "upload"), ("recovery", None)],
 )
-def test_a_loss_at_a_point_that_a_protocol_lacks_happens_at_its_next(at: Any, plain: str | None) -> None:
+def test_a_loss_at_a_lacking_point_happens_at_the_next(at: Any, plain: str | None) -> None:
     spec = Script(losses=(Loss(user=1, round=2, at=at, when="mid_send"),))
     keyed, short = (Losses(spec, 3, Streams(5), points) for points in (KEYED, PLAIN))
     assert keyed.in_round(2, [0, 1]) == {1: PlannedLoss(at, "mid_send")}

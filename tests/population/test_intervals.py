@@ -130,7 +130,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, expected
     assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
 
 
-def test_an_interval_within_another_does_not_hide_what_comes_after(tmp_path: Path) -> None:
+def test_a_nested_interval_does_not_hide_what_comes_after(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,100\n1,10,20\n1,90,110\n1,110,120\n") == [
         "online.csv:3: user 1 is online from 0 to 100 already, by line 2",
         "online.csv:4: user 1 is online from 0 to 100 already, by line 2",
@@ -165,9 +165,7 @@ def file_of(scenario: schema.Scenario) -> str:
     return availability.file
 
 
-def test_a_path_is_relative_to_the_scenarios_folder_or_else_to_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_is_relative_to_the_scenarios_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, here = tmp_path / "study", tmp_path / "here"
     folder.mkdir()
     here.mkdir()

@@ -34,7 +34,7 @@ def run(scheme: Selection, N: int, J: int, seed: int) -> Array:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_constant_updates_are_recovered_where_p_has_full_column_rank(dtype: Any) -> None:
+def test_constant_updates_are_recovered_at_full_column_rank(dtype: Any) -> None:
     P = run(Random(users=8), 40, 60, 3)
     truth = np.random.default_rng(1).standard_normal((40, 1000)).astype(dtype)
     estimates = reconstruct(P, P.astype(dtype) @ truth)

@@ -25,7 +25,7 @@ def test_no_rounds_yet() -> None:
     assert sparse(Participation(3).matrix()).shape == (0, 3)
 
 
-def test_stored_zeros_and_disorder_do_not_matter_and_stay_as_they_are() -> None:
+def test_stored_zeros_and_disorder_do_not_matter() -> None:
     P = csr_array((np.array([1, 0, 1]), np.array([2, 1, 0]), np.array([0, 3])), shape=(1, 3))
     assert rounds(P)[0].tolist() == [0, 2]
     assert P.nnz == 3

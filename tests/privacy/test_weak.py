@@ -80,7 +80,7 @@ def test_over_time_it_is_the_truth_of_every_round(P: Array) -> None:
 
 @given(MATRICES | DENSE, st.sampled_from([0, 20, 200]))
 @settings(deadline=None, max_examples=30)
-def test_with_little_work_it_is_an_interval_and_certain_where_it_is_one(P: Array, budget: int) -> None:
+def test_with_little_work_it_is_an_interval(P: Array, budget: int) -> None:
     before = P.shape[1], P.shape[1]
     for t, (bounds, strong) in enumerate(zip(weak_over_time(P, budget), strong_over_time(P), strict=True)):
         T = oracle.weak(P[: t + 1])
@@ -112,7 +112,7 @@ def test_what_is_seen_without_a_search(P: Array) -> None:
 
 
 @pytest.mark.parametrize("again", [0, 2])
-def test_differences_of_rounds_are_seen_and_equal_rounds_are_none(again: int) -> None:
+def test_differences_of_rounds_are_seen(again: int) -> None:
     P = np.array([[1, 1, 1, 0, 0, 1], [1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 1, 0]])
     assert oracle.least_row(P) == 3
     assert np.flatnonzero(seen_at_last(P[[0, 1, again, 2]])).tolist() == [2, 3]

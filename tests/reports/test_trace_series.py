@@ -53,7 +53,7 @@ def upload(user: int, cause: int, at: int) -> Row:
     )
 
 
-def test_the_buffer_holds_what_is_neither_aggregated_nor_discarded() -> None:
+def test_the_buffer_holds_what_is_left() -> None:
     trace = Trace(
         [
             Begin(0, 0, (0, 1, 2), buffered=True),

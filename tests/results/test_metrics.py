@@ -94,7 +94,7 @@ def test_a_round_counts_what_happened_in_it() -> None:
     assert (entry.bytes_up, entry.bytes_down, entry.dropped, entry.ignored) == (16, 16, Counter(), Counter())
 
 
-def test_a_step_that_waited_for_its_lane_is_booked_to_what_held_the_lane() -> None:
+def test_a_step_is_booked_to_what_held_its_lane() -> None:
     """Both uploads are there at 20; the server needs 30 for user 0's before it can look at user 1's."""
     trace: list[Row] = [
         Begin(0, 0, (0, 1)),
@@ -153,7 +153,7 @@ def test_a_report_that_is_late_is_waiting_for_the_lost_user() -> None:
     assert entry.dropped == {"training": 1}  # lost once, though also given up
 
 
-def test_a_path_that_reaches_back_before_the_round_is_cut_at_its_start() -> None:
+def test_a_path_is_cut_at_the_start_of_the_round() -> None:
     trace: list[Row] = [
         Begin(0, 0, (0,)),
         step(0, "train", 0, 0, 0, ("training", 80)),
@@ -178,7 +178,7 @@ def test_only_the_counted_users_make_a_span() -> None:
     assert only(trace).span["training"] == 21
 
 
-def test_a_message_that_a_user_who_does_not_count_sends_or_gets_is_in_no_span() -> None:
+def test_messages_of_users_who_do_not_count_are_in_no_span() -> None:
     expected = only(SLOW_USER).span
     for stray in (sent(7, SERVER, "offline", 0, 0, 90), sent(SERVER, 7, "offline", 0, 1, 2)):
         assert only([*SLOW_USER[:-1], stray, SLOW_USER[-1]]).span == expected
@@ -226,7 +226,7 @@ def test_an_aborted_round_has_its_reason_and_a_path() -> None:
     assert entry.critical == {("offline", SERVER, "wait"): 60}
 
 
-def test_a_round_in_which_nobody_took_part_waited_before_its_first_phase() -> None:
+def test_a_round_without_users_waited_before_its_first_phase() -> None:
     entry = only(
         [Begin(0, 100, ()), Aborted(0, "selection: 1 of 4 users available", 0, 600), End(0, 100, 600, 0)]
     )

@@ -23,7 +23,7 @@ def test_a_good_scenario_has_no_problems(tmp_path: Path, text: str) -> None:
     assert checks.check(read(tmp_path, text)) == []
 
 
-def test_checks_are_placed_where_the_value_or_else_its_block_stands(tmp_path: Path) -> None:
+def test_checks_are_placed_at_the_value_or_its_block(tmp_path: Path) -> None:
     text = swap(SYNC, ("T: 50", "T: 80"), ("recovery: 60}", "}"), ("t: 55", "t: 75"))
     assert problems(tmp_path, text) == [
         "world.yaml:10: deadlines.recovery: missing; protocol secagg waits there",
@@ -181,7 +181,7 @@ def test_the_prime_for_transforms_halves_the_room_for_sums(tmp_path: Path) -> No
     assert read(tmp_path, ASYNC, overrides).field.q == 2147352577
 
 
-def test_the_remedy_for_an_overflow_is_enough_and_no_smaller_than_needed(tmp_path: Path) -> None:
+def test_the_remedy_for_an_overflow_is_just_enough(tmp_path: Path) -> None:
     path = write(tmp_path, ASYNC)
     assert load(path, {"quantization.levels": 419430}).quantization is not None
     assert len(problems(tmp_path, ASYNC, {"quantization.levels": 419431})) == 1

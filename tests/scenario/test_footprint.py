@@ -103,7 +103,7 @@ def test_what_is_too_large_is_refused_at_once(
     assert line.startswith(("--set: ", "world.yaml:4: "))
 
 
-def test_what_only_some_protocols_do_not_fit_is_refused_when_built(tmp_path: Path) -> None:
+def test_a_misfit_of_some_protocols_is_refused_when_built(tmp_path: Path) -> None:
     scenario = load(write(tmp_path, ASYNC), {"population.users": 100_000, "memory_limit_gb": 20})
     with pytest.raises(ScenarioError, match=r"users would take 1,6\d\d GB \(protocol lightsecagg_async\)"):
         build(scenario)

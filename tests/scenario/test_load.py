@@ -11,7 +11,7 @@ from simfl.scenario.load import ScenarioError, load, resolved_yaml, select_proto
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap, write
 
 
-def test_a_scenario_is_named_for_its_file_unless_it_says_otherwise(tmp_path: Path) -> None:
+def test_a_scenario_is_named_for_its_file(tmp_path: Path) -> None:
     assert read(tmp_path, SYNC).name == "world"
     assert read(tmp_path, "name: other\n" + SYNC).name == "other"
 
@@ -33,7 +33,7 @@ def test_all_problems_are_reported_at_once_in_the_files_order(tmp_path: Path) ->
     ]
 
 
-def test_a_missing_block_is_placed_around_it_whatever_stands_there(tmp_path: Path) -> None:
+def test_a_missing_block_is_placed_around_it(tmp_path: Path) -> None:
     assert problems(tmp_path, swap(SYNC, ("clock: modelled", "kind: modelled"))) == [
         "world.yaml:1: clock: missing: one of measured, modelled, recorded",
         "world.yaml:2: kind: unknown key 'kind'",

@@ -61,7 +61,7 @@ def test_overrides_reach_through_shorthands(
     assert found == value
 
 
-def test_an_override_of_a_kind_drops_what_the_file_said_of_the_old_one(tmp_path: Path) -> None:
+def test_an_override_of_a_kind_drops_the_old_keys(tmp_path: Path) -> None:
     text = swap(SYNC, ("dropout: none", "dropout: {kind: rate, rate: 0.1, at: shares}"))
     assert read(tmp_path, text, {"dropout.kind": "none"}).dropout == NoLosses()
     losses = [{"user": 1, "at": "upload", "when": "mid_send"}]

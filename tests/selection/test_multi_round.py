@@ -46,7 +46,7 @@ def uniform(seen: Counter[tuple[int, ...]], rows: list[tuple[int, ...]]) -> bool
     fair=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-def test_it_takes_an_available_row_of_the_family_and_none_only_if_there_is_none(
+def test_it_takes_an_available_row_of_the_family(
     sizes: tuple[int, int, int], away: set[int], counts: list[int], fair: bool, seed: int
 ) -> None:
     N, K, T = sizes
@@ -76,7 +76,7 @@ def test_every_available_row_is_equally_likely(N: int, K: int, T: int) -> None:
     assert uniform(seen, rows)
 
 
-def test_with_fairness_every_row_that_holds_the_least_user_is_equally_likely() -> None:
+def test_fair_rows_with_the_least_user_are_equally_likely() -> None:
     history, rng = past(np.array([1, 1, 2, 2, 0, 1, 3, 3, 2, 2, 0, 0])), np.random.default_rng(11)
     # Users 10 and 11 took part least, but 11 is away; of whom a row can hold, user 4 did.
     rows = [row for row in family(12, 6, 2) if 4 in row and 10 not in row]
