@@ -75,7 +75,8 @@ class _Section:
             yield from self._block(model, shape.tag)
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
-        yield from (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
+        parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
+        yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of the code
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
         rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
