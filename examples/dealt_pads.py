@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from simfl.blocks import Natural
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.client import Client
 from simfl.protocols.machine import (
     SERVER,
-    Client,
     Effects,
     Entropy,
     Member,
@@ -56,7 +55,7 @@ class PadsClient(Client):
     """A user: ready to upload once it has its pad."""
 
     initial = "invited"
-    table = {("invited", "pad"): ("keep", "ready")}
+    table = {("invited", Pad): ("keep", "ready")}
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -76,7 +75,7 @@ class PadsClient(Client):
 class PadsServer(Server):
     """Deals pads, adds uploads, takes the survivors' pads off."""
 
-    stages = {"upload": Stage("upload", "upload", "uncover")}
+    stages = {"upload": Stage(PaddedUpload, "upload", "uncover")}
 
     def __init__(self, users: Iterable[int], least: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(users, ops)
@@ -89,9 +88,7 @@ class PadsServer(Server):
     def needed(self, stage: str) -> int:
         return self.least
 
-    def reject_reason(self, sender: int, message: Any) -> str:
-        if not isinstance(message, PaddedUpload):
-            return "not what its kind says"
+    def reject_reason(self, sender: int, message: PaddedUpload) -> str:
         return misshapen(message.padded, 1, self.params.d + 1, U32)
 
     def uncover(self, got: dict[int, PaddedUpload]) -> Effects:
@@ -107,7 +104,7 @@ class PadsServer(Server):
 class DealtPads(Protocol):
     """Pads dealt by a trusted server; a sum is over all but D users and `spare` more, at least two."""
 
-    points, timers, model_with = ("training", "upload"), ("upload",), ("pad", "pad")
+    points, timers, model_with = ("training", "upload"), ("upload",), (Pad, Pad)
 
     spare: Natural = 0
     """Users who may be missing beside the D that the scenario allows for."""

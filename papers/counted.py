@@ -80,7 +80,7 @@ def perform(
     clients = {user: kind.client(user, params, ops, Entropy(root, user, 0)) for user in range(users)}
     for user, client in clients.items():
         _counting(client, user, ops, out, before)
-    done = run_round(server, clients, updates, fate)
+    done = run_round(server, clients, updates, fate, kind.offline)
     if done.result is None:
         raise ValueError(f"{protocol}: a round of {users} users without a result: {done.reason}")
     out.survivors = tuple(member.user for member in done.result.members)

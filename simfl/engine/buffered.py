@@ -27,6 +27,7 @@ from simfl.engine.presence import LOST
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
 from simfl.population.availability import FOR_EVER
+from simfl.protocols.contracts import AnyServer, ClientMachine, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -75,8 +76,9 @@ class BufferedSession(Session):
         self.asleep: list[tuple[int, int]] = []
         self.waking = FOR_EVER
         self.rng = self.streams.rng("pick")
-        self.clients: dict[int, Any] = {}
-        self.machine = machines.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        self.clients: dict[int, ClientMachine] = {}
+        server = machines.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         if machines.kind.connected:
             self.follow_users()
@@ -90,7 +92,7 @@ class BufferedSession(Session):
             self.idle = IdleUsers(len(everyone), full=True)
         self._pick(cause)
 
-    def client(self, user: int) -> Any:
+    def client(self, user: int) -> ClientMachine:
         """A user's machine, for the whole run; made when it is first spoken to."""
         if user not in self.clients:
             machines = self.machines
@@ -246,8 +248,8 @@ class BufferedSession(Session):
         task = self.tasks.get(subject) if isinstance(subject, UpdateId) else None
         return task if task is not None and task.user == user else None
 
-    def client_of(self, user: int, task: UserRound | None) -> Any:
+    def client_of(self, user: int, task: UserRound | None) -> ClientMachine:
         return self.client(user)
 
-    def machine_of(self, task: UserRound | None) -> Any:
+    def machine_of(self, task: UserRound | None) -> AnyServer:
         return self.machine

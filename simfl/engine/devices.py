@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from simfl.engine.clocks import Spans
 from simfl.engine.user_round import UserRound
+from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effects
 from simfl.results.trace import SERVER, Step
 from simfl.results.trace_codes import Subject, name_of
@@ -31,7 +32,7 @@ class Job:
     are set when the job begins; `blocker` is the step that kept it from starting when it was ready.
     """
 
-    machine: Any
+    machine: ClientMachine | AnyServer | None
     call: str
     arguments: tuple[Any, ...]
     phase: str

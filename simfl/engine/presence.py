@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.population.availability import FOR_EVER, Days, State
+from simfl.protocols.contracts import AnyServer
 from simfl.results import trace as rows
 from simfl.results.trace_codes import UpdateId
 
@@ -108,7 +109,7 @@ class Disconnections:
         self.session = session
         self._untold: dict[int, list[Callable[[], None]]] = {}
 
-    def report(self, user: int, update: UpdateId | None, machine: Any, phase: str, row: int) -> None:
+    def report(self, user: int, update: UpdateId | None, machine: AnyServer, phase: str, row: int) -> None:
         """Let the transport tell `machine` that a connection broke, if the scenario's transport does.
 
         update: the one that the user was working on, if any; row: the cause in the trace.

@@ -15,6 +15,7 @@ import simpy
 
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
+from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results import trace as rows
 from simfl.selection.history import Participation
@@ -61,7 +62,7 @@ class RoundSession(Session):
             return
         self.history.append(chosen)
         entropy = self.machines.entropy
-        server = self.machines.server(chosen, params, self.ops, entropy(SERVER, index))
+        server = round_server(self.machines.server(chosen, params, self.ops, entropy(SERVER, index)))
         server.quorum = self.world.quorum
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}

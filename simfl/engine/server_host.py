@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from simfl.dataplane.ops import Ops, Trainer
 from simfl.engine.setup import ModelDownload
 from simfl.engine.user_round import UserRound
 from simfl.learning.server_opt import ServerRule
+from simfl.protocols.contracts import BufferServer, RoundServer
 from simfl.protocols.machine import Effects, Message, Result, Send
 from simfl.protocols.protocol import Protocol
 
@@ -42,16 +42,16 @@ class ServerHost:
         if rule.rows:
             self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
 
-    def open_round(self, machine: Any, users: Sequence[int]) -> Effects:
+    def open_round(self, machine: RoundServer, users: Sequence[int]) -> Effects:
         """Open a round; where there is no offline phase the model goes out at once."""
-        effects: Effects = machine.start()
+        effects = machine.start()
         model = ModelDownload(self.weights)
         return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
 
-    def open_cycle(self, machine: Any, task: UserRound) -> Effects:
+    def open_cycle(self, machine: BufferServer, task: UserRound) -> Effects:
         """Let a user begin its cycle of an asynchronous run, on the present model."""
         assert task.id is not None
-        effects: Effects = machine.begin(*task.id)
+        effects = machine.begin(*task.id)
         task.version, task.weights = machine.version, self.weights
         return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
 
@@ -61,7 +61,7 @@ class ServerHost:
 
     def model_follows(self, message: Message) -> bool:
         """Return True for the message behind which the model goes to a user."""
-        return message.kind == self.model_with
+        return type(message) is self.model_with
 
     def step(self, effects: Effects) -> bool:
         """Apply the aggregate among a step's effects, x^(t+1) from x^(t) and g; True if there is one."""

@@ -31,6 +31,7 @@ from simfl.engine.transport import Transport
 from simfl.engine.user_round import Answer, Delay, Loss, UserRound
 from simfl.errors import step_failed
 from simfl.learning.server_opt import ServerRule
+from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import SERVER, Result, Send, Subject, UpdateId, name_of
 from simfl.random_streams import Streams
 from simfl.results import trace as rows
@@ -87,12 +88,12 @@ class Session(ABC):
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
         """Return the task that a message to a user belongs to."""
 
-    def client_of(self, user: int, task: UserRound | None) -> Any:
+    def client_of(self, user: int, task: UserRound | None) -> ClientMachine:
         """Return the client machine that takes a message."""
         assert task is not None
         return task.client
 
-    def machine_of(self, task: UserRound | None) -> Any:
+    def machine_of(self, task: UserRound | None) -> AnyServer:
         """Return the server machine that takes a message."""
         assert task is not None
         return task.server
@@ -163,7 +164,9 @@ class Session(ABC):
             self.devices[user] = device
         return device
 
-    def at_server(self, machine: Any, call: str, argument: Any, cause: int, phase: str, **more: Any) -> None:
+    def at_server(
+        self, machine: AnyServer, call: str, argument: Any, cause: int, phase: str, **more: Any
+    ) -> None:
         """Queue a call of the server's machine."""
         arguments = () if argument is None else (argument,)
         index = more.pop("round", self.round)

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.dataplane.handles import Handle
+from simfl.dataplane.ops import Ops
 from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
 from simfl.population.dropout import Losses
-from simfl.protocols.machine import Message, Params, Subject, UpdateId
+from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.selection.history import Participation
 
@@ -81,8 +83,8 @@ class ProtocolSetup:
     params: Params
     entropy: Callable[..., Any]
     losses: Losses
-    client: Callable[..., Any]
-    server: Callable[..., Any]
+    client: Callable[[int, Params, Ops, Entropy], ClientMachine]
+    server: Callable[[Sequence[int], Params, Ops, Entropy], AnyServer]
 
 
 @dataclass(frozen=True, slots=True)

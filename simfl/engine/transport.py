@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simfl.engine.devices import Job
 from simfl.engine.setup import ModelDownload
 from simfl.engine.user_round import Loss, UserRound
+from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import SERVER, Message, name_of
 from simfl.results.trace import Sent
 
@@ -74,7 +75,13 @@ class Transport:
             job.then = lambda step: session.on_heard(transmission.sender)
         session.server.protocol.put(job)
 
-    def _job(self, transmission: Transmission, machine: Any, cause: int, task: UserRound | None) -> Job:
+    def _job(
+        self,
+        transmission: Transmission,
+        machine: ClientMachine | AnyServer,
+        cause: int,
+        task: UserRound | None,
+    ) -> Job:
         """The call that a transmission is to its receiver's machine."""
         m, now = transmission.message, self.session.env.now
         arguments = (transmission.sender, m)  # by position, as half of all rows are made of these

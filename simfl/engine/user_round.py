@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import Ops, Trainer
 from simfl.learning.clipping import Clip
 from simfl.population.dropout import PlannedLoss
+from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effects, Message, Update
 from simfl.results.trace_codes import UpdateId
 
@@ -84,8 +85,8 @@ class UserRound:
     user: int
     round: int
     id: UpdateId | None
-    client: Any
-    server: Any
+    client: ClientMachine
+    server: AnyServer
     weights: Handle
     ready: bool
     first_phase: str

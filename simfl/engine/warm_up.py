@@ -34,7 +34,7 @@ def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:
             buffer.submit(user)
         buffer.settle()
     else:
-        run_round(server, clients, dict.fromkeys(range(users), Update(delta, 1)))
+        run_round(server, clients, dict.fromkeys(range(users), Update(delta, 1)), offline=kind.offline)
     weights = trainer.initial(root)
     trainer.train([weights], [0], [root], [0])
     trainer.evaluate(weights)

@@ -11,15 +11,14 @@ of S(t), as in eq. 26; updates that arrive meanwhile wait for the next one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.machine import (
-    SERVER,
     Discard,
-    Discarded,
     Effects,
     Entropy,
     GiveUp,
@@ -27,13 +26,13 @@ from simfl.protocols.machine import (
     Member,
     Message,
     Params,
-    Reason,
     Refuse,
-    Subject,
     Timer,
-    UpdateId,
+    check_table,
     misshapen,
 )
+from simfl.results.trace import SERVER
+from simfl.results.trace_codes import Discarded, Reason, Subject, UpdateId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,21 @@ class UpdateMessage(Message):
 class Upload(UpdateMessage):
     """An update, masked or not (eq. 32)."""
 
-    kind = "upload"
-    phase = "upload"
-    point = "upload"
+    kind, phase, point = "upload", "upload", "upload"
     vector: Handle
 
 
 class BufferedServer(ABC):
-    """Collects updates into a buffer of K and aggregates it when it is full."""
+    """Collects updates into a buffer of K and aggregates it when it is full.
+
+    `table` maps the type of a message to the method that takes it, with its sender.
+    """
+
+    table: ClassVar[Mapping[type[Message], str]] = {Upload: "take"}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        check_table(cls, cls.table.items())
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
         self.users = tuple(sorted(users))
@@ -83,22 +89,18 @@ class BufferedServer(ABC):
     def aggregate(self, taken: list[Upload]) -> Effects:
         """Aggregate these K updates; `finish` closes it."""
 
-    def other(self, sender: int, message: Message) -> Effects:
-        """A message that is not an upload."""
-        return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
-
     @property
     def open(self) -> bool:
-        """Whether cycles may begin."""
+        """True if cycles may begin."""
         return True
 
     def admits(self, user: int) -> bool:
-        """Whether a user may begin: not in flight, no update of its own in the buffer."""
+        """Return True if a user may begin: not in flight, no update of its own in the buffer."""
         waits = any(w.update.user == user for w in self.buffer)
         return user not in self.flights and user not in self.aggregating and not waits
 
     def begin(self, user: int, cycle: int) -> Effects:
-        """A user begins: it downloads the present version."""
+        """Begin a user's cycle: it downloads the present version."""
         if not self.admits(user):
             raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
         update = UpdateId(user, cycle)
@@ -106,12 +108,18 @@ class BufferedServer(ABC):
         return [Timer("upload", "upload", update), *self.invite(update)]
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take an upload, or what the protocol adds."""
-        if not isinstance(message, Upload):
-            return self.other(sender, message)
+        """Take a user's message if the table has its type."""
+        method = self.table.get(type(message))
+        if method is None:
+            return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
+        self.ops.phase(message.phase)
+        effects: Effects = getattr(self, method)(sender, message)
+        return effects
+
+    def take(self, sender: int, message: Upload) -> Effects:
+        """Put an upload that is waited for into the buffer."""
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
-        self.ops.phase("upload")
         flaw = misshapen(message.vector, 1, self.params.d, 4)
         if flaw:
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
@@ -125,18 +133,18 @@ class BufferedServer(ABC):
         return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
     def expire(self, timer: Timer) -> Effects:
-        """A user's update is overdue: give it up."""
+        """Give an update up that is overdue."""
         if not self.awaits(timer):
             return [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
         assert isinstance(timer.subject, UpdateId)
         return self._give_up(timer.subject.user)
 
     def gone(self, user: int) -> Effects:
-        """The transport reports that a user's connection broke."""
+        """Give the update up of a user whose connection broke."""
         return self._give_up(user) if user in self.flights else []
 
     def back(self, user: int) -> Effects:
-        """A user connected again."""
+        """Hear that a user is connected again."""
         return []
 
     def next(self) -> Effects:
@@ -160,7 +168,7 @@ class BufferedServer(ABC):
         return [*effects, *self.next()]
 
     def member(self, upload: Upload, factor: float) -> Member:
-        """An update as a member of the aggregate that starts now."""
+        """Return an update as a member of the aggregate that starts now."""
         return Member(upload.update.user, upload.update, factor, self.version - upload.version)
 
     def _give_up(self, user: int) -> Effects:

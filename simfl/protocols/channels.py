@@ -1,59 +1,27 @@
-"""Sealed channels between two users: whatever one tells the other passes through the server unread."""
+"""Sealed channels between two users: what one sends the other passes through the server unread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from struct import Struct
 
 from simfl.crypto.keys import Forged, nonce
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.index_views import (
-    Lookup,
-    Others,
-    Same,
-    Users,
-    View,
-    place,
-    place_in,
-    users_of,
-)
-from simfl.protocols.machine import (
-    Effect,
-    Effects,
-    Params,
-    Refuse,
-)
+from simfl.protocols.index_views import Lookup, Others, Same, Users, users_of
+from simfl.protocols.machine import Effect, Effects, Params, Refuse
 
 _TWO_WORDS = Struct(">II")
 
 
-class Pairs(View[bytes]):
-    """Two numbers a row as bytes, put together only where a row is really sealed or opened."""
-
-    def __init__(
-        self, first: Sequence[int], second: Sequence[int], together: Callable[[int, int], bytes]
-    ) -> None:
-        self.first, self.second, self.together = first, second, together
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def at(self, k: int) -> bytes:
-        return self.together(self.first[k], self.second[k])
-
-    def __iter__(self) -> Iterator[bytes]:
-        return map(self.together, self.first, self.second)
+def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Lookup[bytes]:
+    """Return the nonce of each row, put together only where the row is really sealed or opened."""
+    return Lookup(nonce, senders, counters)
 
 
-def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Pairs:
-    """The nonce of each row."""
-    return Pairs(senders, counters, nonce)
-
-
-def aads_of(senders: Sequence[int], receivers: Sequence[int]) -> Pairs:
-    """(sender, receiver) of each row: authenticated with it and not sent."""
-    return Pairs(senders, receivers, _TWO_WORDS.pack)
+def aads_of(senders: Sequence[int], receivers: Sequence[int]) -> Lookup[bytes]:
+    """Return (sender, receiver) of each row: authenticated with it and not sent."""
+    return Lookup(_TWO_WORDS.pack, senders, receivers)
 
 
 class Channels:
@@ -69,7 +37,7 @@ class Channels:
         self._secret = secret
         self._info = b"simfl channel " + params.session
         self._keys: Handle | None = None
-        self._first: Users | Others = Users()
+        self._first: Users | Others = Users()  # of the first call of `agree`: most often the only one
         self._later: dict[int, int] = {}
         self._counters: set[int] = set()
 
@@ -88,8 +56,9 @@ class Channels:
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
-        mine = Same(self.user, len(to))
-        return self.ops.seal(self._of(to), items, nonces_of(mine, Same(counter, len(to))), aads_of(mine, to))
+        sender = Same(self.user, len(to))
+        nonces, aads = nonces_of(sender, Same(counter, len(to))), aads_of(sender, to)
+        return self.ops.seal(self._keys_of(to), items, nonces, aads)
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
@@ -99,40 +68,39 @@ class Channels:
         Returns:
             the senders whose rows were opened, these rows, and a refusal of each row that was discarded.
         """
-        whose, rows, effects = senders, sealed, list[Effect]()
-        while len(whose):
+        left, rows, effects = senders, sealed, list[Effect]()
+        while len(left):
             try:
-                return whose, self.open(whose, rows, Same(0, len(whose)), width), effects
+                return left, self.open(left, rows, Same(0, len(left)), width), effects
             except PeerFault as fault:
                 effects.append(Refuse(fault.user, "share", fault.why))
-                kept = [k for k, user in enumerate(senders) if user in whose and user != fault.user]
-                whose, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
-        return whose, None, effects
+                kept = [k for k, user in enumerate(senders) if user in left and user != fault.user]
+                left, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
+        return left, None, effects
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
         nonces = nonces_of(senders, counters)
         aads = aads_of(senders, Same(self.user, len(senders)))
         try:
-            return self.ops.open(self._of(senders), sealed, nonces, aads, senders, width)
+            return self.ops.open(self._keys_of(senders), sealed, nonces, aads, senders, width)
         except Forged as fault:
             raise PeerFault(senders[fault.row], fault.why) from None
 
     def knows(self, user: int) -> bool:
-        """Whether a key is shared with this user."""
+        """Return True if a key is shared with this user."""
         return user in self._first or user in self._later
 
-    def _of(self, users: Sequence[int]) -> Handle:
+    def _keys_of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        find = self._row if self._later else place_in(self._first)
-        return self.ops.pick(self._keys, Lookup(users, find))
+        return self.ops.pick(self._keys, Lookup(self._row if self._later else self._first.row, users))
 
     def _row(self, user: int) -> int:
-        return self._later[user] if user in self._later else place(self._first, user)
+        return self._later[user] if user in self._later else self._first.row(user)
 
 
 def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info: bytes) -> Handle:
-    """A key with each of these users; raises PeerFault for one whose public key yields none."""
+    """Return a key with each of these users; raises PeerFault for one whose public key yields none."""
     try:
         return ops.agree(secret, publics, info)
     except Forged as fault:

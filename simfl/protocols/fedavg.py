@@ -7,34 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import Ops
-from simfl.protocols.machine import (
-    SERVER,
-    Client,
-    Effects,
-    Entropy,
-    Member,
-    Message,
-    Params,
-    Result,
-    Send,
-    Update,
-    misshapen,
-)
+from simfl.protocols.client import Client
+from simfl.protocols.machine import Effects, Entropy, Member, Message, Params, Result, Send, Update, misshapen
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.server import Server, Stage
+from simfl.results.trace import SERVER
 
 
 @dataclass(frozen=True, slots=True)
 class PlainUpload(Message):
     """A user's update and its number of samples, unprotected."""
 
-    kind = "upload"
-    phase = "upload"
-    point = "upload"
+    kind, phase, point = "upload", "upload", "upload"
     delta: Handle
     weight: int
 
@@ -49,7 +37,7 @@ class FedAvgClient(Client):
 class FedAvgServer(Server):
     """Collects updates and takes their weighted mean."""
 
-    stages = {"upload": Stage("upload", "upload", "average")}
+    stages = {"upload": Stage(PlainUpload, "upload", "average")}
 
     def __init__(self, users: Iterable[int], d: int, ops: Ops) -> None:
         super().__init__(users, ops)
@@ -61,9 +49,7 @@ class FedAvgServer(Server):
     def needed(self, stage: str) -> int:
         return 1
 
-    def reject_reason(self, sender: int, message: Any) -> str:
-        if not isinstance(message, PlainUpload):
-            return "not what its kind says"
+    def reject_reason(self, sender: int, message: PlainUpload) -> str:
         if message.weight < 1:
             return f"malformed: a weight of {message.weight}"
         return misshapen(message.delta, 1, self.d, F32)

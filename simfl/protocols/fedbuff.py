@@ -11,35 +11,17 @@ from typing import Any, Literal
 
 from simfl.dataplane.ops import Ops
 from simfl.protocols.buffered_server import BufferedServer, Upload
-from simfl.protocols.machine import (
-    SERVER,
-    Effects,
-    Entropy,
-    Ignore,
-    Message,
-    Params,
-    Reason,
-    Result,
-    Send,
-    Update,
-    UpdateId,
-)
+from simfl.protocols.client import BufferedClient
+from simfl.protocols.machine import SERVER, Effects, Entropy, Params, Result, Send, Update
 from simfl.protocols.protocol import Mode, Protocol
 from simfl.protocols.staleness import AnyStaleness, Constant
+from simfl.results.trace_codes import UpdateId
 
 
-class FedBuffClient:
-    """Sends what it is given."""
-
-    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        self.ops = ops
-
-    def receive(self, sender: int, message: Message) -> Effects:
-        """A plain client is told nothing."""
-        return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
+class FedBuffClient(BufferedClient):
+    """Sends what it is given, and is told nothing."""
 
     def submit(self, update: Update) -> Effects:
-        """The local update is there."""
         self.ops.phase("upload")
         assert update.id is not None
         return [Send(SERVER, Upload(update.id, update.version, update.delta))]

@@ -1,4 +1,4 @@
-"""What became of an assignment graph in one round, and what that promises (CCESA, Choi 2020, section 4).
+"""The evolution of an assignment graph in one round, and what it promises (CCESA, Choi 2020, section 4).
 
 The law: the server gets the sum over V3 if and only if the round is `reliable` (Theorem 1), and the sum over
 a part of V3 if and only if it is not `private` (Theorem 2). Nobody colludes with the server.
@@ -41,8 +41,8 @@ class Evolution:
     V4: Set[int]
 
     def informative(self, i: int) -> bool:
-        """Whether the server can reconstruct the secrets of user i: at least t_i of its closed
-        neighbourhood are in V4 (Definition 3)."""
+        """Return True if the secrets of user i can be reconstructed: at least t_i of its closed neighbourhood
+        are in V4 (Definition 3)."""
         return self._answers[i] >= self.t[i]
 
     @property
@@ -52,12 +52,12 @@ class Evolution:
 
     @property
     def reliable(self) -> bool:
-        """Whether the server gets the sum over V3 (Theorem 1). False if V3 is empty."""
+        """True if the server gets the sum over V3 (Theorem 1). False if V3 is empty."""
         return bool(self.V3) and all(map(self.informative, self.V3_plus))
 
     @property
     def private(self) -> bool:
-        """Whether the server gets no sum over a proper part of V3 (Theorem 2): G3 is connected, or of each
+        """True if the server gets no sum over a proper part of V3 (Theorem 2): G3 is connected, or of each
         component C_l some user of C_l^+ is not informative. True if V3 is empty: nothing was uploaded."""
         components = list(self._components())
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)

@@ -1,4 +1,4 @@
-"""How sparse a graph of neighbours may be: CCESA's rules and bounds, and the design of SecAgg+'s graph.
+"""The sparsest graphs of neighbours that are safe: CCESA's rules and bounds, the design of SecAgg+'s graph.
 
 **CCESA** (Choi 2020). G(n, p): of n users each pair is joined with probability p; each user is lost with
 probability q at each of four steps, q_total = 1 - (1 - q)^4 in all; t shares reconstruct. Nobody colludes.
@@ -66,7 +66,7 @@ def p_star(n: int, q_total: float) -> float:
     >>> round(p_star(1000, 0.1), 4)
     0.3106
     """
-    _check_users(n)
+    _check_least("n", n, 2)
     left = 1 - _probability("q_total", q_total)
     m: int = math.ceil(n * left**0.75 - math.sqrt(n * math.log(n)))
     if m <= 1 or q_total >= 0.5:
@@ -82,7 +82,7 @@ def threshold(n: int, p: float) -> int:
     >>> threshold(100, p_star(100, 0.0))
     43
     """
-    _check_users(n)
+    _check_least("n", n, 2)
     spread = math.sqrt((n - 1) * math.log(n - 1))
     return max(2, math.ceil(((n - 1) * _probability("p", p) + spread + 1) / 2))
 
@@ -94,8 +94,8 @@ def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
     """
     from scipy.special import rel_entr
 
-    _check_users(n)
-    _check_threshold(t)
+    _check_least("n", n, 2)
+    _check_least("t", t, 1)
     a, b = (t - 1) / (n - 1), _probability("p", p) * (1 - _probability("q_total", q_total))
     if a >= b:
         return 1.0
@@ -111,8 +111,7 @@ def not_private_bound(n: int, p: float, q_total: float) -> float:
     """
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-    if n < 1:
-        raise ValueError(f"n={n} must be at least 1")
+    _check_least("n", n, 1)
     stays = (1 - _probability("q_total", q_total)) ** 0.75
     sizes = np.arange(n + 1)
     factorial = gammaln(sizes + 1.0)
@@ -130,7 +129,7 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
     in its closed neighbourhood, of whom t could be asked for each of its secrets. ValueError if t < 1."""
     from scipy.special import bdtrc
 
-    _check_threshold(t)
+    _check_least("t", t, 1)
     _probability("p", p)
     return min(1.0, n * float(bdtrc(2 * t - 2, n - 1, p))) if 2 * t - 2 < n - 1 else 0.0
 
@@ -138,8 +137,8 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
 # --- SecAgg+ --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often a round goes wrong at most. insecure: a secret or a partial sum may come out (not E1 or
-    not E2); incorrect: the sum may not come out (not E3)."""
+    """Bounds on probabilities. insecure: a secret or a partial sum may come out (not E1 or E2); incorrect:
+    the sum may not come out (not E3)."""
 
     insecure: float
     incorrect: float
@@ -150,7 +149,7 @@ def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
 
     Below about 1e-300 they are told as 0. ValueError unless k >= 2 (or k >= n - 1), t >= 1, 0 <= T, D <= n.
     """
-    _check_threshold(t)
+    _check_least("t", t, 1)
     _check_counts(n, T, D)
     insecure, incorrect = _failures(n, min(k, n - 1), T, D)
     return Failure(float(insecure[min(t, k + 2)]), float(incorrect[min(t, k + 2)]))
@@ -193,8 +192,7 @@ def at_most(probability: float) -> str:
 
 def _failures(n: int, k: int, T: int, D: int) -> Floats:
     """Bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
-    if k < min(2, n - 1):
-        raise ValueError(f"k={k} must be at least 2")
+    _check_least("k", k, min(2, n - 1))
     t = np.arange(k + 3)
     most = k + (n * k) % 2
     insecure = n * _tail(n, T, most)[t] + _disconnected(n, k, min(n, T + D))
@@ -240,17 +238,12 @@ def _probability(name: str, value: float) -> float:
     return value
 
 
-def _check_users(n: int) -> None:
-    if n < 2:
-        raise ValueError(f"n={n} must be at least 2")
+def _check_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name}={value} must be at least {least}")
 
 
 def _check_counts(n: int, T: int, D: int) -> None:
     for name, count in (("T", T), ("D", D)):
         if not 0 <= count <= n:
             raise ValueError(f"{name}={count} must be at least 0 and at most n={n}")
-
-
-def _check_threshold(t: int) -> None:
-    if t < 1:
-        raise ValueError(f"t={t} must be at least 1")

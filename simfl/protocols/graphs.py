@@ -1,6 +1,6 @@
-"""Who shares with whom. A graph maps each user to its sorted closed neighbourhood: itself included.
+"""Graphs of neighbours: each user is mapped to its sorted closed neighbourhood, itself included.
 
-The law: j is in the neighbourhood of i if and only if i is in that of j; the same users and seed give the
+Invariant: j is in the neighbourhood of i if and only if i is in that of j; the same users and seed give the
 same graph, in whatever order the users are named.
 """
 

@@ -1,9 +1,9 @@
 """Lists of users that many messages share, and rows that are found by user.
 
-The law: on a complete graph everyone is told the same list, so what is found out about it (where a user
-stands, whether it is within another list) is found out once; a list without one of its users, and row numbers
-in the order of a list, are views of it. So no round takes a step of Python for each pair of users, unless the
-rows of a pair are really worked on.
+On a complete graph everyone is told the same list, so what is found out about it (where a user stands, if
+it is within another list) is found out once; a list without one of its users, and row numbers in the order of
+a list, are views of it. So no round takes a step of Python for each pair of users, unless the rows of a pair
+are really worked on: at 10,000 users, a list for each user would be 10^8 entries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, repeat
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class View(Sequence[T], Generic[T]):
 
     @abstractmethod
     def at(self, k: int) -> T:
-        """Item k, 0 <= k < len."""
+        """Return item k, 0 <= k < len."""
 
     @overload
     def __getitem__(self, k: int) -> T: ...
@@ -39,9 +39,6 @@ class View(Sequence[T], Generic[T]):
             raise IndexError(k)
         return self.at(k % len(self))
 
-    def __iter__(self) -> Iterator[T]:
-        return map(self.at, range(len(self)))
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
@@ -53,19 +50,23 @@ class View(Sequence[T], Generic[T]):
 
 
 class Lookup(View[T]):
-    """find(item) for each of `items`."""
+    """find(a, b, ...) for the items a, b, ... that stand at one place of each of some lists.
 
-    def __init__(self, items: Sequence[int], find: Callable[[int], T]) -> None:
-        self.items, self.find = items, find
+    >>> list(Lookup(lambda a, b: a * b, (2, 3), (5, 7)))
+    [10, 21]
+    """
+
+    def __init__(self, find: Callable[..., T], *lists: Sequence[Any]) -> None:
+        self.find, self.lists = find, lists
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.lists[0])
 
     def at(self, k: int) -> T:
-        return self.find(self.items[k])
+        return self.find(*[items[k] for items in self.lists])
 
     def __iter__(self) -> Iterator[T]:
-        return map(self.find, self.items)
+        return map(self.find, *self.lists)
 
 
 class Same(View[T]):
@@ -110,8 +111,18 @@ class Users(tuple[int, ...]):
 
     @cached_property
     def place(self) -> dict[int, int]:
-        """Where each stands; of one that stands twice, the last place."""
+        """User -> its position (the last one, if it is listed twice)."""
         return dict(zip(self, range(len(self)), strict=True))
+
+    @property
+    def row(self) -> Callable[[int], int]:
+        """User -> its position, as a function: KeyError for one that is not listed."""
+        return self.place.__getitem__
+
+    @property
+    def base(self) -> Users:
+        """The list itself."""
+        return self
 
     @cached_property
     def array(self) -> I64:
@@ -120,130 +131,113 @@ class Users(tuple[int, ...]):
 
     @cached_property
     def distinct(self) -> bool:
-        """Whether nobody stands twice."""
-        return len(set(self)) == len(self)
+        """True if nobody is listed twice."""
+        return len(self.place) == len(self)
 
     @cached_property
     def _within(self) -> dict[int, tuple[Users, bool]]:
         return {}
 
     def within(self, others: Users) -> bool:
-        """Whether all of them are also there; found out once for each other list."""
+        """Return True if all are listed by others too; found out once for each other list."""
         if others is self:
             return True
-        if id(others) not in self._within:
+        if id(others) not in self._within:  # `others` is kept, so that no other list gets its id
             self._within[id(others)] = others, others.place.keys() >= set(self)
         return self._within[id(others)][1]
 
-    def between(self, known: range) -> bool:
-        """Whether all of them are in a range of step 1."""
-        return not self or (self._least >= known.start and self._largest < known.stop)
-
     @cached_property
-    def _least(self) -> int:
-        return min(self)
-
-    @cached_property
-    def _largest(self) -> int:
-        return max(self)
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest number."""
+        return min(self), max(self)
 
 
 class Others(View[int]):
-    """All of a list of users but one, who stands in it."""
+    """All of a list of users but one, who is listed in it."""
 
-    def __init__(self, users: Users, but: int) -> None:
-        self.users, self.but = users, but
-        self.k = users.place[but]
+    def __init__(self, base: Users, but: int) -> None:
+        self.base, self.but = base, but
+        self.k = base.place[but]
 
     def __len__(self) -> int:
-        return len(self.users) - 1
+        return len(self.base) - 1
 
     def __contains__(self, user: object) -> bool:
-        return user != self.but and user in self.users.place
+        return user != self.but and user in self.base.place
 
     def __iter__(self) -> Iterator[int]:
-        return chain(islice(self.users, self.k), islice(self.users, self.k + 1, None))
+        return chain(islice(self.base, self.k), islice(self.base, self.k + 1, None))
 
     def at(self, k: int) -> int:
-        return self.users[k + (k >= self.k)]
+        return self.base[k + (k >= self.k)]
 
-    def place(self, user: int) -> int:
-        """Where a user stands. KeyError if it is not there."""
-        place = self.users.place[user]
+    def row(self, user: int) -> int:
+        """Return a user's position. KeyError if it is not listed."""
+        place = self.base.place[user]
         if user == self.but:
             raise KeyError(user)
         return place - (place > self.k)
 
 
 class Holdings:
-    """Where the rows about each user are, of many answers at once."""
+    """The rows of many answers, found by the user that a row is a share of."""
 
-    def __init__(self, about: Sequence[I64]) -> None:
-        """about[a]: whom answer a is about, row by row."""
-        sizes = [len(users) for users in about]
-        users = np.concatenate(about)
+    def __init__(self, owners: Sequence[I64]) -> None:
+        """owners[a]: of answer a, the user that each row is a share of."""
+        sizes = [len(users) for users in owners]
+        users = np.concatenate(owners)
         order = np.argsort(users, kind="stable")
         self._users = users[order]
-        self._answer = np.repeat(np.arange(len(about)), sizes)[order]
+        self._answer = np.repeat(np.arange(len(owners)), sizes)[order]
         self._row = (np.arange(len(users)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
 
     def of(self, users: Sequence[int], most: Sequence[int]) -> list[tuple[I64, I64]]:
-        """For each user: the first answers, `most` at most, with a row about it, and which row of theirs."""
+        """Return for each user the first answers, `most` at most, with a share of it, and the row in each."""
         starts, ends = (np.searchsorted(self._users, users, side).tolist() for side in ("left", "right"))
-        those = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
-        return [(self._answer[some], self._row[some]) for some in those]
+        spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
+        return [(self._answer[span], self._row[span]) for span in spans]
 
 
-def place(names: Users | Others, user: int) -> int:
-    """Where a user stands. KeyError if it is not there."""
-    return names.place[user] if isinstance(names, Users) else names.place(user)
-
-
-def place_in(names: Users | Others) -> Callable[[int], int]:
-    """The function that tells where a user stands, which may be asked for many."""
-    return names.place.__getitem__ if isinstance(names, Users) else names.place
-
-
-def users_among(circle: Users, those: Container[int]) -> Users:
-    """Those of a circle who are among those; the circle itself if all are."""
-    some = Users(filter(those.__contains__, circle))
+def users_among(circle: Users, chosen: Container[int]) -> Users:
+    """Return those of a circle who are chosen; the circle itself if all are."""
+    some = Users(filter(chosen.__contains__, circle))
     return circle if len(some) == len(circle) else some
 
 
 def closed(others: Sequence[int], user: int) -> Users:
-    """Others and the user: the list that they are all others of, if there is one."""
+    """Return others and the user: the list that they are all others of, if there is one."""
     if isinstance(others, Others) and others.but == user:
-        return others.users
+        return others.base
     return Users((*others, user))
 
 
 def rows_of(others: Sequence[int], user: int) -> Callable[[int], int]:
-    """The row of each of the others, in their order, and of the user itself, which comes last."""
+    """Return the function to the row of each of the others, in their order, and of the user: the last."""
     names = users_of(others)
-    return lambda one: len(names) if one == user else place(names, one)
+    return lambda one: len(names) if one == user else names.row(one)
 
 
 def users_of(names: Sequence[int]) -> Users | Others:
-    """Names as a list that can be referred to: itself if it is one."""
+    """Return names as a list that can be referred to: itself if it is one."""
     return names if isinstance(names, Users | Others) else Users(names)
 
 
 def are_distinct(names: Sequence[int]) -> bool:
-    """Whether nobody is named twice."""
-    names = users_of(names)
-    return names.distinct if isinstance(names, Users) else names.users.distinct
+    """Return True if nobody is named twice."""
+    return users_of(names).base.distinct
 
 
 def are_within(names: Sequence[int], known: Container[int]) -> bool:
-    """Whether all who are named are known."""
+    """Return True if all who are named are known."""
     names = users_of(names)
-    base = names if isinstance(names, Users) else names.users
-    if isinstance(known, range):
-        if base.between(known):
+    if isinstance(known, range) and names.base:
+        least, largest = names.base.bounds
+        if least >= known.start and largest < known.stop:
             return True
     elif isinstance(known, Users):
-        if base.within(known):
+        if names.base.within(known):
             return True
-    elif isinstance(known, Others) and base.within(known.users) and known.but not in names:
+    elif isinstance(known, Others) and names.base.within(known.base) and known.but not in names:
         return True
+    # The one that `names` leaves out may be the only stranger of its list.
     return all(map(known.__contains__, names))

@@ -12,29 +12,18 @@ from dataclasses import dataclass
 from simfl.crypto import mds
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import PeerFault
-from simfl.protocols.index_views import (
-    Users,
-    are_distinct,
-    are_within,
-)
-from simfl.protocols.machine import (
-    INT_BYTES,
-    SERVER,
-    Message,
-    Params,
-    misshapen,
-)
+from simfl.protocols.index_views import Users, are_distinct, are_within
+from simfl.protocols.machine import INT_BYTES, SERVER, Message, Params, misshapen
 
 TAG_BYTES, KEY_BYTES = 16, 32
-"""What AES-GCM adds to an item, and the key that two users agree on."""
+"""The tag that AES-GCM adds to an item, and the key that two users agree on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invite(Message):
     """The server asks a user to advertise its keys."""
 
-    kind = "invite"
-    phase = "offline"
+    kind, phase = "invite", "offline"
 
     @property
     def size_bytes(self) -> int:
@@ -45,9 +34,7 @@ class Invite(Message):
 class Advertise(Message):
     """A user's public keys, one row each."""
 
-    kind = "advertise"
-    phase = "offline"
-    point = "advertise"
+    kind, phase, point = "advertise", "offline", "advertise"
     publics: Handle
 
 
@@ -58,8 +45,7 @@ class Roster(Message):
     t: how many of them are to reconstruct its secrets, t_i, where that is the receiver's own.
     """
 
-    kind = "roster"
-    phase = "offline"
+    kind, phase = "roster", "offline"
     users: Users
     publics: Handle
     t: int | None = None
@@ -73,10 +59,7 @@ class Roster(Message):
 class Shares(Message):
     """A user's sealed shares: row k is for the k-th user of its roster."""
 
-    kind = "shares"
-    phase = "offline"
-    relayed = True
-    point = "shares"
+    kind, phase, point, relayed = "shares", "offline", "shares", True
     sealed: Handle
 
 
@@ -84,9 +67,7 @@ class Shares(Message):
 class Inbox(Message):
     """The sealed shares that `senders` have for the receiver."""
 
-    kind = "inbox"
-    phase = "offline"
-    relayed = True
+    kind, phase, relayed = "inbox", "offline", True
     senders: Sequence[int]
     sealed: Handle
 
@@ -95,8 +76,7 @@ class Inbox(Message):
 class Survivors(Message):
     """The users whose uploads the server has."""
 
-    kind = "survivors"
-    phase = "recovery"
+    kind, phase = "survivors", "recovery"
     users: Users
 
     def __post_init__(self) -> None:
@@ -108,28 +88,24 @@ class Survivors(Message):
 class MaskedUpload(Message):
     """A masked vector over F_q."""
 
-    kind = "upload"
-    phase = "upload"
-    point = "upload"
+    kind, phase, point = "upload", "upload", "upload"
     masked: Handle
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Message):
-    """What a survivor reveals: a sum of coded shares, or one Shamir share per user it shared with.
+    """A survivor's part of recovery: a sum of coded shares, or one Shamir share per user it shared with.
 
-    missing: whose shares it had to discard.
+    missing: the users whose shares it had to discard.
     """
 
-    kind = "answer"
-    phase = "recovery"
-    point = "recovery"
+    kind, phase, point = "answer", "recovery", "recovery"
     content: Handle
     missing: tuple[int, ...] = ()
 
 
 def coded_bytes(params: Params, length: int) -> int:
-    """Length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
+    """Return the length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
     return U32 * mds.share_length(length, params.U, params.T)
 
 

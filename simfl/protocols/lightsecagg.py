@@ -9,179 +9,103 @@ U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Literal
 
 from simfl.crypto import mds
 from simfl.dataplane.handles import U32, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.channels import Channels
-from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, rows_of
+from simfl.protocols.graphs import complete
+from simfl.protocols.index_views import Lookup, Users, rows_of
 from simfl.protocols.keyed_messages import (
     KEY_BYTES,
     TAG_BYTES,
-    Advertise,
     Answer,
     Inbox,
     Invite,
-    MaskedUpload,
     Roster,
-    Shares,
     Survivors,
-    check_inbox,
-    check_roster,
-    check_survivors,
     coded_bytes,
 )
-from simfl.protocols.machine import (
-    SERVER,
-    Client,
-    Effects,
-    Entropy,
-    Ignore,
-    Params,
-    Reason,
-    Send,
-    Update,
-    misshapen,
-)
+from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Params, Send, misshapen
+from simfl.protocols.masked_client import MaskedClient
 from simfl.protocols.masked_server import MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
-from simfl.protocols.server import Stage
+from simfl.results.trace_codes import Reason
 
 
-class LightSecAggClient(Client):
+class LightSecAggClient(MaskedClient):
     """A user: codes its mask among all, masks its update, and sums the shares that it is asked for."""
 
-    initial = "invited"
-    table = {
-        ("invited", "invite"): ("advertise", "keyed"),
-        ("keyed", "roster"): ("share_mask", "shared"),
-        ("shared", "inbox"): ("hold_shares", "ready"),
-        ("uploaded", "survivors"): ("sum_shares", "answered"),
-        ("answered", "survivors"): ("refuse", "answered"),
-    }
-
-    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(user, ops, entropy)
-        self.params = params
-
-    def advertise(self, message: Invite) -> Effects:
-        secret = self.ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, secret, self.params, self.ops)
-        return [Send(SERVER, Advertise(self.ops.public(secret)))]
-
-    def share_mask(self, roster: Roster) -> Effects:
-        """Encode the mask z_i and seal one coded share for each user (eq. 5)."""
-        ops, p = self.ops, self.params
-        check_roster(roster, self.user, p, keys=1)
-        if len(roster.users) < p.U:
-            raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={p.U}")
-        n, mine = len(roster.users), roster.users.place[self.user]
-        others = AllBut(n, mine)
-        self.peers = Others(roster.users, self.user)
-        self.channels.agree(self.peers, ops.pick(roster.publics, others))
-        self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
-        noise = ops.secret(self.entropy("noise"))
-        points = Lookup(roster.users, partial(mds.point_of, q=p.q))
-        coded = ops.encode(self.z, noise, points, p.U, p.T)
-        self.own = ops.pick(coded, [mine])
-        return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(coded, others), 0)))]
-
-    def hold_shares(self, inbox: Inbox) -> Effects:
-        """Keep the shares: in the order of their senders, and its own last."""
-        p = self.params
-        check_inbox(inbox, self.peers, p.U, coded_bytes(p, p.d + 1))
-        self.kept, opened, refusals = self.channels.open_all(inbox.senders, inbox.sealed, U32)
-        self.circle = closed(inbox.senders, self.user)
-        self.complete = len(self.kept) == len(inbox.senders)
-        self.held = self.own if opened is None else self.ops.join([opened, self.own])
-        return refusals
-
-    def upload(self, update: Update) -> Effects:
-        x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        return [Send(SERVER, MaskedUpload(self.ops.add(x, self.z)))]
-
-    def sum_shares(self, survivors: Survivors) -> Effects:
-        """Answer for the survivors' masks: once, since the state moves on, and never for too few."""
-        check_survivors(survivors, self.circle, self.user, self.params.U)
-        if not self.complete:
-            missing = next((u for u in survivors.users if u != self.user and u not in self.kept), None)
-            if missing is not None:
-                return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
-        row = rows_of(self.kept, self.user)
-        return [Send(SERVER, Answer(self.ops.total(self.ops.pick(self.held, Lookup(survivors.users, row)))))]
+    keys, width = 1, U32
 
     @property
-    def holders(self) -> tuple[int, ...]:
-        """Whose shares it holds, row by row."""
-        return (*self.kept, self.user)
+    def share_bytes(self) -> int:
+        return coded_bytes(self.params, self.params.d + 1)
 
-    def refuse(self, survivors: Survivors) -> Effects:
-        """It has answered: the difference of two sums would be coded shares of who is in one of them only."""
-        raise PeerFault(SERVER, "asks for a second set of survivors")
+    def threshold(self, roster: Roster) -> int:
+        if len(roster.users) < self.params.U:
+            raise PeerFault(SERVER, f"a roster of {len(roster.users)} users, below U={self.params.U}")
+        return self.params.U
+
+    def share_secrets(self, roster: Roster) -> Handle:
+        """Encode the mask z_i (eq. 5)."""
+        ops, p = self.ops, self.params
+        self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
+        noise = ops.secret(self.entropy("noise"))
+        return ops.encode(self.z, noise, Lookup(partial(mds.point_of, q=p.q), roster.users), p.U, p.T)
+
+    def mask(self, x: Handle) -> Handle:
+        return self.ops.add(x, self.z)
+
+    def answer(self, survivors: Survivors) -> Effects:
+        """Sum the coded shares of the survivors' masks (eq. 6)."""
+        users = self.check(survivors)
+        if len(self.kept) < len(self.partners):
+            missing = next((u for u in users if u != self.user and u not in self.kept), None)
+            if missing is not None:
+                return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
+        rows = self.ops.pick(self.held, Lookup(rows_of(self.kept, self.user), users))
+        return [Send(SERVER, Answer(self.ops.total(rows)))]
 
 
 class LightSecAggServer(MaskedServer):
     """Relays coded shares, adds uploads, and subtracts the decoded sum of masks."""
 
-    stages = {
-        "advertise": Stage("advertise", "offline", "send_roster"),
-        "shares": Stage("shares", "offline", "send_inboxes"),
-        "upload": Stage("upload", "upload", "ask_survivors"),
-        "recovery": Stage("answer", "recovery", "decode"),
-    }
     keys = 1
+
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops) -> None:
+        circles = complete(tuple(users))
+        super().__init__(circles, dict.fromkeys(circles, params.U), params, ops)
 
     def needed(self, stage: str) -> int:
         return self.params.U
 
-    def circle(self, user: int) -> Users:
-        return self.roster
-
-    def share_bytes(self, circle: int) -> int:
+    @property
+    def share_bytes(self) -> int:
         return coded_bytes(self.params, self.params.d + 1)
+
+    def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
+        return Roster(users, self.ops.join(publics))
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         if missing:  # then it has no sum to answer with
             return "malformed: a sum that misses shares"
-        return misshapen(content, 1, coded_bytes(self.params, self.params.d + 1) // U32, U32)
+        return misshapen(content, 1, self.share_bytes // U32, U32)
 
     def enough(self) -> bool:
         if self.stage == "recovery":  # one shot: any U answers decode
             return len(self.got) == min(self.params.U, len(self.expected))
         return super().enough()
 
-    def send_roster(self, got: dict[int, Advertise]) -> Effects:
-        self.roster = Users(got)
-        publics = self.ops.join([m.publics for m in got.values()])
-        message = Roster(self.roster, publics)
-        return [*self.open_stage("shares", got), *(Send(user, message) for user in got)]
-
-    def send_inboxes(self, got: dict[int, Shares]) -> Effects:
-        """Pass each user's sealed shares on; row k of a sender is for the k-th other of the roster.
-
-        Both are in ascending order: a user stands one place further up among the others of those below it.
-        """
-        place, users = self.roster.place, Users(got)
-        sealed = HandleList([message.sealed for message in got.values()])
-        sends: Effects = []
-        for k, user in enumerate(users):
-            row = (place[user] - 1, place[user])  # of a sender below this user, and of one above it
-            at = Lookup(range(len(users) - 1), partial(_either, row, k))
-            sends.append(Send(user, Inbox(Others(users, user), self.ops.gather(sealed.without(k), at))))
-        return [*self.open_stage("upload", got), *sends]
-
-    def decode(self, got: dict[int, Answer]) -> Effects:
+    def unmask(self, got: dict[int, Answer]) -> Effects:
+        """Decode the sum of the survivors' masks from U answers, and subtract it."""
         ops, p = self.ops, self.params
+        assert self.sum is not None
         rows = ops.join([m.content for m in got.values()])
         masks = ops.decode(rows, mds.points_of(tuple(got), p.q), p.U, p.T, p.d + 1)
-        return self.unmasked(lambda total: ops.sub(total, masks))
-
-
-def _either(row: tuple[int, int], k: int, i: int) -> int:
-    return row[i >= k]
+        return self.unmasked(ops.sub(self.sum, masks))
 
 
 class Coded(Protocol):
@@ -211,7 +135,7 @@ class LightSecAgg(Coded):
     """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
 
     source = "LightSecAgg Alg. 1"
-    points, timers, model_with = KEYED, STAGES, ("invite", "inbox")
+    points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
     streams = True
     member_bytes = 13_000
 

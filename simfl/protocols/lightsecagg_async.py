@@ -33,32 +33,30 @@ from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.lightsecagg_async_client import LightSecAggAsyncClient
+from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
 from simfl.protocols.machine import (
-    SERVER,
     Abort,
     Discard,
-    Discarded,
     Effects,
     Entropy,
     Ignore,
-    Message,
     Params,
-    Reason,
-    RecoveryId,
     Refuse,
     Result,
     Send,
     Timer,
-    UpdateId,
     misshapen,
 )
 from simfl.protocols.protocol import Mode, Problems
 from simfl.protocols.staleness import AnyStaleness, Constant
-from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares
+from simfl.results.trace import SERVER
+from simfl.results.trace_codes import Discarded, Reason, RecoveryId, UpdateId
 
 
 class LightSecAggAsyncServer(BufferedServer):
     """Enrols users, passes coded shares on, and recovers weighted sums."""
+
+    table = {Advertise: "enrol", MaskShares: "relay", Upload: "take", SumOfShares: "take_answer"}
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(users, params, ops, entropy)
@@ -75,23 +73,13 @@ class LightSecAggAsyncServer(BufferedServer):
     def start(self) -> Effects:
         return [Timer("advertise", "offline"), *(Send(user, Invite()) for user in self.users)]
 
-    def other(self, sender: int, message: Message) -> Effects:
-        self.ops.phase(message.phase)
-        if isinstance(message, Advertise):
-            return self._enrol(sender, message)
-        if isinstance(message, MaskShares):
-            return self._relay(sender, message)
-        if isinstance(message, SumOfShares):
-            return self._answered(sender, message)
-        return super().other(sender, message)
-
-    def receive(self, sender: int, message: Message) -> Effects:
-        if isinstance(message, Upload) and self.shared.get(sender) != message.update:
+    def take(self, sender: int, message: Upload) -> Effects:
+        if self.shared.get(sender) != message.update:
             return [Ignore(sender, "upload", Reason.NO_MASK, message.update)]
-        return super().receive(sender, message)
+        return super().take(sender, message)
 
     # -- enrolment: once for all, or one by one for who comes late
-    def _enrol(self, user: int, message: Advertise) -> Effects:
+    def enrol(self, user: int, message: Advertise) -> Effects:
         if user not in self.invited:
             return [Ignore(user, "advertise", Reason.STRANGER)]
         if user in self.publics:
@@ -125,7 +113,7 @@ class LightSecAggAsyncServer(BufferedServer):
     def invite(self, update: UpdateId) -> Effects:
         return [Send(update.user, Start(update, self.version))]
 
-    def _relay(self, sender: int, message: MaskShares) -> Effects:
+    def relay(self, sender: int, message: MaskShares) -> Effects:
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, message.update)]
         if self.shared.get(sender) == message.update:
@@ -142,20 +130,20 @@ class LightSecAggAsyncServer(BufferedServer):
         return self._pass_on() if len(self.gathered) >= self.params.K else []
 
     def _pass_on(self) -> Effects:
-        """To each user, in one message, its shares of the masks that were gathered."""
+        """Send each user, in one message, its shares of the masks that were gathered."""
         gathered, self.gathered = list(self.gathered.values()), {}
         rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
-        everything = _Selected(gathered)
+        whole = _Selected(gathered)  # one list of names for all users that have a share of every mask
         effects: Effects = []
         for user in self.publics:
-            if all(user in row for row in rows):
-                mine, of = everything, rows
-            else:  # its own mask is among them, or one that was shared before it enrolled
-                there = [k for k, row in enumerate(rows) if user in row]
-                mine, of = _Selected([gathered[k] for k in there]), [rows[k] for k in there]
-            if of:
-                sealed = self.ops.gather(mine.sealed, [row[user] for row in of])
-                effects.append(Send(user, MaskInbox(mine.masks, mine.versions, sealed)))
+            chosen, chosen_rows = whole, rows
+            if not all(user in row for row in rows):
+                # Its own mask is among them, or one that was shared before it enrolled.
+                places = [k for k, row in enumerate(rows) if user in row]
+                chosen, chosen_rows = _Selected([gathered[k] for k in places]), [rows[k] for k in places]
+            if chosen_rows:
+                sealed = self.ops.gather(chosen.sealed, [row[user] for row in chosen_rows])
+                effects.append(Send(user, MaskInbox(chosen.masks, chosen.versions, sealed)))
         return effects
 
     # -- recovery
@@ -176,7 +164,7 @@ class LightSecAggAsyncServer(BufferedServer):
         timer = Timer("recovery", "recovery", recovery)
         return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
-    def _answered(self, user: int, message: SumOfShares) -> Effects:
+    def take_answer(self, user: int, message: SumOfShares) -> Effects:
         if self.request is None or message.recovery != self.request.recovery:
             return [Ignore(user, "answer", Reason.LATE, message.recovery)]
         if user in self.answers:
@@ -249,7 +237,7 @@ class LightSecAggAsync(Coded):
     mode = Mode.BUFFERED
     points = ("shares", "training", "upload")
     timers = ("advertise", "upload", "recovery")
-    model_with = ("begin", "begin")
+    model_with = (Start, Start)
     weighted = False
     pair_bytes = 80
 

@@ -15,46 +15,32 @@ from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.buffered_server import Upload
 from simfl.protocols.channels import Channels
+from simfl.protocols.client import BufferedClient
 from simfl.protocols.index_views import AllBut
 from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, check_roster, coded_bytes
-from simfl.protocols.machine import (
-    SERVER,
-    Effects,
-    Entropy,
-    Ignore,
-    Message,
-    Params,
-    Ready,
-    Reason,
-    Refuse,
-    Send,
-    Update,
-    UpdateId,
-    misshapen,
-    name_of,
-)
-from simfl.protocols.stamped import MaskInbox, MaskShares, Recover, Start, SumOfShares
+from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
+from simfl.protocols.machine import Effects, Entropy, Ignore, Params, Ready, Refuse, Send, Update, misshapen
+from simfl.results.trace import SERVER
+from simfl.results.trace_codes import Reason, UpdateId, name_of
 
-NEVER = math.inf
-"""The last cycle of whom this user shares no key with."""
+AFTER_ALL_CYCLES = math.inf
+"""The last cycle, as it were, of a user with whom no key is shared: none of its masks is new."""
 
 
-class LightSecAggAsyncClient:
+class LightSecAggAsyncClient(BufferedClient):
     """A user for the whole run: makes masks, holds others' coded shares, answers recoveries."""
 
+    initial = "invited"
     table = {
-        "invite": "advertise",
-        "roster": "meet",
-        "begin": "begin",
-        "inbox": "hold",
-        "recover": "answer",
+        ("invited", Invite): ("advertise", "enrolled"),
+        ("enrolled", Roster): ("meet", "enrolled"),
+        ("enrolled", Start): ("begin", "enrolled"),
+        ("enrolled", MaskInbox): ("hold", "enrolled"),
+        ("enrolled", Recover): ("answer", "enrolled"),
     }
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        self.user = user
-        self.params = params
-        self.ops = ops
-        self.entropy = entropy
+        super().__init__(user, params, ops, entropy)
         self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
@@ -65,20 +51,6 @@ class LightSecAggAsyncClient:
         self.latest: dict[int, int] = {}
         self.refused: set[UpdateId] = set()  # cycles that did not begin: there is no mask for their updates
         self.asked = -1  # the number of the last recovery
-
-    def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message from the server."""
-        method = self.table.get(message.kind)
-        if method is None or (self.channels is None) != (message.kind == "invite"):
-            return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, message.subject)]
-        self.ops.phase(message.phase)
-        try:
-            effects: Effects = getattr(self, method)(message)
-            return effects
-        except PeerFault as fault:
-            if isinstance(message, Start):
-                self.refused.add(message.update)
-            return [Refuse(fault.user, message.kind, fault.why, message.subject)]
 
     def advertise(self, message: Invite) -> Effects:
         secret = self.ops.secret(self.entropy("channel key"))
@@ -103,6 +75,7 @@ class LightSecAggAsyncClient:
         """Make the mask z_i^(t_i), code it among all, and send the sealed shares (eq. 28)."""
         ops, p = self.ops, self.params
         mask = message.update
+        self.refused.add(mask)  # unless it has begun below
         (owner,), (cycle,), _ = _columns((mask,))
         if owner != self.user or cycle <= self.latest.get(owner, -1):
             raise PeerFault(SERVER, f"{mask} is not a new cycle of mine")
@@ -114,10 +87,11 @@ class LightSecAggAsyncClient:
         noise = ops.secret(self.entropy(f"noise {mask}"))
         # One order of the points for all, so that users who know the same share one matrix.
         coded = ops.encode(z, noise, mds.points_of(self.circle, p.q), p.U, p.T)
-        mine = self.circle.index(self.user)
-        others = AllBut(len(self.circle), mine)
+        place = self.circle.index(self.user)
+        others = AllBut(len(self.circle), place)
         self.mask = (mask, z)
-        self.held[mask] = (ops.pick(coded, [mine]), 0)
+        self.refused.discard(mask)
+        self.held[mask] = (ops.pick(coded, [place]), 0)
         self.made[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(mask, message.version, tuple(self.peers), sealed)
@@ -140,8 +114,8 @@ class LightSecAggAsyncClient:
         A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
         """
         assert self.channels is not None
-        users, cycles, different = _columns(inbox.masks)
-        if different < len(users) or len(inbox.versions) != len(users):
+        users, cycles, distinct = _columns(inbox.masks)
+        if distinct < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
         effects: Effects = []
         new = self._new(users, cycles)
@@ -153,34 +127,32 @@ class LightSecAggAsyncClient:
         if flaw:
             raise PeerFault(SERVER, flaw)
         while new:
-            mine = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
-            whose, of, _ = _columns(mine.masks)
+            part = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
+            senders, counters, _ = _columns(part.masks)
             try:
-                rows = self.channels.open(whose, mine.sealed, of, U32)
+                rows = self.channels.open(senders, part.sealed, counters, U32)
             except PeerFault as fault:
-                forged = new.pop(whose.index(fault.user))
+                forged = new.pop(senders.index(fault.user))
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
-            else:
-                self.latest.update(zip(whose, of, strict=True))
-                self.held.update(
-                    zip(mine.masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True)
-                )
-                for mask, version in zip(mine.masks, mine.versions, strict=True):
-                    self.made[version].append(mask)
-                break
+                continue
+            self.latest.update(zip(senders, counters, strict=True))
+            self.held.update(zip(part.masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True))
+            for mask, version in zip(part.masks, part.versions, strict=True):
+                self.made[version].append(mask)
+            break
         return effects
 
     def _new(self, users: tuple[int, ...], cycles: tuple[int, ...]) -> list[int]:
-        """Which of these masks a peer made that none was heard of before, or only earlier ones."""
-        known = list(map(self.latest.get, users, repeat(NEVER)))
+        """Return the places of masks that are later than all that were heard of from the same peer."""
+        known = list(map(self.latest.get, users, repeat(AFTER_ALL_CYCLES)))
         if self.user in users:
-            known[users.index(self.user)] = NEVER
+            known[users.index(self.user)] = AFTER_ALL_CYCLES
         if all(map(gt, cycles, known)):
             return list(range(len(users)))
         return [k for k, (cycle, last) in enumerate(zip(cycles, known, strict=True)) if cycle > last]
 
     def _forget(self, oldest: int) -> None:
-        """Shares of masks that no recovery asks for any more."""
+        """Drop the shares of masks that no recovery asks for any more."""
         for version in [version for version in self.made if version < oldest]:
             for mask in self.made.pop(version):
                 self.held.pop(mask, None)
@@ -190,9 +162,9 @@ class LightSecAggAsyncClient:
         p, masks = self.params, request.masks
         if request.recovery.number <= self.asked:
             return [Ignore(SERVER, "recover", Reason.REPEATED, request.recovery)]
-        _, _, different = _columns(masks)
-        if different < len(masks) or len(masks) < p.K:
-            raise PeerFault(SERVER, f"{len(masks)} masks of {different} users: doubled, or below K={p.K}")
+        _, _, distinct = _columns(masks)
+        if distinct < len(masks) or len(masks) < p.K:
+            raise PeerFault(SERVER, f"{len(masks)} masks of {distinct} users: doubled, or below K={p.K}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
@@ -211,7 +183,7 @@ class LightSecAggAsyncClient:
 
 
 def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
-    """These rows of an inbox."""
+    """Return these rows of an inbox."""
     masks = tuple(inbox.masks[k] for k in rows)
     return MaskInbox(masks, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
 

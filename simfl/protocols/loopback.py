@@ -1,4 +1,4 @@
-"""The driver without time, for trying machines by hand, for tests and to touch every kernel once.
+"""The drivers without time, for trying machines by hand, for tests and to touch every kernel once.
 
 `run_round` drives a synchronous round: messages in order of sending; when none is left, the oldest timer
 fires; a `Fate` says what becomes of a user's messages. `LoopbackBuffer` holds a buffered run, in which
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
+from simfl.protocols.contracts import AnyServer, ClientMachine, RoundServer, buffer_server, round_server
+from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import (
-    SERVER,
     Abort,
     Discard,
     Effect,
@@ -27,111 +28,160 @@ from simfl.protocols.machine import (
     Send,
     Timer,
     Update,
-    UpdateId,
     Verdict,
 )
+from simfl.results.trace import SERVER
+from simfl.results.trace_codes import UpdateId
 
 Fate = Callable[[int, Any], str]
 """(user, message) -> "deliver"; "late" (after the next deadline that the server really waits for); "lose"
 (and the user with it); "break" (the same, and the server is told); or "leave" (delivered, then the user is
 lost and the server told)."""
 
-GONE = None
-"""In place of a message: the transport reports that the sender's connection broke."""
-
 
 @dataclass
-class LoopbackRound:
-    """The end of a round, and what its parties sent, gave up, ignored and refused."""
+class Record:
+    """The effects of machines, party by party, that ask a driver for nothing."""
 
-    result: Result | None = None
-    reason: str | None = None
+    results: list[Result] = field(default_factory=list)
+    aborts: list[str] = field(default_factory=list)
     gave_up: list[GiveUp] = field(default_factory=list)
     ignored: list[tuple[int, Ignore]] = field(default_factory=list)
+    discarded: list[Discard] = field(default_factory=list)
     refused: list[tuple[int, Refuse]] = field(default_factory=list)
-    sent: list[tuple[int, int, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
 
     def keep(self, party: int, effect: Effect) -> None:
-        """Write down an effect of a party, where it is neither a message nor a timer."""
+        """Keep an effect, unless it is for a driver to carry out."""
         match effect:
             case Result():
-                self.result = effect
+                self.results.append(effect)
             case Abort(reason):
-                self.reason = reason
+                self.aborts.append(reason)
             case GiveUp():
                 self.gave_up.append(effect)
             case Ignore():
                 self.ignored.append((party, effect))
+            case Discard():
+                self.discarded.append(effect)
             case Refuse():
                 self.refused.append((party, effect))
             case Verdict():
                 self.verdict = effect
+            case Send() | Timer() | Ready():
+                pass
+            case _:
+                assert_never(effect)
+
+
+@dataclass
+class LoopbackRound(Record):
+    """A round's effects, and the messages (sender, receiver, message) that were sent and not lost."""
+
+    sent: list[tuple[int, int, Any]] = field(default_factory=list)
+
+    @property
+    def result(self) -> Result | None:
+        """The round's aggregate, unless it was aborted."""
+        return self.results[-1] if self.results else None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of an abort."""
+        return self.aborts[-1] if self.aborts else None
 
 
 def run_round(
-    server: Any,
-    clients: Mapping[int, Any],
+    server: AnyServer,
+    clients: Mapping[int, ClientMachine],
     updates: Mapping[int, Update],
     fate: Fate = lambda user, message: "deliver",
-    early: bool = False,
+    offline: bool = True,
 ) -> LoopbackRound:
     """Drive one synchronous round to its result or its abort, and then empty the wires.
 
     Args:
-        early: whether updates are submitted before the offline phase instead of at `Ready`.
+        offline: submit each user's update at its `Ready`; otherwise all are submitted at once.
     """
-    out = LoopbackRound()
-    wires: deque[tuple[int, int, Any]] = deque()
-    late: deque[tuple[int, int, Any]] = deque()
-    timers: deque[Timer] = deque()
-    lost: set[int] = set()
+    return _Round(round_server(server), clients, updates, fate, offline).run()
 
-    def carry_out(party: int, effects: Effects) -> None:
+
+class _Round:
+    """One round: what is on its way, and who is lost."""
+
+    def __init__(
+        self,
+        server: RoundServer,
+        clients: Mapping[int, ClientMachine],
+        updates: Mapping[int, Update],
+        fate: Fate,
+        offline: bool,
+    ) -> None:
+        self.server, self.clients, self.updates = server, clients, updates
+        self.fate, self.offline = fate, offline
+        self.out = LoopbackRound()
+        # In the place of a message, None is the transport's report that the sender's connection broke.
+        self.wires: deque[tuple[int, int, Message | None]] = deque()
+        self.late: list[tuple[int, int, Message | None]] = []
+        self.timers: deque[Timer] = deque()
+        self.lost: set[int] = set()
+
+    def run(self) -> LoopbackRound:
+        self.carry_out(SERVER, self.server.start())
+        if not self.offline:
+            for user in self.clients:
+                self.submit(user)
+        while self.wires or self.late or self.timers:
+            if self.wires:
+                self.deliver(*self.wires.popleft())
+            elif self.timers:
+                timer = self.timers.popleft()
+                overdue = self.server.awaits(timer)
+                self.carry_out(SERVER, self.server.expire(timer))
+                if overdue:
+                    self.deliver_late()
+            else:
+                self.deliver_late()
+        return self.out
+
+    def carry_out(self, party: int, effects: Effects) -> None:
         for effect in effects:
-            match effect:
-                case Send(to, message) if party not in lost:
-                    verdict = "deliver" if party == SERVER else fate(party, message)
-                    if verdict in ("lose", "break", "leave"):
-                        lost.add(party)
-                    if verdict not in ("lose", "break"):
-                        out.sent.append((party, to, message))
-                        (late if verdict == "late" else wires).append((party, to, message))
-                    if verdict in ("break", "leave"):
-                        wires.append((party, SERVER, GONE))
-                case Timer():
-                    timers.append(effect)
-                case Ready() if not early:
-                    carry_out(party, clients[party].submit(updates[party]))
-                case _:
-                    out.keep(party, effect)
+            self.out.keep(party, effect)
+            if isinstance(effect, Send):
+                self.send(party, effect.to, effect.message)
+            elif isinstance(effect, Timer):
+                self.timers.append(effect)
+            elif isinstance(effect, Ready) and self.offline:
+                self.submit(party)
 
-    carry_out(SERVER, server.start())
-    for user, client in clients.items():
-        if early or getattr(client, "state", None) == "ready":
-            carry_out(user, client.submit(updates[user]))
-    while wires or late or timers:
-        if wires:
-            sender, to, message = wires.popleft()
-            if message is GONE:
-                carry_out(SERVER, server.gone(sender))
-            elif to not in lost:
-                machine = server if to == SERVER else clients[to]
-                carry_out(to, machine.receive(sender, message))
-        elif timers:
-            timer = timers.popleft()
-            overdue = server.awaits(timer)
-            carry_out(SERVER, server.expire(timer))
-            if overdue:
-                wires.extend(late)
-                late.clear()
-        else:
-            wires.extend(late)
-            late.clear()
-    return out
+    def send(self, party: int, to: int, message: Message) -> None:
+        if party in self.lost:
+            return
+        fate = "deliver" if party == SERVER else self.fate(party, message)
+        if fate in ("lose", "break", "leave"):
+            self.lost.add(party)
+        if fate not in ("lose", "break"):
+            self.out.sent.append((party, to, message))
+            (self.late if fate == "late" else self.wires).append((party, to, message))
+        if fate in ("break", "leave"):
+            self.wires.append((party, SERVER, None))
+
+    def submit(self, user: int) -> None:
+        self.carry_out(user, self.clients[user].submit(self.updates[user]))
+
+    def deliver(self, sender: int, to: int, message: Message | None) -> None:
+        if message is None:
+            self.carry_out(SERVER, self.server.gone(sender))
+        elif to not in self.lost:
+            machine = self.server if to == SERVER else self.clients[to]
+            self.carry_out(to, machine.receive(sender, message))
+
+    def deliver_late(self) -> None:
+        self.wires.extend(self.late)
+        self.late.clear()
 
 
-class LoopbackBuffer:
+class LoopbackBuffer(Record):
     """A buffered run without time: what can happen next, and what has come of it.
 
     Messages keep their order on each directed link. A user that leaves loses what it was training and sending
@@ -146,13 +196,14 @@ class LoopbackBuffer:
 
     def __init__(
         self,
-        server: Any,
-        clients: Mapping[int, Any],
+        server: AnyServer,
+        clients: Mapping[int, ClientMachine],
         make_update: Callable[[UpdateId, int], Update],
         offline: bool,
         away: tuple[int, ...] = (),
     ) -> None:
-        self.server, self.clients = server, clients
+        super().__init__()
+        self.server, self.clients = buffer_server(server), clients
         self.make_update, self.offline = make_update, offline
         self.away, self.disconnected = set(away), set[int]()
         self.links: dict[tuple[int, int], list[Message]] = {}
@@ -160,13 +211,7 @@ class LoopbackBuffer:
         self.trained: dict[int, UpdateId] = {}
         self.cycles: Counter[int] = Counter()
         self.versions: dict[UpdateId, int] = {}
-        self.results: list[Result] = []
-        self.aborts: list[str] = []
-        self.given_up: list[UpdateId | None] = []
-        self.ignored: list[tuple[int, Ignore]] = []
-        self.discarded: list[Discard] = []
-        self.refused: list[tuple[int, Refuse]] = []
-        self.carry_out(SERVER, server.start())
+        self.carry_out(SERVER, self.server.start())
 
     @property
     def version(self) -> int:
@@ -174,27 +219,15 @@ class LoopbackBuffer:
         return len(self.results)
 
     def carry_out(self, party: int, effects: Effects) -> None:
-        """Do what a machine asks for."""
+        """Do what a machine asks for, and keep the rest."""
         for effect in effects:
-            match effect:
-                case Send(to, message):
-                    self.links.setdefault((party, to), []).append(message)
-                case Timer():
-                    self.timers.append(effect)
-                case Ready(update) if update is not None:
-                    self.trained[update.user] = update
-                case Result():
-                    self.results.append(effect)
-                case Abort(reason):
-                    self.aborts.append(reason)
-                case GiveUp(_, _, update):
-                    self.given_up.append(update)
-                case Ignore():
-                    self.ignored.append((party, effect))
-                case Discard():
-                    self.discarded.append(effect)
-                case Refuse():
-                    self.refused.append((party, effect))
+            self.keep(party, effect)
+            if isinstance(effect, Send):
+                self.links.setdefault((party, effect.to), []).append(effect.message)
+            elif isinstance(effect, Timer):
+                self.timers.append(effect)
+            elif isinstance(effect, Ready) and effect.update is not None:
+                self.trained[effect.update.user] = effect.update
 
     def admitted(self) -> list[int]:
         """Return the users that may begin a cycle now."""
@@ -240,7 +273,7 @@ class LoopbackBuffer:
         """Take a user away; `tell`: the transport reports it."""
         self.away.add(user)
         sending = self.links.get((user, SERVER), [])
-        self.links[user, SERVER] = [message for message in sending if message.kind == "advertise"]
+        self.links[user, SERVER] = [message for message in sending if isinstance(message, Advertise)]
         self.trained.pop(user, None)
         if tell:
             self.disconnected.add(user)

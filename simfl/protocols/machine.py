@@ -11,15 +11,15 @@ Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar
 
 from simfl.crypto.shamir import P
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.ops import Ops, PeerFault
+from simfl.dataplane.ops import Ops
 from simfl.results.trace import SERVER as SERVER
 from simfl.results.trace_codes import Discarded as Discarded
 from simfl.results.trace_codes import Reason as Reason
@@ -37,8 +37,8 @@ INT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What parties send each other. `point` is where in a round its sender can be lost; `relayed`: it holds
-    what users have for each other."""
+    """A message between parties. point: where in a round its sender can be lost; relayed: it holds what users
+    have for each other."""
 
     kind: ClassVar[str]
     phase: ClassVar[str]
@@ -50,7 +50,8 @@ class Message:
         """Bytes on the wire, those of the fields: of an array its own, 4 of a public number or of an update
         (its cycle: who sent it is known), 8 of an update in a list. The RPC layer's own cost is the network's
         overhead, not here."""
-        return sum(map(_bytes_of, _values(self)))
+        kind: Any = type(self)
+        return sum([_bytes_of(getattr(self, name)) for name in _field_names(kind)])
 
     @property
     def subject(self) -> Subject:
@@ -58,14 +59,9 @@ class Message:
         return None
 
 
-def _values(message: Any) -> Iterator[Any]:
-    kind: Any = type(message)
-    return (getattr(message, name) for name in _fields(kind))
-
-
 @cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _field_names(message: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(message))
 
 
 def _bytes_of(value: Any) -> int:
@@ -200,7 +196,7 @@ def explained(reason: Reason | Discarded, detail: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a round over a graph came to: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
+    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
 
     survivors: tuple[int, int, int, int]
     reliable: bool
@@ -211,64 +207,18 @@ Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Discard | Ref
 Effects = list[Effect]
 
 
-# --- clients ------------------------------------------------------------------------------------
-class Client(ABC):
-    """A user in one synchronous round.
+def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
+    """Check the types of messages and the methods that a machine's table names, when its class is defined.
 
-    `table` maps (state, message kind) to (method, next state). `submit` may come before the machine is
-    in state "ready": the update is held. A refused message ends the client's part in the round; a share
-    that does not authenticate is only discarded.
+    Raises:
+        TypeError: names the file, the class and the entry, so that no run is needed to find a slip.
     """
-
-    table: ClassVar[dict[tuple[str, str], tuple[str, str]]] = {}
-    initial: ClassVar[str] = "ready"
-
-    def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
-        self.user = user
-        self.ops = ops
-        self.entropy = entropy
-        self.state = self.initial
-        self._update: Update | None = None
-        self._submitted = False
-
-    def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message from the server."""
-        method, following = self.table.get((self.state, message.kind), ("", ""))
-        if not method:
-            return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, detail=self.state)]
-        self.ops.phase(message.phase)
-        try:
-            effects: Effects = getattr(self, method)(message)
-        except PeerFault as fault:
-            self.state = "refused"
-            return [Refuse(fault.user, message.kind, fault.why)]
-        self.state = following
-        if following == "ready":
-            effects = [*effects, Ready(), *self._upload_if_ready()]
-        return effects
-
-    def submit(self, update: Update) -> Effects:
-        """The local update is there."""
-        if self._submitted:
-            raise ValueError(f"user {self.user}: an update was submitted twice")
-        self._update, self._submitted = update, True
-        return self._upload_if_ready()
-
-    def expire(self, timer: Timer) -> Effects:
-        """Clients set no timers."""
-        return [Ignore(self.user, "timer", Reason.STALE_TIMER)]
-
-    def _upload_if_ready(self) -> Effects:
-        if self.state != "ready" or self._update is None:
-            return []
-        self.ops.phase("upload")
-        update, self._update = self._update, None
-        self.state = "uploaded"
-        return self.upload(update)
-
-    @abstractmethod
-    def upload(self, update: Update) -> Effects:
-        """Protect the update and send it."""
+    file = getattr(sys.modules.get(machine.__module__), "__file__", machine.__module__)
+    for message, method in entries:
+        if not (isinstance(message, type) and issubclass(message, Message)):
+            raise TypeError(f"{file}: the table of {machine.__name__} has {message!r}, no type of messages")
+        if not callable(getattr(machine, method, None)):
+            raise TypeError(f"{file}: the table of {machine.__name__} names {method!r}, no method of it")
 
 
 # --- what every protocol is made from -----------------------------------------------------------
@@ -310,23 +260,23 @@ class Params:
         return range(min(self.q, P) - 1)
 
     def threshold(self, circle: int) -> int:
-        """t_i of a user with so many in its closed neighbourhood. A majority of it is the fewest that two
-        disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        """Return t_i of a user with so many in its closed neighbourhood. A majority of it is the fewest that
+        two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
         return max(self.t, circle // 2 + 1) if self.majority else self.t
 
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
-        """The update as a vector over F_q, weighted before masking (Remark 3)."""
+        """Return the update as a vector over F_q, weighted before masking (Remark 3)."""
         seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
 
 
 def misshapen(handle: Any, n: int, length: int, width: int) -> str:
-    """What is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
+    """Return what is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
     got = (handle.rows, handle.columns, handle.itemsize)
     return "" if got == (n, length, width) else f"malformed: {got} instead of {(n, length, width)}"
 
 
 def point(user: int) -> int:
-    """A user's evaluation point in Shamir's code: distinct and never zero. In an MDS code: mds.points_of."""
+    """Return a user's evaluation point in Shamir's code (in an MDS code: mds.points_of): never zero."""
     return user + 1

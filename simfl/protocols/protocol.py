@@ -2,15 +2,15 @@
 
     class Pads(Protocol):
         '''A sum under pads that a trusted server deals.'''
-        points, timers, model_with = ("upload",), ("upload",), ("pad", "pad")
+        points, timers, model_with = ("upload",), ("upload",), (Pad, Pad)
         spare: Count = 1
 
         def needed(self, stage, p): return p.N - p.D - self.spare
         def client(self, user, p, ops, entropy): return PadsClient(user, p, ops, entropy)
         def server(self, users, p, ops, entropy): return PadsServer(users, p, ops, entropy)
 
-`examples/dealt_pads.py` is whole. The machines that `client` and `server` return are a `Client` with a
-`Server` (rounds) or a `BufferedServer` (buffers); see those for what they must offer.
+`examples/dealt_pads.py` is whole. `contracts` says what the machines must offer that `client` and `server`
+return; `Client` and `Server` (rounds), `BufferedClient` and `BufferedServer` (buffers) do so by a table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any, ClassVar
 
 from simfl.blocks import Block
 from simfl.dataplane.ops import Ops
-from simfl.protocols.machine import Entropy, Params
+from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.machine import Entropy, Message, Params
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
 """Points of a protocol with keys, shares and a recovery."""
@@ -35,7 +36,7 @@ Problems = Iterator[tuple[str, str]]
 
 
 class Mode(StrEnum):
-    """How aggregates come about: in synchronous rounds, or from a buffer of asynchronous updates."""
+    """The source of aggregates: synchronous rounds, or a buffer of asynchronous updates."""
 
     ROUNDS = "rounds"
     BUFFERED = "buffered"
@@ -56,7 +57,7 @@ class Protocol(Block):
     mode: ClassVar[Mode] = Mode.ROUNDS
     points: ClassVar[tuple[str, ...]] = PLAIN
     timers: ClassVar[tuple[str, ...]] = ("upload",)
-    model_with: ClassVar[tuple[str, str] | None] = None
+    model_with: ClassVar[tuple[type[Message], type[Message]] | None] = None
     weighted: ClassVar[bool] = True
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
@@ -76,11 +77,11 @@ class Protocol(Block):
         return self.mode is Mode.BUFFERED
 
     @abstractmethod
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> Any:
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> ClientMachine:
         """Return a user's machine: for one round, or for a whole run over a buffer."""
 
     @abstractmethod
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> Any:
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> AnyServer:
         """Return the server's machine: for a round of these users, or for a whole run over a buffer."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 from simfl.blocks import Count
 from simfl.dataplane.ops import Ops
 from simfl.protocols import graphs
+from simfl.protocols.keyed_messages import Inbox, Invite
 from simfl.protocols.machine import Entropy, Params
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
@@ -24,17 +25,17 @@ SECRETS = 256
 
 
 class Pairwise(Protocol):
-    """What protocols of pairwise masks share."""
+    """The part that protocols of pairwise masks share."""
 
-    points, timers, model_with = KEYED, STAGES, ("invite", "inbox")
+    points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
 
     lost_masks: Literal["needed", "all"] = "needed"
     """Which masks of a lost user the server expands: with who survived, or `all` (LightSecAgg App. C)."""
 
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> Any:
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> SecAggClient:
         return SecAggClient(user, p, ops, entropy)
 
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> Any:
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> SecAggServer:
         return SecAggServer(self.graph(users, p, entropy), p, ops)
 
     def graph(self, users: Sequence[int], p: Params, entropy: Entropy) -> graphs.Graph:

@@ -1,7 +1,7 @@
 """The round's state machine on the server: it collects messages stage by stage.
 
-A protocol's server is a table of stages and, for each, a method that takes what was collected. Here is
-what all of them share: who is waited for, deadlines and quorums, what is ignored and what is refused.
+A protocol's server is a table of stages and, for each, a method that takes the messages collected. Here is
+the part that all share: users waited for, deadlines and quorums, what is ignored and what is refused.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops
-from simfl.protocols.machine import SERVER, Abort, Effects, GiveUp, Ignore, Message, Reason, Refuse, Timer
+from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer, check_table
+from simfl.results.trace import SERVER
+from simfl.results.trace_codes import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A collecting state: one `message` from each expected user, then method `then`.
+    """A collecting state: one message of this type from each expected user, then method `then`.
 
     The stage's name is also its timer's, so that each has a deadline in the scenario.
     """
 
-    message: str
+    message: type[Message]
     phase: str
     then: str
 
@@ -33,11 +35,15 @@ class Server(ABC):
 
     A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
     fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
-    papers' V1, V2, ...; `quorum` maps a stage to the fraction of those
-    expected whose answers start a second timer, its grace: at least `needed`, whatever the fraction.
+    papers' V1, V2, ...; `quorum` maps a stage to the fraction of those expected whose answers start a second
+    timer, its grace: at least `needed`, whatever the fraction.
     """
 
-    stages: ClassVar[dict[str, Stage]]
+    stages: ClassVar[Mapping[str, Stage]] = {}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        check_table(cls, ((stage.message, stage.then) for stage in cls.stages.values()))
 
     def __init__(self, users: Iterable[int], ops: Ops) -> None:
         self.users = tuple(sorted(users))
@@ -56,27 +62,23 @@ class Server(ABC):
 
     @abstractmethod
     def needed(self, stage: str) -> int:
-        """How many must answer in this stage."""
+        """Return how many must answer in this stage."""
 
     @abstractmethod
     def reject_reason(self, sender: int, message: Any) -> str:
-        """What is wrong with the shape of a message that the open stage waits for, or nothing."""
+        """Return what is wrong with the shape of a message that the open stage waits for, or nothing."""
 
     def enough(self) -> bool:
-        """Whether the open stage can close before its deadline."""
+        """Return True if the open stage can close before its deadline."""
         return len(self.got) == len(self.expected)
 
     def keep(self, sender: int, message: Any) -> Any:
-        """What is kept of an accepted message (a server may fold it at once)."""
+        """Return what is kept of an accepted message (a server may fold it at once)."""
         return message
-
-    def verdict(self, done: bool) -> Effects:
-        """What is to be said of a round that ends: with an aggregate (`done`), or without."""
-        return []
 
     def receive(self, sender: int, message: Message) -> Effects:
         """Take a user's message if the open stage waits for it; ignore or refuse it otherwise."""
-        reason = self._untimely(sender, message.kind)
+        reason = self._untimely(sender, type(message))
         if reason:
             return [Ignore(sender, message.kind, reason)]
         assert self.stage is not None
@@ -88,15 +90,15 @@ class Server(ABC):
         self.got[sender] = self.keep(sender, message)
         return self._close() if self.enough() else self._start_grace()
 
-    def _untimely(self, sender: int, kind: str) -> Reason | None:
+    def _untimely(self, sender: int, kind: type[Message]) -> Reason | None:
         """Return why a message is not taken now; None if it is."""
-        if self.stage is None or kind != self.stages[self.stage].message:
+        if self.stage is None or kind is not self.stages[self.stage].message:
             return self._mistimed(kind)
         if sender in self.got:
             return Reason.REPEATED
         return None if sender in self.expected else Reason.UNEXPECTED
 
-    def _mistimed(self, kind: str) -> Reason:
+    def _mistimed(self, kind: type[Message]) -> Reason:
         """Return why a message is none of the open stage's."""
         order = [stage.message for stage in self.stages.values()]
         if kind not in order:
@@ -112,17 +114,17 @@ class Server(ABC):
         return [Timer(grace(self.stage), self.stages[self.stage].phase)]
 
     def awaits(self, timer: Timer) -> bool:
-        """Whether a timer still means something; a driver need not deliver one that does not."""
+        """Return True if a timer still means something."""
         return self.stage is not None and timer.name in (self.stage, grace(self.stage))
 
     def expire(self, timer: Timer) -> Effects:
-        """A stage's deadline, or its grace, has passed."""
+        """Close the stage whose deadline, or whose grace, has passed."""
         if not self.awaits(timer):
             return [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
         return self._close()
 
     def gone(self, user: int) -> Effects:
-        """The transport reports that a user's connection broke."""
+        """Wait no more for a user whose connection broke."""
         self.lost.add(user)
         if self.stage is None or user in self.got or user not in self.expected:
             return []
@@ -159,7 +161,7 @@ class Server(ABC):
     def abort(self, reason: str) -> Effects:
         """End the round without an aggregate."""
         self.stage = None
-        return [*self.verdict(done=False), Abort(reason)]
+        return [Abort(reason)]
 
 
 def grace(stage: str) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.nodes import Node
 from simfl.errors import BadInput
-from simfl.experiment.build import build
-from simfl.protocols.machine import Effects, Ignore, Message, Refuse
+from simfl.experiment.build import build, make_clocks
+from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
+from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
 from simfl.protocols.protocol import KEYED, STAGES
 from simfl.results.trace import row_lines
 from simfl.scenario.load import load
@@ -62,6 +63,19 @@ def contract(subject: Subject) -> Findings:
         yield "points: every protocol has training and upload"
     if not (type(kind).__doc__ or "").strip():
         yield "it has no docstring: `simfl list` has nothing to say of it"
+    yield from _incomplete(subject, BufferServer if kind.asynchronous else RoundServer)
+
+
+def _incomplete(subject: Subject, server: type) -> Findings:
+    """Yield what its machines lack of their contracts."""
+    experiment, name = build(subject.cohort.scenario), subject.cohort.protocol
+    session = experiment.session(name, make_clocks(experiment)(name))
+    setup, users = session.machines, range(session.world.users)
+    machine = setup.server(users, setup.params, session.ops, setup.entropy(SERVER, 0))
+    client = setup.client(0, setup.params, session.ops, setup.entropy(0, 0))
+    for made, contract in ((client, ClientMachine), (machine, server)):
+        for name in lacking(made, contract):
+            yield f"{type(made).__name__} has no {name}: see simfl.protocols.contracts.{contract.__name__}"
 
 
 def equal_traces(subject: Subject) -> Findings:

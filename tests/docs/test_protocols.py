@@ -52,7 +52,7 @@ def test_in_the_tree_it_is_a_module_and_a_line(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "simfl", copy, ignore=shutil.ignore_patterns("__pycache__"))
     word = '    protocol: Literal["dealt_pads"] = "dealt_pads"\n    spare: Natural = 0\n'
     module = EXAMPLE.read_text(encoding="utf-8").replace("    spare: Natural = 0\n", word)
-    module = module.replace("from typing import Any\n", "from typing import Any, Literal\n")
+    module = module.replace("import dataclass\n", "import dataclass\nfrom typing import Literal\n")
     (copy / "protocols" / "dealt_pads.py").write_text(module, encoding="utf-8")
     registry = copy / "protocols" / "registry.py"
     line = "from simfl.protocols.dealt_pads import DealtPads\n\nOURS = (DealtPads, "

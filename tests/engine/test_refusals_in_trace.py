@@ -19,7 +19,7 @@ from simfl.protocols.machine import SERVER, Message
 from simfl.results.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
 from simfl.results.trace_codes import UpdateId, name_of
 from tests.engine.harness import ASYNC, SIX, lines, of, run, script
-from tests.protocols.harness import Unread
+from tests.protocols.harness import unread
 
 Change = Callable[[Ops, int, int, int, Any], list[Message]]
 """(ops, round, receiver, sender, message) -> what the receiver gets instead."""
@@ -171,13 +171,13 @@ def test_a_delayed_upload_costs_only_its_overhead(adversary: Callable[[Change], 
     late = script((4, 0, "upload", "delay"), delay_s=0.5)
     times = {"deadlines.upload": 0.5, "network.overhead_s": 0.003}
 
-    def unread(ops: Ops, index: int, party: int, sender: int, message: Any) -> list[Message]:
+    def emptied(ops: Ops, index: int, party: int, sender: int, message: Any) -> list[Message]:
         if (index, party, sender, message.kind) == (0, SERVER, 4, "upload"):
             where = "delta" if protocol == "fedavg" else "masked"
-            return [replace(message, **{where: Unread()})]
+            return [replace(message, **{where: unread(Handle)})]
         return [message]
 
-    adversary(unread)
+    adversary(emptied)
     result = run({**SIX, **times, "rounds": 4, "protocols": [protocol], "dropout": late})
     trace = result.traces[protocol]
     assert (0, SERVER, 4, "upload", "late") in told(trace, Ignored)

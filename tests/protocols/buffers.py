@@ -49,6 +49,10 @@ class Buffers(LoopbackBuffer):
             self.uploads.append(message.update)
         super().deliver(sender, to)
 
+    @property
+    def given_up(self):
+        return [effect.update for effect in self.gave_up]
+
     # -- drivers
     def step(self, losses, late, keep=0):
         """One random thing that can happen; False if nothing can."""

@@ -1,7 +1,7 @@
-"""Machines are tested over both primes: the paper's, and the one over which encodings can be transforms.
+"""Machines are tested over both primes where content decides: the one of the paper, and one with transforms.
 
-Over the second one every encoding is a transform, however small. Not run again are fedbuff, which works over
-the reals, and the longest tests of SecAgg's losses, of aborts, and of what is kept and forgotten.
+Over the second one every encoding is a transform, however small. What is refused, ignored or relayed depends
+on no prime, and is tested over the paper's; so are the longest tests of losses, and of what is forgotten.
 """
 
 import pytest
@@ -9,34 +9,20 @@ import pytest
 from simfl.crypto import field, mds, ntt
 from tests.protocols import buffers, harness
 
-OVER_BOTH = {
-    f"tests.protocols.test_{name}"
-    for name in (
-        "rounds",
-        "three_graphs",
-        "privacy",
-        "discards",
-        "adversaries",
-        "refusals",
-        "server_refusals",
-        "buffers",
-        "buffer_servers",
-        "buffer_refusals",
-        "channels",
-        "ops",
-    )
-}
+OVER_BOTH = {f"tests.protocols.test_{name}" for name in ("rounds", "privacy", "discards", "buffers")}
 ONCE = (
     "test_secagg_is_exact_after_any_9_of_20_losses",
     "test_secagg_aborts_after_any_10_of_20_losses",
     "test_lightsecagg_aborts_after_any_7_of_20_losses",
     *(
-        f"test_every_pattern_of_4_users_completes_if_enough_are_left[ntt-{kind}-{every}-secagg]"
-        for kind in ("late", "told")
+        f"test_every_pattern_of_4_users_completes_if_enough_are_left[ntt-{kind}-{every}-"
+        for kind in ("lost", "told")
         for every in (1, 5)
     ),
+    "test_every_pattern_of_4_users_completes_if_enough_are_left[ntt-late-5-secagg]",
     "test_a_secagg_server_sees_one_kind_of_share",
     "test_random_runs_reach_the_edge_cases",
+    "test_after_losses_the_run_goes_on",
     "test_a_client_forgets_what_is_beyond_the_bound",
     "test_what_clients_keep_does_not_grow",
     "fedbuff",

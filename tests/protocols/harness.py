@@ -13,7 +13,7 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import seed_array
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.loopback import run_round
-from simfl.protocols.machine import SERVER, Params, Update
+from simfl.protocols.machine import SERVER, Message, Params, Update
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy, derive
 
@@ -34,8 +34,9 @@ class World:
     updates: dict
     entropies: dict
 
-    def run(self, **how):
-        return run_round(self.server, self.clients, self.updates, **how)
+    def run(self, early=False, **how):
+        offline = PROTOCOLS[self.protocol].model_with is not None and not early
+        return run_round(self.server, self.clients, self.updates, offline=offline, **how)
 
 
 def delta(seed, user, d, name=""):
@@ -86,14 +87,20 @@ class Between:
         return getattr(self.machine, name)
 
 
-class Unread:
-    """In place of what must be thrown away unread: it has what it is given, and nothing else."""
+@dataclass(frozen=True, slots=True)
+class Nonsense(Message):
+    """A message of a kind that no machine takes."""
 
-    def __init__(self, **given):
-        self.__dict__ |= given
+    kind = "nonsense"
+    phase = "upload"
 
-    def __getattr__(self, name):
-        raise AssertionError(f"{name} was read")
+
+def unread(kind, **given):
+    """A message (or a handle) of this type that must be thrown away unread: with the given fields only."""
+    message = object.__new__(kind)
+    for name, value in given.items():
+        object.__setattr__(message, name, value)
+    return message
 
 
 def misshapen(handle):

@@ -10,8 +10,8 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import PeerFault
 from simfl.dataplane.shadow import ShadowOps
+from simfl.protocols.lightsecagg_async_messages import Recover
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
-from simfl.protocols.stamped import Recover
 from tests.protocols.buffers import asked, enrolled
 from tests.protocols.harness import Between, world
 from tests.protocols.test_channels import ITEMS, channels

@@ -7,11 +7,11 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.keyed_messages import Invite, Roster
+from simfl.protocols.lightsecagg_async_messages import MaskInbox, Recover, Start
 from simfl.protocols.machine import SERVER, Ignore, Reason, RecoveryId, Refuse
 from simfl.protocols.machine import UpdateId as Id
-from simfl.protocols.stamped import Recover, Start
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
-from tests.protocols.harness import Unread, instead, misshapen
+from tests.protocols.harness import Nonsense, instead, misshapen, unread
 
 shapes = pytest.mark.parametrize("shape", range(4))
 
@@ -28,21 +28,21 @@ def alone(n=5):
 
 
 # --- enrolment ---------------------------------------------------------------------------
-def test_a_client_takes_nothing_before_its_invitation_and_no_second_one():
+def test_a_client_takes_one_invitation_and_nothing_before_it():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1)
     client = run.clients[2]
-    for kind in ("roster", "begin", "inbox", "recover", "nonsense"):
-        unread = Unread(kind=kind, subject=Id(1, 0))
-        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, Reason.OUT_OF_PHASE, Id(1, 0))]
+    early = [unread(Roster), unread(Start, update=Id(1, 0)), unread(MaskInbox)]
+    for message in (*early, unread(Recover, recovery=RecoveryId(0))):
+        ignored = Ignore(SERVER, message.kind, Reason.OUT_OF_PHASE, message.subject)
+        assert client.receive(SERVER, message) == [ignored]
     assert names(client.receive(SERVER, Invite())) == ["Send"]
-    for kind in ("invite", "nonsense"):
-        unread = Unread(kind=kind, subject=None)
-        assert client.receive(SERVER, unread) == [Ignore(SERVER, kind, Reason.OUT_OF_PHASE)]
+    for kind, reason in ((Invite, Reason.OUT_OF_PHASE), (Nonsense, Reason.UNKNOWN)):
+        assert client.receive(SERVER, unread(kind)) == [Ignore(SERVER, kind.kind, reason)]
 
 
 def test_a_plain_client_is_told_nothing():
     client = Buffers("fedbuff", 2).clients[0]
-    effects = client.receive(SERVER, Unread(kind="recover", subject=RecoveryId(0)))
+    effects = client.receive(SERVER, unread(Recover, recovery=RecoveryId(0)))
     assert effects == [Ignore(SERVER, "recover", Reason.UNKNOWN, RecoveryId(0))]
 
 
@@ -151,7 +151,7 @@ def share_for(run, row=0):
     return replace(inbox, masks=(inbox.masks[row],), versions=(inbox.versions[row],), sealed=sealed)
 
 
-def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
+def test_a_share_delivered_twice_is_ignored():
     run = enrolled()
     share = share_for(run)
     client = run.clients[2]
@@ -159,7 +159,7 @@ def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
     run.settle()
     held = dict(client.held)
     assert list(held) == [Id(0, 0)]
-    again = replace(share, sealed=Unread())
+    again = replace(share, sealed=unread(Handle))
     twice = [Ignore(0, "share", Reason.REPEATED, Id(0, 0))]
     assert client.receive(SERVER, again) == twice
     assert client.held == held
@@ -170,9 +170,9 @@ def test_a_share_delivered_twice_is_ignored_before_and_after_its_recovery():
     assert Id(0, 0) not in client.held
 
 
-def test_a_share_of_a_stranger_or_of_an_older_cycle_is_thrown_away_unread():
+def test_a_share_of_a_stranger_or_an_older_cycle_is_unread():
     run = enrolled()
-    share = replace(share_for(run), sealed=Unread())
+    share = replace(share_for(run), sealed=unread(Handle))
     client = run.clients[2]
     client.latest[0] = 5
     for user, number in ((0, 4), (0, 5), (9, 0), (2, 0), (2**31, 0)):
@@ -204,7 +204,7 @@ def test_a_share_has_a_nonce(mask):
     assert not client.held
 
 
-def test_a_forged_share_is_refused_by_its_senders_name_and_yields_no_value():
+def test_a_forged_share_is_refused_and_yields_no_value():
     run = enrolled()
     share = share_for(run)
     client = run.clients[2]
@@ -246,7 +246,7 @@ def test_of_an_inbox_only_what_is_forged_or_known_is_left_out():
         {"versions": (0, 0, 0)},
     ],
 )
-def test_an_inbox_names_a_user_once_and_each_mask_with_its_version(change):
+def test_an_inbox_names_users_once_and_masks_with_versions(change):
     run = enrolled()
     inbox = inbox_for(run)
     client = run.clients[2]

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from simfl.protocols.keyed_messages import Advertise
+from simfl.dataplane.handles import Handle
+from simfl.protocols.keyed_messages import Advertise, MaskedUpload, Survivors
+from simfl.protocols.lightsecagg_async_messages import SumOfShares
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, RecoveryId, Refuse, Send, Timer
 from simfl.protocols.machine import UpdateId as Id
-from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
-from tests.protocols.harness import Unread, instead, misshapen
+from tests.protocols.harness import Nonsense, instead, misshapen, unread
 
 shapes = pytest.mark.parametrize("shape", range(4))
 
@@ -30,7 +31,7 @@ def test_a_second_advertise_and_a_strangers_change_no_key(user):
     run = enrolled()
     before = dict(run.server.publics)
     reason = Reason.REPEATED if user == 0 else Reason.STRANGER
-    assert run.server.receive(user, Advertise(Unread())) == [Ignore(user, "advertise", reason)]
+    assert run.server.receive(user, unread(Advertise)) == [Ignore(user, "advertise", reason)]
     assert run.server.publics == before
 
 
@@ -71,9 +72,8 @@ def flying(protocol):
 @both
 def test_what_a_server_does_not_know_is_ignored(protocol):
     run, _ = flying(protocol)
-    for kind in ("survivors", "upload", "nonsense"):  # or not what its kind says
-        unread = Unread(kind=kind, subject=Id(0, 0), phase="upload")
-        assert run.server.receive(0, unread) == [Ignore(0, kind, Reason.UNKNOWN, Id(0, 0))]
+    for kind in (Survivors, MaskedUpload, Nonsense):  # one has the kind of what is waited for, not its type
+        assert run.server.receive(0, unread(kind)) == [Ignore(0, kind.kind, Reason.UNKNOWN)]
     assert set(run.server.flights) == {0, 1}
 
 
@@ -92,7 +92,7 @@ def test_what_a_server_does_not_know_is_ignored(protocol):
 )
 def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender, change):
     run, upload = flying(protocol)
-    bad = replace(upload, vector=Unread(), **change)
+    bad = replace(upload, vector=unread(Handle), **change)
     (effect,) = run.server.receive(sender, bad)
     masked = protocol == "lightsecagg_async" and "version" not in change
     why = Reason.NO_MASK if masked else Reason.NOT_IN_FLIGHT
@@ -100,20 +100,20 @@ def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender,
     assert not run.server.buffer
     run.carry_out(SERVER, run.server.receive(0, upload))
     assert [w.update for w in run.server.buffer] == [Id(0, 0)]
-    again = run.server.receive(0, replace(upload, vector=Unread()))
+    again = run.server.receive(0, replace(upload, vector=unread(Handle)))
     assert again == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
 
 
 @both
 @pytest.mark.parametrize("how", ["its deadline", "its connection"])
-def test_an_upload_after_its_user_was_given_up_is_thrown_away_unread(protocol, how):
+def test_an_upload_of_a_user_that_was_given_up_is_unread(protocol, how):
     run, upload = flying(protocol)
     if how == "its deadline":
         run.expire(next(t for t in run.timers if t.subject == Id(0, 0)))
     else:
         run.carry_out(SERVER, run.server.gone(0))
     assert run.given_up == [Id(0, 0)]
-    late = replace(upload, vector=Unread())
+    late = replace(upload, vector=unread(Handle))
     assert run.server.receive(0, late) == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
     run.settle()
     cycle(run, 2)  # the buffer fills with others, whose sum is exact
@@ -150,12 +150,12 @@ def sharing():
 )
 def test_shares_that_nobody_waits_for_are_thrown_away_unread(sender, change):
     run, shares = sharing()
-    bad = replace(shares, to=Unread(), sealed=Unread(), **change)
+    bad = replace(shares, to=None, sealed=unread(Handle), **change)
     ignored = [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, bad.update)]
     assert run.server.receive(sender, bad) == ignored
     assert run.server.receive(0, shares) == []
     assert list(run.server.gathered) == [0]
-    again = replace(shares, to=Unread(), sealed=Unread())
+    again = replace(shares, to=None, sealed=unread(Handle))
     assert run.server.receive(0, again) == [Ignore(0, "shares", Reason.REPEATED, Id(0, 0))]
 
 
@@ -191,7 +191,7 @@ def stopped(run):
     run.settle(lambda m: m.kind in ("inbox", "recover"))
 
 
-def test_shares_wait_until_k_masks_are_shared_and_then_each_user_has_its_own_in_one_message():
+def test_shares_of_k_masks_go_out_in_one_message_for_each_user():
     run = enrolled()
     run.begin(0)
     stopped(run)
@@ -203,7 +203,7 @@ def test_shares_wait_until_k_masks_are_shared_and_then_each_user_has_its_own_in_
         assert waiting(run, user) == [("inbox", masks.get(user, (Id(0, 0), Id(3, 0))))]
 
 
-def test_a_recovery_that_needs_a_share_that_waits_is_told_of_after_it():
+def test_shares_that_a_recovery_needs_go_out_before_it():
     run = enrolled()
     for user in (0, 1, 2):
         run.begin(user)
@@ -218,7 +218,7 @@ def test_a_recovery_that_needs_a_share_that_waits_is_told_of_after_it():
     assert [[m.update for m in r.members] for r in run.results] == [[Id(2, 0), Id(0, 0)]]
 
 
-def test_a_share_that_waits_is_not_passed_on_once_its_user_shared_another():
+def test_a_share_that_waits_is_replaced_by_the_next_cycles():
     run = enrolled()
     run.begin(0)
     run.settle()
@@ -242,21 +242,21 @@ def answering():
 @pytest.mark.parametrize("number", [-1, 1])
 def test_an_answer_to_another_recovery_is_thrown_away_unread(number):
     run, _ = answering()
-    effects = run.server.receive(2, SumOfShares(RecoveryId(number), Unread()))
+    effects = run.server.receive(2, unread(SumOfShares, recovery=RecoveryId(number)))
     assert effects == [Ignore(2, "answer", Reason.LATE, RecoveryId(number))]
     assert not run.server.answers
 
 
 def test_an_answer_without_a_recovery_is_thrown_away_unread():
     run = enrolled()
-    effects = run.server.receive(2, SumOfShares(RecoveryId(0), Unread()))
+    effects = run.server.receive(2, unread(SumOfShares, recovery=RecoveryId(0)))
     assert effects == [Ignore(2, "answer", Reason.LATE, RecoveryId(0))]
 
 
 def test_a_second_answer_and_a_strangers_are_thrown_away_unread():
     run, answer = answering()
     assert run.server.receive(2, answer) == []
-    again = replace(answer, content=Unread())
+    again = replace(answer, content=unread(Handle))
     assert run.server.receive(2, again) == [Ignore(2, "answer", Reason.REPEATED, RecoveryId(0))]
     assert run.server.receive(9, again) == [Ignore(9, "answer", Reason.STRANGER, RecoveryId(0))]
     assert list(run.server.answers) == [2]
@@ -275,7 +275,7 @@ def test_a_malformed_answer_is_refused_and_the_others_are_enough(shape):
     assert len(run.results) == 1
 
 
-def test_only_who_was_away_and_owes_an_answer_is_asked_when_it_returns():
+def test_a_user_that_returns_is_asked_if_it_owes_an_answer():
     run = Buffers("lightsecagg_async", 6, K=2, U=3, T=1, staleness_bound=2, away=(5,))
     run.settle()
     run.expire(run.timers[0])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simfl.protocols.lightsecagg_async_messages import SumOfShares
 from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore, Reason, RecoveryId
 from simfl.protocols.machine import UpdateId as Id
-from simfl.protocols.stamped import SumOfShares
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
 
 PLAIN = {"protocol": "fedbuff", "n": 6, "K": 3, "staleness_bound": 2}
@@ -38,25 +38,15 @@ def fate_of_uploads(run):
 
 
 @both
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.01, 0.05]), late=st.sampled_from([0, 0.02]))
-def test_every_aggregate_is_the_weighted_sum_of_its_members(machines, seed, losses, late):
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.02, 0.05]), late=st.sampled_from([0, 0.02]))
+def test_an_upload_is_in_one_aggregate_or_thrown_away_by_name(machines, seed, losses, late):
+    """The sums themselves are checked by the driver."""
     run = play(machines, seed, losses=losses, late=late, keep=4)
     assert run.server.version == len(run.results)
-    in_results = Counter(m.update for r in run.results for m in r.members)
-    assert set(in_results.values()) <= {1}  # an update counts once
-    assert not set(in_results) & set(run.given_up)
-    if not losses:
-        assert not run.refused
-
-
-@both
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6))
-def test_every_upload_is_aggregated_once_or_thrown_away_by_name(machines, seed):
-    run = play(machines, seed, losses=0.02, late=0.02, keep=4)
     fates = fate_of_uploads(run)
     assert set(fates.values()) <= {1}
+    assert not {m.update for r in run.results for m in r.members} & set(run.given_up)
     recovering = [name for name in run.uploads if name not in fates]
     assert len(recovering) == machines["K"] * bool(run.server.aggregating)
     why = Counter(e.reason for e in run.discarded)
@@ -65,6 +55,8 @@ def test_every_upload_is_aggregated_once_or_thrown_away_by_name(machines, seed):
     for e in run.discarded:
         if e.reason is Discarded.STALE:
             assert run.version - run.versions[e.update] > machines["staleness_bound"]
+    if not losses:
+        assert not run.refused
 
 
 @both
@@ -91,7 +83,7 @@ def test_random_runs_reach_the_edge_cases(machines):
 
 
 @both
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_after_losses_the_run_goes_on(machines, seed):
     run = play(machines, seed, steps=300, losses=0.1, late=0.1)
@@ -116,7 +108,7 @@ def test_the_version_grows_by_one_with_each_result(machines):
 
 
 @both
-def test_without_losses_or_deadlines_nothing_is_refused_or_given_up(machines):
+def test_without_losses_nothing_is_refused_or_given_up(machines):
     run = play(machines, seed=8, steps=2000)
     assert len(run.results) > 30
     assert not run.refused
@@ -125,7 +117,7 @@ def test_without_losses_or_deadlines_nothing_is_refused_or_given_up(machines):
 
 
 # --- picking -------------------------------------------------------------------------------------
-def test_a_user_in_flight_in_the_buffer_or_in_a_recovery_cannot_begin():
+def test_a_user_that_is_busy_cannot_begin():
     run = enrolled()
     for until in ("flight", "buffer", "recovery"):
         if until == "flight":
@@ -196,7 +188,7 @@ def test_a_stale_update_is_thrown_away_by_name():
 
 
 # --- recovery ------------------------------------------------------------------------------------
-def test_a_recovery_with_too_few_answers_aborts_on_its_deadline_and_the_run_goes_on():
+def test_a_recovery_with_too_few_answers_aborts_by_its_deadline():
     run = enrolled()
     asked(run)
     for user in (2, 3, 4):
@@ -231,7 +223,7 @@ def test_answers_beyond_the_first_U_and_second_ones_are_ignored():
     assert [e.sender for _, e in run.ignored if e.message == "answer"] == [3, 4]
 
 
-def test_an_answer_to_an_earlier_recovery_does_not_count_for_the_next():
+def test_an_answer_counts_for_its_own_recovery_only():
     run = enrolled()
     asked(run)
     run.settle(lambda m: m.kind == "answer")
@@ -273,8 +265,8 @@ def test_a_user_that_returns_is_asked_too():
 
 # --- clients -------------------------------------------------------------------------------------
 def test_what_clients_keep_does_not_grow_without_bound():
-    run = play(MASKED, seed=5, steps=6000)
-    assert run.version > 60
+    run = play(MASKED, seed=5, steps=3000)
+    assert run.version > 30
     window = 6 * (MASKED["staleness_bound"] + 2)  # at most about one cycle a user and version
     for client in run.clients.values():
         assert len(client.held) <= window
@@ -282,9 +274,9 @@ def test_what_clients_keep_does_not_grow_without_bound():
         assert sum(map(len, client.made.values())) <= window
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
-def test_a_client_forgets_what_is_beyond_the_bound_when_it_is_asked(seed):
+def test_a_client_forgets_what_is_beyond_the_bound(seed):
     run = Buffers(seed=seed, **MASKED)
     for client in run.clients.values():
         real = client.answer

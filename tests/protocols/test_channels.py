@@ -68,7 +68,7 @@ def test_a_message_does_not_open_at_its_own_sender(three, ops):
         three[7].open([2], sealed, [0], U32)  # the key of the pair is the same in both directions
 
 
-def test_sender_and_receiver_are_authenticated_also_under_the_right_key_and_nonce(three, ops):
+def test_sender_and_receiver_are_authenticated(three, ops):
     pair = ops.pick(three[7]._keys, [0])
     nonces = [(7).to_bytes(4, "big") + bytes(8)]
     item = ops.pick(ITEMS, [0])

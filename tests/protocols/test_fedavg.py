@@ -10,7 +10,7 @@ from tests.protocols.harness import Slow, lose_at, world
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.sets(st.integers(0, 6)), st.sets(st.integers(0, 6)), st.booleans())
-def test_the_sum_is_numpys_in_the_users_order_and_the_mean_is_weighted(lost, late, early):
+def test_the_sum_is_numpys_and_the_mean_is_weighted(lost, late, early):
     w = world("fedavg", 7)
     w.server = Slow(w.server, dict.fromkeys(late - lost, "upload"))
     out = w.run(fate=lose_at(dict.fromkeys(lost, "upload")), early=early)

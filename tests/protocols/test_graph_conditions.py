@@ -77,7 +77,7 @@ def rounds(draw):
 
 
 @given(rounds())
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_it_follows_the_definitions_for_more_users(case):
     check(*case)
 
@@ -129,7 +129,8 @@ def knowledge(n, edges, levels, t):
     return rows
 
 
-def test_the_theorems_say_what_is_in_the_span_of_what_the_server_knows():
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_theorems_say_what_the_server_knows(every):
     """All 64 graphs of four users, all 256 ways to be lost, thresholds at random: the sum over V3 is in the
     span if and only if `reliable`, a sum over a proper part of it if and only if not `private`. The theorems
     and the span agree everywhere, but for the empty V3, of which the span holds the empty sum."""
@@ -140,6 +141,7 @@ def test_the_theorems_say_what_is_in_the_span_of_what_the_server_knows():
         for edges in edge_sets(n)
         for levels in product(range(4), repeat=n)
     ]
+    cases = cases[::every]
     rows = np.array([knowledge(*case) for case in cases])
     targets = np.zeros((len(cases), len(parts), rows.shape[2]), np.int64)
     targets[:, :, :n] = parts
@@ -153,7 +155,7 @@ def test_the_theorems_say_what_is_in_the_span_of_what_the_server_knows():
         assert e.reliable == (told[whole].all() and V3.any()), case
         assert e.private == (not told[proper].any()), case
         verdicts[e.reliable, e.private] += 1
-    assert all(verdicts[both] > 100 for both in product((False, True), repeat=2)), verdicts
+    assert all(verdicts[both] > 100 / every for both in product((False, True), repeat=2)), verdicts
 
 
 def test_two_pairs_of_neighbours_are_told_apart():
@@ -188,7 +190,7 @@ class Counted(tuple):
 
 
 @pytest.mark.parametrize("lost", [0, 3000])
-def test_the_complete_graph_of_10_000_users_is_gone_through_a_few_times_only(lost):
+def test_the_complete_graph_is_gone_through_a_few_times_only(lost):
     graph = dict.fromkeys(range(10_000), Counted(complete(range(10_000))[0]))
     V2 = frozenset(graph)
     V3 = frozenset(range(lost, 10_000))

@@ -193,7 +193,7 @@ def frequencies(outcomes, t):
 
 
 @pytest.mark.parametrize("n", [5, 6, 7])
-def test_the_bounds_are_the_expected_number_of_things_that_go_wrong(n):
+def test_the_bounds_are_the_expected_number_of_failures(n):
     """Over all placements of so many, none both: n times the part of the honest who have t or more colluding
     neighbours, pairs of long gaps, users with fewer than t shares left. The bound is not less, and not more
     either if k or n is even and it still grows with how many are gone."""
@@ -218,7 +218,7 @@ def test_the_bounds_are_the_expected_number_of_things_that_go_wrong(n):
 
 
 @pytest.mark.parametrize(("n", "overlap"), [(5, True), (6, True), (7, False)])
-def test_the_bounds_hold_of_fewer_too_and_where_colluding_users_are_lost(n, overlap):
+def test_the_bounds_hold_of_fewer_and_of_lost_colluders(n, overlap):
     """T and D are the most: no smaller sets, and no overlap of the two, fail more often than they allow."""
     for k in range(2, n):
         groups = defaultdict(list)

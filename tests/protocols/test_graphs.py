@@ -42,7 +42,7 @@ def check_laws(graph, users):
 
 @given(USERS, st.integers(2, 26), SEEDS)
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_a_harary_graph_is_regular_and_as_connected_as_its_degree(users, k, s):
+def test_a_harary_graph_is_regular_and_k_connected(users, k, s):
     graph, n = harary(users, k, s), len(users)
     check_laws(graph, users)
     degrees = Counter(len(closed) - 1 for closed in graph.values())

@@ -32,9 +32,7 @@ def digest(message: Any) -> str:
 
 @pytest.mark.parametrize("points", FATES, ids=str)
 @pytest.mark.parametrize("protocol", COMPLETE)
-def test_over_the_complete_graph_all_three_send_the_very_same_bytes(
-    protocol: str, points: dict[int, str]
-) -> None:
+def test_on_a_complete_graph_all_three_send_the_same_bytes(protocol: str, points: dict[int, str]) -> None:
     rounds = []
     for name in ("secagg", protocol):
         w = world(name, 8, t=4, **COMPLETE.get(name, {}))
@@ -52,7 +50,7 @@ def test_over_the_complete_graph_all_three_send_the_very_same_bytes(
 @pytest.mark.parametrize(
     ("protocol", "how"), [("secagg_plus", {"k": 6, "t": 3}), ("ccesa", {"p": 0.7, "t": 3})]
 )
-def test_a_sparse_round_is_exact_and_tells_users_of_their_neighbours_only(
+def test_a_sparse_round_is_exact_and_names_neighbours_only(
     protocol: str, how: dict[str, Any], seed: int
 ) -> None:
     w = world(protocol, 12, seed=seed, **how)
@@ -76,7 +74,7 @@ def with_circles(n: int, p: float, *sizes: int) -> Any:
     return next(w for w in worlds if sorted(map(len, w.server.graph.values())) == list(sizes))
 
 
-def test_a_user_without_neighbours_is_given_up_before_it_can_give_itself_away() -> None:
+def test_a_user_without_neighbours_is_given_up() -> None:
     w = with_circles(4, 0.5, 1, 3, 3, 3)
     alone = next(user for user, closed in w.server.graph.items() if len(closed) == 1)
     out = w.run()
@@ -113,7 +111,7 @@ def test_majority_thresholds_are_each_users_own() -> None:
 
 
 @pytest.mark.parametrize("lost", [{3: "upload"}, {1: "upload", 3: "upload", 6: "upload"}], ids=str)
-def test_all_masks_of_the_lost_are_expanded_and_those_between_them_cancel(lost: dict[int, str]) -> None:
+def test_all_masks_of_the_lost_are_expanded_and_cancel(lost: dict[int, str]) -> None:
     n, d, D = 8, 5, len(lost)
     sums, expanded = [], []
     for everything in (False, True):

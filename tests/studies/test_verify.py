@@ -36,6 +36,9 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "PaddedUpload(self.ops.mask(x, self.seed, [1]))", "PaddedUpload(x)", "fresh_masks"
     ),
     "goes on with one user": ("        return self.least\n", "        return 1\n", "loss_patterns"),
+    "has no deadlines": (
+        "class PadsServer(Server):\n", "class PadsServer(Server):\n    awaits = property()\n", "contract"
+    ),
     "never gives up": (
         "    def uncover(",
         "    def expire(self, timer):\n        return []\n\n    def uncover(",
@@ -45,8 +48,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         'self.entropy(f"pad {user}")', "__import__('os').urandom(32)", "replays"
     ),
     "takes a second pad": (
-        '("invited", "pad"): ("keep", "ready")',
-        '("invited", "pad"): ("keep", "ready"), ("ready", "pad"): ("keep", "ready")',
+        '("invited", Pad): ("keep", "ready")',
+        '("invited", Pad): ("keep", "ready"), ("ready", Pad): ("keep", "ready")',
         "doubles",
     ),
 }  # fmt: skip

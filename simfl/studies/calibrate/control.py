@@ -61,6 +61,7 @@ def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
         clients,
         dict.fromkeys(range(users), update),
         fate=lambda user, message: "lose" if (user, message.point) == (1, "upload") else "deliver",
+        offline=kind.offline,
     )
 
 

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any
 
 from simfl.experiment.build import Experiment, build
+from simfl.protocols.lightsecagg_async_messages import Recover, SumOfShares
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
-from simfl.protocols.stamped import Recover, SumOfShares
 from simfl.results import trace as rows
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario

@@ -189,7 +189,7 @@ class RoundCohort(Cohort):
             user: self.kind.client(user, self.params, ops, entropies[user]) for user in range(self.users)
         }
         server = self.kind.server(range(self.users), self.params, ops, entropies[SERVER])
-        out = run_round(server, clients, self.updates, fate)
+        out = run_round(server, clients, self.updates, fate, self.kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
         return Observation(self._rules(server), out, clients, exact)
 

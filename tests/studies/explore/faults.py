@@ -35,12 +35,16 @@ class OneAnswerTooMany(LightSecAggServer):
     def enough(self) -> bool:
         return len(self.got) == len(self.expected)
 
-    def decode(self, got: Any) -> Any:
-        return super().decode(dict(list(got.items())[: self.params.U]))
+    def unmask(self, got: Any) -> Any:
+        return super().unmask(dict(list(got.items())[: self.params.U]))
 
 
 class ServesTooFew(LightSecAggServer):
     """Goes on to training with U - 1 users."""
+
+    def __init__(self, users: Any, params: Any, ops: Any) -> None:
+        super().__init__(users, params, ops)
+        self.t = dict.fromkeys(self.users, params.U - 1)
 
     def needed(self, stage: str) -> int:
         return self.params.U - (stage == "shares")
@@ -88,7 +92,7 @@ class AsksForBoth(SecAggServer):
     def ask_survivors(self, got: Any) -> Any:
         def told(e: Any) -> Any:
             return (
-                Send(e.to, Survivors(self.peers[e.to].users))
+                Send(e.to, Survivors(self.peers[e.to].base))
                 if isinstance(e, Send) and e.to == min(got)
                 else e
             )
@@ -136,9 +140,9 @@ class WeightTwice(SecAggClient):
 class MutePeer(LightSecAggClient):
     """Refuses an honest set of survivors that lacks anyone who shared."""
 
-    def sum_shares(self, survivors: Any) -> Any:
-        self.params = replace(self.params, U=len(self.circle))
-        return super().sum_shares(survivors)
+    def answer(self, survivors: Any) -> Any:
+        self.t = len(self.holders)
+        return super().answer(survivors)
 
 
 # --- buffers --------------------------------------------------------------------------------------
@@ -174,10 +178,10 @@ class DropsWhatItTook(FedBuffServer):
 class CountsOldAnswers(LightSecAggAsyncServer):
     """Takes answers to an earlier recovery for answers to this one."""
 
-    def _answered(self, user: int, message: Any) -> Any:
+    def take_answer(self, user: int, message: Any) -> Any:
         if self.request is not None:
             message = replace(message, recovery=self.request.recovery)
-        return super()._answered(user, message)
+        return super().take_answer(user, message)
 
 
 class ForgetsWeights(LightSecAggAsyncClient):

@@ -6,25 +6,22 @@ from dataclasses import dataclass
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.buffered_server import UpdateMessage
-from simfl.protocols.machine import Message, RecoveryId, Subject, UpdateId
+from simfl.protocols.machine import Message
+from simfl.results.trace_codes import RecoveryId, Subject, UpdateId
 
 
 @dataclass(frozen=True, slots=True)
 class Start(UpdateMessage):
     """Begin a cycle on version t_i."""
 
-    kind = "begin"
-    phase = "offline"
+    kind, phase = "begin", "offline"
 
 
 @dataclass(frozen=True, slots=True)
 class MaskShares(UpdateMessage):
     """The sealed coded shares of one mask (eq. 28): row k is for user to[k]."""
 
-    kind = "shares"
-    phase = "offline"
-    relayed = True
-    point = "shares"
+    kind, phase, point, relayed = "shares", "offline", "shares", True
     to: tuple[int, ...]
     sealed: Handle
 
@@ -33,9 +30,7 @@ class MaskShares(UpdateMessage):
 class MaskInbox(Message):
     """The receiver's shares of others' masks: row k is of the mask of masks[k], made on versions[k]."""
 
-    kind = "inbox"
-    phase = "offline"
-    relayed = True
+    kind, phase, relayed = "inbox", "offline", True
     masks: tuple[UpdateId, ...]
     versions: tuple[int, ...]
     sealed: Handle
@@ -56,8 +51,7 @@ class RecoveryMessage(Message):
 class Recover(RecoveryMessage):
     """The server asks for the weighted sum of these masks' coded shares."""
 
-    kind = "recover"
-    phase = "recovery"
+    kind, phase = "recover", "recovery"
     version: int
     masks: tuple[UpdateId, ...]
     weights: tuple[int, ...]
@@ -67,7 +61,5 @@ class Recover(RecoveryMessage):
 class SumOfShares(RecoveryMessage):
     """A user's answer."""
 
-    kind = "answer"
-    phase = "recovery"
-    point = "recovery"
+    kind, phase, point = "answer", "recovery", "recovery"
     content: Handle

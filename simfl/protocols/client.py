@@ -1,0 +1,122 @@
+"""Users' machines by table: the message taken in a state, the method that takes it, the state that follows.
+
+`Client` is a user in one synchronous round, `BufferedClient` one in a whole run over a buffer. What the table
+does not have is thrown away unread, so that a driver need not know what is late or out of place.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.machine import (
+    Effects,
+    Entropy,
+    Ignore,
+    Message,
+    Params,
+    Ready,
+    Refuse,
+    Update,
+    check_table,
+)
+from simfl.results.trace_codes import Reason
+
+Table = Mapping[tuple[str, type[Message]], tuple[str, str]]
+"""(state, type of message) -> (method, next state)."""
+
+
+class _TabledClient(ABC):
+    table: ClassVar[Table] = {}
+    initial: ClassVar[str]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        check_table(cls, ((kind, method) for (_, kind), (method, _) in cls.table.items()))
+
+    def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
+        self.user = user
+        self.ops = ops
+        self.entropy = entropy
+        self.state = self.initial
+
+
+class Client(_TabledClient):
+    """A user in one synchronous round.
+
+    `submit` may come before the machine is in state "ready": the update is held. A refused message ends the
+    client's part in the round; a share that does not authenticate is only discarded.
+    """
+
+    initial = "ready"
+
+    def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(user, ops, entropy)
+        self._update: Update | None = None
+        self._submitted = False
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a message from the server."""
+        method, following = self.table.get((self.state, type(message)), ("", ""))
+        if not method:
+            return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, detail=self.state)]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+        except PeerFault as fault:
+            self.state = "refused"
+            return [Refuse(fault.user, message.kind, fault.why)]
+        self.state = following
+        if following == "ready":
+            effects = [*effects, Ready(), *self._upload_if_ready()]
+        return effects
+
+    def submit(self, update: Update) -> Effects:
+        """Take the local update, and upload it as soon as the offline phase is done."""
+        if self._submitted:
+            raise ValueError(f"user {self.user}: an update was submitted twice")
+        self._update, self._submitted = update, True
+        return self._upload_if_ready()
+
+    def _upload_if_ready(self) -> Effects:
+        if self.state != "ready" or self._update is None:
+            return []
+        self.ops.phase("upload")
+        update, self._update = self._update, None
+        self.state = "uploaded"
+        return self.upload(update)
+
+    @abstractmethod
+    def upload(self, update: Update) -> Effects:
+        """Protect the update and send it."""
+
+
+class BufferedClient(_TabledClient):
+    """A user in a run over a buffer: a refused message ends nothing, as the next cycle may be in order."""
+
+    initial = "idle"
+
+    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(user, ops, entropy)
+        self.params = params
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        """Take a message from the server."""
+        method, following = self.table.get((self.state, type(message)), ("", ""))
+        if not method:
+            known = any(kind is type(message) for _, kind in self.table)
+            reason = Reason.OUT_OF_PHASE if known else Reason.UNKNOWN
+            return [Ignore(sender, message.kind, reason, message.subject)]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+        except PeerFault as fault:
+            return [Refuse(fault.user, message.kind, fault.why, message.subject)]
+        self.state = following
+        return effects
+
+    @abstractmethod
+    def submit(self, update: Update) -> Effects:
+        """Protect the update of the cycle that its `id` says, and send it."""
