@@ -87,7 +87,7 @@ class LightSecAggServer(MaskedServer):
         return coded_bytes(self.params, self.params.d + 1)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        return Roster(users, self.ops.join(publics))
+        return Roster(users, self.ops.join(list(publics)))
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         if missing:  # then it has no sum to answer with
