@@ -76,7 +76,9 @@ class _Section:
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
-        yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of the code
+        yield from (
+            part for part in parts if not part.startswith(">>>")
+        )  # examples are for the code's readers
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
         rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
