@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.selection.history import Participation
-from simfl.selection.schemes import MultiRound
+from simfl.selection.schemes import MultiRound, Participation
 
 SIZES = ((120, 12, 3, 2000), (99_999, 999, 3, 20))
 REPEATS = 5

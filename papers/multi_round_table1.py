@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers.entry import Cell, Entry, Evidence, Place
-from simfl.privacy.metrics import family_size
+from simfl.selection.schemes import MultiRound
 
 N, K = 120, 12
 
@@ -15,7 +15,7 @@ def run(place: Place) -> Evidence:
     """The sizes for N = 120, K = 12."""
     cells = []
     for T, (printed, name) in PAPER.items():
-        ours = family_size(N, K, T)
+        ours = MultiRound(users=K, T=T).family(N)
         batches, chosen = N // T, K // T
         remark = f"C({batches}, {chosen}) = {ours}; the paper prints {printed}" if ours != printed else ""
         cells.append(Cell(f"{name or 'Multi-RoundSecAgg'}, T = {T}", printed, ours, "sets", remark=remark))

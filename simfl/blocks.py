@@ -15,9 +15,13 @@ import ast
 import inspect
 import re
 from itertools import pairwise
+from math import exp, log1p
+from statistics import NormalDist
 from textwrap import dedent
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -37,6 +41,8 @@ LEAST, GREATEST = 1e-9, 1e9
 MAX_NAME = 80
 """Characters of a name; it becomes a folder's."""
 
+
+STANDARD_NORMAL = NormalDist()
 
 # A factor, a step size, or seconds of which none would mean nothing.
 Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
@@ -152,12 +158,33 @@ def bare_number(kind: str, main: str) -> BeforeValidator:
     return BeforeValidator(expand)
 
 
+Draws = NDArray[np.float64]
+
+
+def held(draws: Draws) -> Draws:
+    """Return draws within 1e-9 and 1e9: no time is below a nanosecond, and no product beyond a float."""
+    return np.clip(draws, LEAST, GREATEST)
+
+
+# A distribution has `draw`; `quantile`, the draw that a uniform one, 0 < u < 1, stands for; and `average`,
+# the mean of draws that are not held.
+
+
 class Fixed(Block):
     """The same value for every user."""
 
     kind: Literal["fixed"] = "fixed"
     value: Positive
     """The value of every draw."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return np.full(size, self.value)
+
+    def quantile(self, u: float) -> float:
+        return self.value
+
+    def average(self) -> float:
+        return self.value
 
 
 class Uniform(Block):
@@ -175,6 +202,15 @@ class Uniform(Block):
             raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
         return self
 
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return rng.uniform(self.low, self.high, size)
+
+    def quantile(self, u: float) -> float:
+        return self.low + (self.high - self.low) * u
+
+    def average(self) -> float:
+        return (self.low + self.high) / 2
+
 
 class LogNormal(Block):
     """The log-normal distribution."""
@@ -185,6 +221,15 @@ class LogNormal(Block):
     sigma: Spread
     """The standard deviation of the logarithm."""
 
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(rng.lognormal(np.log(self.median), self.sigma, size))
+
+    def quantile(self, u: float) -> float:
+        return min(max(self.median * exp(self.sigma * STANDARD_NORMAL.inv_cdf(u)), LEAST), GREATEST)
+
+    def average(self) -> float:
+        return float(self.median * np.exp(self.sigma**2 / 2))
+
 
 class Exponential(Block):
     """The exponential distribution."""
@@ -192,6 +237,15 @@ class Exponential(Block):
     kind: Literal["exponential"] = "exponential"
     mean: Positive
     """The mean of the draws."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(rng.exponential(self.mean, size))
+
+    def quantile(self, u: float) -> float:
+        return min(max(-self.mean * log1p(-u), LEAST), GREATEST)
+
+    def average(self) -> float:
+        return self.mean
 
 
 Distribution = Annotated[

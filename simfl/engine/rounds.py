@@ -18,7 +18,7 @@ from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results import trace as rows
-from simfl.selection.history import Participation
+from simfl.selection.schemes import Participation
 
 
 class RoundSession(Session):

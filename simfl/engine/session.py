@@ -271,7 +271,7 @@ class Session(ABC):
     def abort_round(self, reason: str, cause: int) -> None:
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
-        rate = self.machines.losses.rate(self.round)
+        rate = self.machines.losses.spec.rate_in(self.round)
         self.end_round(cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate))
 
     def stall(self, why: str) -> None:

@@ -20,7 +20,7 @@ from simfl.population.dropout import Losses
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
-from simfl.selection.history import Participation
+from simfl.selection.schemes import Participation
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl import profiles
+from simfl.blocks import held
 from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
@@ -37,7 +38,6 @@ from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
-from simfl.population.distributions import draw, held
 from simfl.population.dropout import Losses
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
@@ -49,7 +49,7 @@ from simfl.scenario.checks import overflow
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
-from simfl.selection.history import Participation
+from simfl.selection.schemes import Participation
 from simfl.virtual_time import lasting, nanoseconds
 
 
@@ -160,7 +160,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         assert links.jitter_s is not None
         rng = streams.rng("jitter", user, "up" if up else "down")
         while True:
-            yield float(draw(links.jitter_s, rng, 1)[0])
+            yield float(links.jitter_s.draw(rng, 1)[0])
 
     sigma = s.population.devices.training_noise
 
@@ -179,7 +179,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
     return RunConfig(
         users=users,
         rounds=s.rounds,
-        slowdown=draw(s.population.devices.slowdown, streams.rng("devices"), users),
+        slowdown=s.population.devices.slowdown.draw(streams.rng("devices"), users),
         cores=s.population.devices.cores,
         server_slowdown=s.server.slowdown,
         server_cores=s.server.cores,

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.metrics import cardinalities, fairness_gaps
-from simfl.privacy.strong import strong_over_time
+from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, trace
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
@@ -28,7 +27,7 @@ from simfl.results.text import write_csv
 from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
-from simfl.selection.history import Participation
+from simfl.selection.schemes import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
 

@@ -1,9 +1,8 @@
 """Availability: the times at which users are online. The same for every protocol.
 
-Invariant: a user's states are a function of the seed, its number and the time. They do not depend on the
-number of users, on the user's past or on the reader. So they are read when somebody looks at the user, and a
-million users at whom nobody looks cost nothing. A state that never changes again lasts `FOR_EVER`, so that a
-run in which nothing is left to happen can be told from one that waits.
+Invariant: a user's states are a function of the seed, its number and the time, not of the number of users, of
+its past or of the reader. So a million users at whom nobody looks cost nothing. A state that never changes
+again lasts `FOR_EVER`, so that a run in which nothing is left to happen can be told from one that waits.
 """
 
 from __future__ import annotations
@@ -19,38 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simfl.blocks import Distribution, Fraction, NonNegative, Positive, Text
+from simfl.blocks import STANDARD_NORMAL, Distribution, Fraction, NonNegative, Positive, Text
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
-from simfl.population.distributions import STANDARD_NORMAL, mean_of, quantile
 from simfl.population.intervals import read_intervals
 from simfl.random_streams import Streams
 from simfl.virtual_time import lasting, nanoseconds
 
-FOR_EVER = 2**80
-"""Later than any run lasts, in nanoseconds."""
+FOR_EVER = 2**80  # nanoseconds, later than any run lasts
 
-State = tuple[bool, int]
-"""Whether a user is online, and until when (nanoseconds) it surely stays so."""
-
-Days = Callable[[int, int], State]
-"""The state of a user at a time."""
-
-
-def _online(user: int, now: int) -> State:
-    return True, FOR_EVER
+State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
+Days = Callable[[int, int], State]  # the state of a user at a time
 
 
 @dataclass(frozen=True)
 class OnlineTimes:
-    """The states of all users of a run.
-
-    ever_online: the number of users who are online at all, sooner or later. at: a user's state at a time.
-    by_round: boolean [N], the users online in a synchronous round, where that is drawn anew for each.
-    """
+    """The states of all users of a run. ever_online: the number of users who are online sooner or later.
+    by_round: boolean [N], the users online in a synchronous round, where that is drawn anew for each."""
 
     ever_online: int
-    at: Days = _online
+    at: Days = lambda user, now: (True, FOR_EVER)
     by_round: Callable[[int], NDArray[np.bool_]] | None = None
 
 
@@ -87,13 +74,10 @@ class UserStates(Availability):
 
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
-        """Yield (seconds that a state lasts, whether the user is online then), one after the other.
-
-        The last state stays; a user without states is never online. rng: the user's own stream.
-        """
+        """Yield (seconds that a state lasts, whether the user is online then), one after the other. The last
+        state stays; a user without states is never online. rng: the user's own stream."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-
         def states(user: int) -> Iterator[tuple[float, bool]]:
             for seconds, online in self.states(user, streams.rng("availability", "states", user)):
                 if not seconds > 0:
@@ -105,8 +89,7 @@ class UserStates(Availability):
 
 
 def _in_turn(states: Callable[[int], Iterator[tuple[float, bool]]]) -> Days:
-    """Return states of (seconds, online) that follow one another: each user's are read as far as somebody
-    looked, and from the start again where somebody looks back."""
+    """Return states of (seconds, online) that follow one another, read again where somebody looks back."""
     latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
 
     def at(user: int, now: int) -> State:
@@ -136,10 +119,7 @@ class Always(Availability):
 
 
 class Bernoulli(Availability):
-    """Each user is online with probability p, anew in each round, or in each slot of `slot_s` seconds.
-
-    `p` is one probability or a list from which each user draws its own (Multi-RoundSecAgg section 6).
-    """
+    """Each user is online with probability p, anew in each round or slot (Multi-RoundSecAgg section 6)."""
 
     main_key = "p"
     kind: Literal["bernoulli"] = "bernoulli"
@@ -181,12 +161,12 @@ class Sessions(Availability):
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
-        mean_on, mean_off = mean_of(self.on_s), mean_of(self.off_s)
+        mean_on, mean_off = self.on_s.average(), self.off_s.average()
 
         def states(user: int) -> Iterator[tuple[float, bool]]:
             online = draws(user, 0) < mean_on / (mean_on + mean_off)
             for u in draws.since(user, 1):
-                yield quantile(self.on_s if online else self.off_s, u), online
+                yield (self.on_s if online else self.off_s).quantile(u), online
                 online = not online
 
         return OnlineTimes(users, _in_turn(states))
@@ -262,12 +242,8 @@ class Trace(Availability):
         return OnlineTimes(len(intervals), at)
 
 
-AVAILABILITY = Kinds(
-    "availability",
-    Availability,  # type: ignore[type-abstract]
-    (Always, Bernoulli, Sessions, Diurnal, Trace),
-    "availability",
-)
+_KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace)
+AVAILABILITY = Kinds("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyAvailability = Availability

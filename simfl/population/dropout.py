@@ -1,13 +1,13 @@
 """Dropout (drop-out): users lost within a round, and at which point. The same for every protocol.
 
 Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
-losses, and a loss planned at a point that a protocol does not have happens at its next point.
+losses. A loss planned at a point that a protocol does not have happens at its next point.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -28,8 +28,7 @@ When = Literal["before_send", "mid_send", "after_send"]
 POINTS: tuple[Point, ...] = get_args(Point)
 """Where a user can be lost, in the order of a round; every message a user sends belongs to one."""
 
-STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
-"""Steps 0 to 3 of CCESA."""
+STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")  # 0 to 3 of CCESA
 
 Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 """One for every round, or a list that is walked through round by round."""
@@ -37,15 +36,15 @@ Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """A user's loss in one round, at its first action at `point`: one of `POINTS`.
-
-    when: `before_send`, `mid_send` or `after_send` of that point's message, or `delay`: it is sent `delay_ns`
-    nanoseconds later, and nobody is lost.
-    """
+    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `When` of that
+    point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
 
     point: str
     when: str
     delay_ns: int = 0
+
+
+Planned = dict[int, PlannedLoss]  # by user
 
 
 class Dropout(Choice):
@@ -63,20 +62,14 @@ class Dropout(Choice):
     @abstractmethod
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         """Return how a user is lost in a round, or in its own cycle of an asynchronous run, if it is.
+        index: the round or cycle. streams: a user's own is `streams.rng("losses", user, index)`."""
 
-        Args:
-            index: the round, or the cycle.
-            streams: named random streams; a user's own is `streams.rng("losses", user, index)`.
-        """
-
-    def in_round(
-        self, index: int, selected: Sequence[int], users: int, streams: Streams
-    ) -> dict[int, PlannedLoss]:
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
         """Return who of the selected is lost in a round, and how. Less general: `planned` for each."""
         return {user: plan for user in selected if (plan := self.planned(user, index, streams))}
 
     def rate_in(self, index: int) -> float | None:
-        """Return the rate of a round, where the scenario states one."""
+        """Return the drop-out rate of a round, where the scenario states one."""
         return None
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
@@ -94,10 +87,8 @@ class NoLosses(Dropout):
 
 
 class _Share(Dropout):
-    """A fraction of the selected: the first in an order drawn for the round; coins in an asynchronous run.
-
-    The fraction is the value of `main_key`.
-    """
+    """A fraction (the value of `main_key`) of the selected: the first in an order drawn for the round, or by
+    coins in an asynchronous run."""
 
     @property
     def _loss(self) -> PlannedLoss:
@@ -107,9 +98,7 @@ class _Share(Dropout):
         coin = streams.rng("losses", user, index).random()
         return self._loss if coin < self.rate_in(0) else None
 
-    def in_round(
-        self, index: int, selected: Sequence[int], users: int, streams: Streams
-    ) -> dict[int, PlannedLoss]:
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
         rank = np.argsort(streams.rng("losses", index).permutation(users))
         count = round(self.rate_in(index) * len(selected))
         lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
@@ -153,12 +142,8 @@ class WorstCase(_Share):
 
 
 class PerStep(Dropout):
-    """Each selected user is lost at each of four steps with probability q (CCESA section 4.3).
-
-    The steps are `advertise`, `shares`, `upload` and `recovery`.
-
-    So 1 - (1 - q)^4 of them are lost in all, where the protocol has all four steps.
-    """
+    """Each selected user is lost at each of four steps (`advertise`, `shares`, `upload` and `recovery`) with
+    probability q (CCESA section 4.3): 1 - (1 - q)^4 of them in all, where the protocol has all four."""
 
     main_key = "q"
     kind: Literal["per_step"] = "per_step"
@@ -170,14 +155,11 @@ class PerStep(Dropout):
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
 
-    def in_round(
-        self, index: int, selected: Sequence[int], users: int, streams: Streams
-    ) -> dict[int, PlannedLoss]:
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
         coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 
     def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
-        """Return a loss at the first step whose coin, uniform on [0, 1), is below q."""
         below = np.flatnonzero(coins < self.q)
         return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
 
@@ -227,12 +209,8 @@ class Script(Dropout):
                 yield f"losses.{i}", message
 
 
-DROPOUT = Kinds(
-    "drop-out",
-    Dropout,  # type: ignore[type-abstract]
-    (NoLosses, Rate, WorstCase, PerStep, Script),
-    "dropout",
-)
+_KINDS = (NoLosses, Rate, WorstCase, PerStep, Script)
+DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDropout = Dropout
@@ -249,17 +227,11 @@ class Losses:
     streams: Streams
     points: Sequence[str]
 
-    def rate(self, index: int) -> float | None:
-        """Return the drop-out rate of a round, where the scenario states one."""
-        return self.spec.rate_in(index)
-
-    def in_round(self, index: int, selected: Sequence[int]) -> Mapping[int, PlannedLoss]:
-        """Return who of the selected is lost in a synchronous round, and how."""
+    def in_round(self, index: int, selected: Sequence[int]) -> Planned:
         planned = self.spec.in_round(index, selected, self.users, self.streams)
         return {user: moved for user, plan in planned.items() if (moved := self._moved(plan))}
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
-        """Return how a user is lost in one cycle of an asynchronous run, if it is."""
         plan = self.spec.planned(user, cycle, self.streams)
         return None if plan is None else self._moved(plan)
 

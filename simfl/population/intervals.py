@@ -1,8 +1,8 @@
 """Intervals in which users are online, from a CSV file: a header `user,from_s,to_s`, then an interval a line.
 
-The order of lines and of columns is free, and other columns are ignored. Users that are not in the file are
-never online. A file is read by columns, in a quarter of the time that lines take; one in which something is
-wrong is read again line by line, to name each problem's line as for a scenario.
+The order of lines and of columns is free, and other columns are ignored. A file is read by columns, in a
+quarter of the time that lines take; one in which something is wrong is read again line by line, to name each
+problem's line as for a scenario.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +26,14 @@ from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"
-MAX_PROBLEMS = 20
-"""The problems of one file that are reported."""
-
+MAX_PROBLEMS = 20  # of one file that are reported
+CHUNK_LINES = 20_000  # that are turned into columns at once
 Column = NDArray[Any]
-
-CHUNK_LINES = 20_000
-"""Lines that are turned into columns at once."""
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 
 _DIGITS = frozenset("0123456789")
-_DECIMAL = _DIGITS | set("+-.eE")
-"""What `float` takes of these characters is what `_NUMBER` takes."""
-
-
-class _Interval(NamedTuple):
-    from_s: float
-    to_s: float
-    line: int
+_DECIMAL = _DIGITS | set("+-.eE")  # of these characters `float` takes what `_NUMBER` takes
 
 
 class _Wrong(Exception):
@@ -52,10 +42,7 @@ class _Wrong(Exception):
 
 class Intervals(Mapping[int, list[tuple[float, float]]]):
     """User -> its times online: (from, to), both seconds since the start of the run, in order of time.
-
-    Held by columns, 16 bytes an interval: objects would take ten times as much. users, begins, ends: in order
-    of users, then of time.
-    """
+    Held by columns, in order of users, then of time: objects would take ten times 16 bytes an interval."""
 
     def __init__(self, users: Column, begins: Column, ends: Column) -> None:
         self._users = np.unique(users)
@@ -77,24 +64,18 @@ class Intervals(Mapping[int, list[tuple[float, float]]]):
 
 
 def read_intervals(file: str, users: int) -> Intervals:
-    """Return the intervals of so many users. They may touch, but they do not overlap.
-
-    Raises:
-        ScenarioError: the file cannot be read, a column is missing, or a line of it is wrong.
-    """
+    """Return the intervals of so many users, which may touch, but do not overlap. ScenarioError if the file
+    cannot be read, a column is missing, or a line of it is wrong."""
     text = text_of(Path(file), file, KEY)
     try:
-        found = _by_columns(text, users)
+        return _by_columns(text, users)
     except (ValueError, OverflowError, csv.Error):
-        found = None
-    if found is None:
         problems = sorted(_problems(text, file, users), key=lambda problem: problem.line or 0)
-        raise ScenarioError(problems[:MAX_PROBLEMS])
-    return found
+        raise ScenarioError(problems[:MAX_PROBLEMS]) from None
 
 
-def _by_columns(text: str, users: int) -> Intervals | None:
-    """Return the intervals of a file; None or a ValueError if anything is wrong with it."""
+def _by_columns(text: str, users: int) -> Intervals:
+    """Return the intervals of a file; a ValueError if anything is wrong with it."""
     nothing = np.empty(0, np.int64), np.empty(0), np.empty(0)
     user, begin, end = map(np.concatenate, zip(nothing, *_chunks(text), strict=True))
     order = np.lexsort((end, begin, user))
@@ -103,7 +84,9 @@ def _by_columns(text: str, users: int) -> Intervals | None:
     short = np.round(np.minimum(begin, most) * 1e9) >= np.round(np.minimum(end, most) * 1e9)
     wrong = (user >= users) | (begin < 0) | short | (end > GREATEST)
     overlap = (user[1:] == user[:-1]) & (begin[1:] < end[:-1])
-    return None if wrong.any() or overlap.any() else Intervals(user, begin, end)
+    if wrong.any() or overlap.any():
+        raise ValueError("intervals")
+    return Intervals(user, begin, end)
 
 
 def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
@@ -122,46 +105,37 @@ def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
 
 def _problems(text: str, file: str, users: int) -> list[Problem]:
     """Return all that is wrong with a file; raise a ScenarioError where its lines cannot be told apart."""
-    rows = _rows(text, file)
-    header_line, header = next(rows, (1, []))
-    names = [name.strip() for name in header]
-    for name in COLUMNS:
-        if names.count(name) != 1:
-            what = "there twice" if name in names else "missing"
-            message = f"the column {name} is {what}: the header is {','.join(COLUMNS)}"
-            raise refusal(file, header_line, message)
-    intervals: dict[int, list[_Interval]] = {}
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = filter(None, reader)
+    intervals: dict[int, list[tuple[float, float, int]]] = {}
     problems: list[Problem] = []
-    for line, row in rows:
-        try:
-            if len(row) != len(names):
-                raise _Wrong("", f"{len(row)} values, but the header names {len(names)} columns")
-            user, interval = _interval(dict(zip(names, row, strict=True)), line, users)
-            intervals.setdefault(user, []).append(interval)
-        except _Wrong as wrong:
-            problems.append(Problem(file, line, *wrong.args))
+    try:
+        names = [name.strip() for name in next(rows, [])]
+        for name in COLUMNS:
+            if names.count(name) != 1:
+                what = "there twice" if name in names else "missing"
+                message = f"the column {name} is {what}: the header is {','.join(COLUMNS)}"
+                raise refusal(file, reader.line_num if names else 1, message)
+        for row in rows:
+            try:
+                if len(row) != len(names):
+                    raise _Wrong("", f"{len(row)} values, but the header names {len(names)} columns")
+                user, from_s, to_s = _interval(dict(zip(names, row, strict=True)), users)
+                intervals.setdefault(user, []).append((from_s, to_s, reader.line_num))
+            except _Wrong as wrong:
+                problems.append(Problem(file, reader.line_num, *wrong.args))
+    except csv.Error as error:
+        raise refusal(file, reader.line_num, f"not CSV: {error}") from None
     for user, listed in intervals.items():
         problems += _overlaps(file, user, sorted(listed))
     return problems
 
 
 def numbered(users: int) -> str:
-    """Return the users that there are, in words."""
     return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"
 
 
-def _rows(text: str, file: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines that are not empty, with their numbers, counted from 1."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise refusal(file, reader.line_num, f"not CSV: {error}") from None
-
-
-def _interval(row: dict[str, str], line: int, users: int) -> tuple[int, _Interval]:
+def _interval(row: dict[str, str], users: int) -> tuple[int, float, float]:
     user = row["user"].strip()
     if not re.fullmatch("[0-9]{1,18}", user):
         raise _Wrong("user", f"must be a whole number, not {show(user)}")
@@ -172,7 +146,7 @@ def _interval(row: dict[str, str], line: int, users: int) -> tuple[int, _Interva
         raise _Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
     if round(to_s * 1e9) == round(from_s * 1e9):
         raise _Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
-    return int(user), _Interval(from_s, to_s, line)
+    return int(user), from_s, to_s
 
 
 def _seconds(row: dict[str, str], column: str) -> float:
@@ -188,13 +162,12 @@ def _seconds(row: dict[str, str], column: str) -> float:
     return value
 
 
-def _overlaps(file: str, user: int, listed: list[_Interval]) -> Iterator[Problem]:
+def _overlaps(file: str, user: int, listed: list[tuple[float, float, int]]) -> Iterator[Problem]:
     """Yield a problem for each of a user's sorted intervals that begins before an earlier one is over."""
     latest = listed[0]
     for interval in listed[1:]:
-        if interval.from_s < latest.to_s:
-            first, second = sorted((latest, interval), key=lambda each: each.line)
-            when = f"from {first.from_s:.15g} to {first.to_s:.15g}"
-            message = f"user {user} is online {when} already, by line {first.line}"
-            yield Problem(file, second.line, "", message)
-        latest = max(latest, interval, key=lambda each: each.to_s)
+        if interval[0] < latest[1]:
+            (from_s, to_s, line), (_, _, later) = sorted((latest, interval), key=itemgetter(2))
+            message = f"user {user} is online from {from_s:.15g} to {to_s:.15g} already, by line {line}"
+            yield Problem(file, later, "", message)
+        latest = max(latest, interval, key=itemgetter(1))

@@ -1,5 +1,2 @@
-"""What many rounds together tell the server: multi-round privacy, fairness and cardinality, and the attack.
-
-Everything here is a function of the participation matrix P (`selection.history.Participation.matrix`), after
-Multi-RoundSecAgg.
-"""
+"""What many rounds together tell the server, after Multi-RoundSecAgg: functions of the participation matrix P
+(`selection.schemes.Participation.matrix`)."""

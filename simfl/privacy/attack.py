@@ -1,29 +1,26 @@
-"""The server's least-squares attack on the sums of many rounds, and on the updates that a run recorded.
+"""The server's least-squares attack on the sums of many rounds, and on the updates that a run recorded
+(Multi-RoundSecAgg, appendix G.2, eqs. 33-35).
 
 Once the global model has settled, a user's update is nearly the same in every round. The sums of a window of
 rounds, sum_i w_i delta_i over the members, are then linear equations in the w_i delta_i of all users. The
 users' true updates are in the run's file, so the error of each estimate is known.
 
-Where P has not full column rank the inverse of eq. 34 does not exist; the least-squares solution of least
-norm takes its place. It gives users with identical columns, such as a batch, equal shares of their sum, as
-the paper does.
-
-Source: Multi-RoundSecAgg, appendix G.2, eqs. 33-35.
+Where P has not full column rank, the least-squares solution of least norm takes the place of the inverse of
+eq. 34. It gives users with identical columns, such as a batch, equal shares of their sum, as the paper does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.matrix import Matrix, rounds, sparse
+from simfl.privacy.metrics import Classes, Matrix, rounds, sparse
 from simfl.privacy.modular import PRIMES, RowSpace
-from simfl.privacy.strong import Classes
 from simfl.unpacking import UnpackingError, most_bytes, read_npz
 
 ARRAYS = {
@@ -32,22 +29,15 @@ ARRAYS = {
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
 
-
-class Isolated(NamedTuple):
-    """The exact combinations that the server can compute where updates are constant.
-
-    rank: of P, modulo a prime, so that it is certain not to be less. users: those whose own update it can
-    single out, ascending. groups: the classes of two or more users with identical columns whose sum it can,
-    each ascending, by their first user.
-    """
-
-    rank: int
-    users: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
+Members = tuple[int, ...]
 
 
-def isolated(P: Matrix) -> Isolated:
-    """Return the users i with e_i in the row space of P, [t, N], and likewise the classes of equal columns.
+def isolated(P: Matrix) -> tuple[int, Members, tuple[Members, ...]]:
+    """Return (rank, users, groups) of P, [t, N]: what the server can compute where updates are constant.
+
+    rank: modulo a prime, so that it is certain not to be less. users: those whose own update it can single
+    out (e_i is in the row space of P), ascending. groups: the classes of two or more users with identical
+    columns whose sum it can, each ascending, by their first user.
 
     A class can be singled out exactly if a row of the reduced row echelon form has no other users. This is
     computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
@@ -59,18 +49,14 @@ def isolated(P: Matrix) -> Isolated:
         space.append(members)
     supports = (np.flatnonzero(row) for row in space.rows)
     alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(classes.labels[s]) == 0)
-    return Isolated(
-        len(space.pivots),
-        tuple(group[0] for group in alone if len(group) == 1),
-        tuple(group for group in alone if len(group) > 1),
-    )
+    singles = tuple(group[0] for group in alone if len(group) == 1)
+    return len(space.pivots), singles, tuple(group for group in alone if len(group) > 1)
 
 
 def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return the estimates of eq. 34, [N, d], in the type of `totals`; NaN for users that never took part.
 
-    P: [r, N]. totals: [r, d], each round's sum of its users' (weighted) updates; the estimates are of what
-    was summed. Memory: one more array of the size of the result's. ValueError if P and totals differ in r.
+    P: [r, N]. totals: [r, d], each round's sum of its users' (weighted) updates; ValueError for another r.
     """
     if totals.ndim != 2 or len(totals) != len(P):
         raise ValueError(f"totals must be [{len(P)} rounds, d], not of shape {totals.shape}")
@@ -81,10 +67,9 @@ def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.flo
 
 
 def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return e_i = ||d_i - d^_i||^2 / ||d_i||^2 (eq. 35), [N], for truth and estimates of [N, d].
+    """Return e_i = ||d_i - d^_i||^2 / ||d_i||^2 (eq. 35), [N], for truth and estimates of one shape, [N, d].
 
-    NaN where the estimate is (users that never took part). For a true update of zero: 0 if the estimate is
-    exactly zero too, otherwise infinite. ValueError if the shapes differ.
+    NaN where the estimate is NaN. For a true update of zero: 0 if the estimate is zero too, else infinite.
     """
     if truth.shape != estimates.shape:
         raise ValueError(f"truth is {truth.shape} and the estimates are {estimates.shape}")
@@ -98,29 +83,21 @@ def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDAr
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """The outcome of an attack.
-
-    first, last: the rounds of the window. aggregates: their number. errors: e_i of eq. 35, [users], NaN for
-    users that took no part. rank, alone, groups: those of `Isolated`, of P over the window.
-    """
+    """The outcome of an attack on the rounds first .. last, which have so many aggregates. errors: e_i of
+    eq. 35, [users], NaN for users that took no part. rank, alone, groups: `isolated` of P over the window."""
 
     first: int
     last: int
     aggregates: int
     rank: int
     errors: NDArray[np.float64]
-    alone: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
+    alone: Members
+    groups: tuple[Members, ...]
 
 
 def attack(file: Path, first: int | None = None, last: int | None = None) -> Attack:
-    """Attack rounds first .. last of an `updates-NAME.npz`; unless given, the last 2 N of them.
-
-    A user's true update is its first in the window, delta_i^(t_0).
-
-    Raises:
-        BadInput: the file is not what a run writes, or the window is empty.
-    """
+    """Attack rounds first .. last of an `updates-NAME.npz`; unless given, the last 2 N of them. A user's true
+    update is its first in the window, delta_i^(t_0). BadInput if the window is empty or the file no run's."""
     recorded = _read(file)
     numbers, users = recorded["rounds"], int(recorded["users"])
     start = numbers[-2 * users :][0] if first is None else first
@@ -159,20 +136,12 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
             raise BadInput(f"{file}: {name} has values that are infinite or NaN")
     n, t, users = len(arrays["members"]), len(arrays["rounds"]), int(arrays["users"])
     d = arrays["updates"].shape[1]
-    if (
-        not (n and t and d)
-        or any(len(arrays[name]) != n for name in ("which", "weights", "updates"))
-        or arrays["means"].shape != (t, d)
-        or not _inside(arrays["members"], users)
-        or not _inside(arrays["which"], t)
-    ):
+    fit = n and t and d and arrays["means"].shape == (t, d)
+    fit = fit and all(len(arrays[name]) == n for name in ("which", "weights", "updates"))
+    indices = (("members", users), ("which", t))
+    if not fit or any(arrays[name].min() < 0 or arrays[name].max() >= end for name, end in indices):
         raise BadInput(f"{file}: its arrays do not fit together")
     if users * (t + d) * 8 > most:
-        raise BadInput(
-            f"{file}: {users} users, {t} rounds and {d} parameters take more than {most / 1e9:g} GB"
-        )
+        size = f"{users} users, {t} rounds and {d} parameters"
+        raise BadInput(f"{file}: {size} take more than {most / 1e9:g} GB")
     return arrays
-
-
-def _inside(numbers: NDArray[Any], end: int) -> bool:
-    return int(numbers.min()) >= 0 and int(numbers.max()) < end

@@ -5,8 +5,8 @@ minimal ones are the circuits of these columns. Looking for circuits of s = 1, 2
 after every s the lightest circuit found and a bound below which there is none.
 
 Dependent sets of s vectors stay dependent under any linear map, so the search maps the vectors at random to s
-coordinates, where few others are dependent, and checks what it finds in full: nothing is ever missed, for
-where the map was unlucky (it sent an independent set to a dependent one) this is seen and raised.
+coordinates, where few others are dependent, and checks what it finds in full. Nothing is ever missed: where
+the map was unlucky (it sent an independent set to a dependent one) this is seen and raised.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simfl.privacy.certificate import Unlucky
-from simfl.privacy.modular import Residues, inverses, rank
+from simfl.privacy.modular import Ints, Residues, Unlucky, inverses, rank
 
 
 @dataclass
@@ -38,13 +36,11 @@ class Budget:
 class Circuits:
     """The search among the rows of `vectors`, [n, m] of rank m, where row i weighs `weights[i]` > 0.
 
-    `best` is the lightest circuit found so far, its rows of `vectors`, and `weight` its weight; `lower` is a
-    bound: no circuit is lighter. When the two agree the search is over.
+    `best` is the lightest circuit found so far, its rows of `vectors`, and `weight` its weight; no circuit is
+    lighter than `lower`. When the two agree the search is over.
     """
 
-    def __init__(
-        self, vectors: Residues, weights: NDArray[np.int64], p: int, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, vectors: Residues, weights: Ints, p: int, rng: np.random.Generator) -> None:
         self.p, self.rng, self.vectors, self.weights = p, rng, vectors, weights
         self.best: tuple[int, ...] = ()
         self.weight = int(weights.sum()) + 1
@@ -81,10 +77,10 @@ class Circuits:
             self._parallels()
         else:
             map_ = self.rng.integers(1, self.p, (self._dimension, s))
-            self._deeper(project(self.vectors[self._rows], map_, self.p), self._rows, (), 0)
+            self._deeper(project(self.vectors[self._rows], map_, self.p), self._rows, ())
         return True
 
-    def _found(self, rows: NDArray[np.int64]) -> None:
+    def _found(self, rows: Ints) -> None:
         weight = int(self.weights[rows].sum())
         if weight < self.weight:
             self.weight, self.best = weight, tuple(sorted(rows.tolist()))
@@ -107,28 +103,29 @@ class Circuits:
                 self._found(np.array([lighter, row]))
         self._rows = np.array([*lightest.values()], np.int64)
 
-    def _deeper(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
+    def _deeper(self, X: Residues, rows: Ints, chosen: tuple[int, ...]) -> None:
         """Circuits that hold `chosen` and others of `rows`, whose images modulo `chosen` are X, [n, left]."""
         left = X.shape[1]
         if left == 3:
-            self._collinear(X, rows, chosen, weight)
+            self._collinear(X, rows, chosen)
             return
+        weight = int(self.weights[list(chosen)].sum())
         for i in range(len(rows) - left + 1):
             if weight + int(self.weights[rows[i : i + left]].sum()) >= self.weight:
                 break  # the others are no lighter
             x, others = X[i], X[i + 1 :]
             members = (*chosen, int(rows[i]))
             if x[0] == 0:
-                self._must_depend(members)
+                self._must_depend(*members)
                 continue
             image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p  # one elimination step
-            self._deeper(image, rows[i + 1 :], members, weight + int(self.weights[rows[i]]))
+            self._deeper(image, rows[i + 1 :], members)
 
-    def _collinear(self, X: Residues, rows: NDArray[np.int64], chosen: tuple[int, ...], weight: int) -> None:
+    def _collinear(self, X: Residues, rows: Ints, chosen: tuple[int, ...]) -> None:
         """All dependent triples of X, [n, 3], at once: with the first as the origin, two of one slope."""
         flat = X[:, 0] == 0
         for row in rows[flat]:
-            self._must_depend((*chosen, int(row)))
+            self._must_depend(*chosen, row)
         X, rows = X[~flat], rows[~flat]
         i, j = np.triu_indices(len(rows), 1)
         x, y = X[i], X[j]
@@ -136,7 +133,7 @@ class Circuits:
         rise = (x[:, 0] * y[:, 2] - y[:, 0] * x[:, 2]) % self.p
         level = run == 0
         for a, b in zip(rows[i[level]], rows[j[level]], strict=True):
-            self._must_depend((*chosen, int(a), int(b)))
+            self._must_depend(*chosen, a, b)
         i, j, run, rise = (array[~level] for array in (i, j, run, rise))
         key = i * self.p + rise * inverses(run, self.p) % self.p
         ordered = np.sort(key)
@@ -145,18 +142,17 @@ class Circuits:
         order = np.argsort(key, kind="stable")  # lighter first among equals, as the rows are
         for line in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
             for a, b in combinations(line.tolist(), 2):
-                triple = rows[[i[a], j[a], j[b]]]
-                if weight + int(self.weights[triple].sum()) < self.weight:
-                    circuit = np.array([*chosen, *triple])
-                    if self._dependent(circuit):  # and not by the accident of the map
-                        self._found(circuit)
+                circuit = (*chosen, *rows[[i[a], j[a], j[b]]].tolist())
+                lighter = int(self.weights[list(circuit)].sum()) < self.weight
+                if lighter and self._dependent(circuit):  # and not by the accident of the map
+                    self._found(np.array(circuit))
 
-    def _dependent(self, rows: NDArray[np.int64]) -> bool:
-        return rank(self.vectors[rows], self.p) < len(rows)
+    def _dependent(self, rows: tuple[int, ...]) -> bool:
+        return rank(self.vectors[list(rows)], self.p) < len(rows)
 
-    def _must_depend(self, rows: tuple[int, ...]) -> None:
+    def _must_depend(self, *rows: int) -> None:
         """Raise Unlucky for a set seen as dependent too early, unless it is (and was found at its size)."""
-        if not self._dependent(np.array(rows)):
+        if not self._dependent(rows):
             raise Unlucky
 
 

@@ -20,12 +20,10 @@ class ProfileError(BadInput):
 
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
+Intervals = dict[str, tuple[Seconds, Seconds]]  # rate -> the ends of its 95 % confidence interval
 
-Intervals = dict[str, tuple[Seconds, Seconds]]
-"""Rate -> the ends of its 95 % confidence interval."""
-
+# Kinds of `WORK` whose seconds are a law of training's, and not a rate of the profile.
 TRAINING_WORK = ("train_start", "train_sample")
-"""Kinds of `WORK` whose seconds are a law of training's, and not a rate of the profile."""
 
 
 class TrainingLaw(BaseModel):
@@ -33,7 +31,6 @@ class TrainingLaw(BaseModel):
     by its batch size and the shape of its samples."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
     model: str
     shape: tuple[Count, ...]
     batch_size: Count
@@ -50,13 +47,11 @@ class TrainingLaw(BaseModel):
 class Profile(BaseModel):
     """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing.
 
-    Models that `training` has no law of are charged by their multiply-adds and minibatches. `intervals` say
-    how well the rates are known, where they were measured; nothing is charged by them, and a rate that was
-    written over by hand may lie outside.
+    Models that `training` has no law of are charged by their multiply-adds and minibatches. Nothing is
+    charged by `intervals`: they say how well measured rates are known; one written over may lie outside.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
     description: str
     seconds: dict[str, Seconds]
     intervals: Intervals = {}
@@ -68,7 +63,6 @@ class Profile(BaseModel):
         return self
 
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
-        """Return the law of a model, if it was measured."""
         wanted = model, shape, batch_size
         return next((law for law in self.training if (law.model, law.shape, law.batch_size) == wanted), None)
 
@@ -83,8 +77,9 @@ def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:
 
 def names() -> list[str]:
     """Return the profiles that are shipped."""
-    files = (file.name for file in resources.files(__package__).iterdir())
-    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+    return sorted(
+        Path(f.name).stem for f in resources.files(__package__).iterdir() if f.name.endswith(".yaml")
+    )
 
 
 def text(profile: Mapping[str, Any]) -> str:
@@ -96,11 +91,8 @@ def text(profile: Mapping[str, Any]) -> str:
 
 
 def load(name: str) -> Profile:
-    """Return a shipped profile by name, or one from a YAML file by path.
-
-    Raises:
-        ProfileError: there is none, or it does not give each kind of work its seconds.
-    """
+    """Return a shipped profile by name, or one from a YAML file by path; ProfileError if there is none, or it
+    does not give each kind of work its seconds."""
     file = resources.files(__package__) / f"{name}.yaml" if name in names() else Path(name)
     if not file.is_file():
         raise ProfileError(f"profile {cut(repr(name))} is neither a file nor one of {', '.join(names())}")

@@ -1,7 +1,6 @@
-"""The columns of all tables, each once: how it is read off a protocol's summary, written and shown.
+"""The columns of all tables (terminal, page, LaTeX, sweeps), each once: how it is read, written and shown.
 
-The table on the terminal, the page, LaTeX, `sweep.csv` and the table of a sweep render `COLUMNS`. A new
-column is a line here, and a field of the summary where none holds it yet.
+A new column is a line of `COLUMNS`, and a field of the summary where none holds it yet.
 """
 
 from __future__ import annotations
@@ -19,52 +18,38 @@ How = Literal["mean", "range", "sum", "share", "count"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
-Measure = tuple[str, str]
-"""A key, and the phase if it is of one."""
+Measure = tuple[str, str]  # a key, and the phase if it is of one
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
     """A figure of a protocol's rounds, or with `phase` of one phase of them.
 
-    Args:
-        key: the name, together with the phase.
-        how: the mean, range or sum of the values; of those that are true or false "3 of 4", of which a sweep
-            takes the share, or with `count` the number.
-        read: the values.
-        rates, path, run: the heading in the terminal's table, for each drop-out rate, of the critical path
-            and of the run as a whole; seeds: in its table of who took part, over one or several seeds;
-            headline, phases, losses: in the page's tables; latex, sweep: in those. Without a heading a column
-            is not shown.
-        csv: there are rows of it in `sweep.csv` and `means.csv`, under its key.
-        scale: a value is divided by it where it is written. unit: LaTeX writes it above columns of one unit.
-        of: the part that a protocol's summary must have; tables of protocols without it leave the column out.
-        rare: the terminal leaves it out where there is nothing to tell.
-        fault: something went wrong, unless it is zero, or all is true.
-        whole: it is of the run, not only of the rounds that a row of the table covers.
+    how: the mean, range or sum of the values; of those that are true or false "3 of 4", of which a sweep
+    takes the share, or with `count` the number. Where it has no heading a column is not shown.
     """
 
     key: str
     how: How
     read: Read
     phase: str = ""
-    rates: str = ""
-    path: str = ""
-    run: str = ""
-    headline: str = ""
+    rates: str = ""  # the heading in the terminal's table for each drop-out rate,
+    path: str = ""  # of the critical path,
+    run: str = ""  # of the run as a whole,
+    seeds: str = ""  # and of who took part
+    headline: str = ""  # the headings in the page's tables
     phases: str = ""
     losses: str = ""
     latex: str = ""
     sweep: str = ""
-    seeds: str = ""
-    csv: bool = False
+    csv: bool = False  # there are rows of it in `sweep.csv` and `means.csv`, under its key
     digits: int = 3
-    scale: float = 1
-    unit: str = ""
-    of: Literal["", "buffered", "participation"] = ""
-    rare: bool = False
-    fault: bool = False
-    whole: bool = False
+    scale: float = 1  # a value is divided by it where it is written
+    unit: str = ""  # LaTeX writes it above columns of one unit
+    of: Literal["", "buffered", "participation"] = ""  # tables of protocols without it leave the column out
+    rare: bool = False  # the terminal leaves it out where there is nothing to tell
+    fault: bool = False  # something went wrong, unless it is zero, or all is true
+    whole: bool = False  # it is of the run, not only of the rounds that a row of the table covers
 
     @property
     def measure(self) -> Measure:
@@ -103,7 +88,6 @@ class Column:
         return any(values) if self.how == "sum" else bool(values)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:
-        """Return True for a fault."""
         values = self.read(protocol)
         return self.fault and (any(values) if self.how == "sum" else not all(values))
 
@@ -114,22 +98,18 @@ def _interval(values: Values, to: str) -> str:
 
 
 def _each(get: Callable[[RoundSummary], float | None]) -> Read:
-    """Read a value of each round that has one."""
     return lambda p: [value for r in p.rounds if (value := get(r)) is not None]
 
 
 def _done(get: Callable[[RoundSummary], float]) -> Read:
-    """Read a value of each completed round."""
     return lambda p: [get(r) for r in p.completed]
 
 
 def _once(get: Callable[[ProtocolSummary], float | None]) -> Read:
-    """Read a value of the protocol, if it has one."""
     return lambda p: () if (value := get(p)) is None else (value,)
 
 
 def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
-    """Read a value of the participation after the last round."""
     return _once(lambda p: None if p.participation is None else get(p.participation))
 
 

@@ -1,39 +1,20 @@
 """From a trace to what is reported: spans, the critical path, bytes and losses of every round.
 
-Invariant: walking back from the step that ended a round, each nanosecond of the round is booked to exactly
-one (phase, party, kind), kind being compute, network or wait; so the shares add up to the round's duration
-exactly, in integers.
+Invariant: walking back from the step that ended a round, each of its nanoseconds is booked to exactly one
+(phase, party, kind), kind being compute, network or wait; so the shares add up to its duration, in integers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simfl.results.trace import (
-    PHASES,
-    SERVER,
-    Aborted,
-    Aggregated,
-    Begin,
-    End,
-    GaveUp,
-    Ignored,
-    Judged,
-    Lost,
-    Presence,
-    Refused,
-    Row,
-    Sent,
-    Step,
-    TimerSet,
-    Trace,
-)
+from simfl.results import trace as rows
+from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
 from simfl.results.trace_codes import Discarded
 
-Path = dict[tuple[str, int, str], int]
-"""(phase, party, kind) -> nanoseconds."""
+Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
 
 
 @dataclass
@@ -47,7 +28,7 @@ class Round:
     selected: int = 0
     members: tuple[tuple[int, str, int], ...] = ()
     span: dict[str, int] = field(default_factory=dict)
-    critical: Path = field(default_factory=dict)
+    critical: Path = field(default_factory=Counter)
     bytes_up: int = 0
     bytes_down: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -61,13 +42,22 @@ class Round:
 def rounds(trace: Trace) -> list[Round]:
     """Return the finished rounds of one protocol's trace."""
     buffered = trace.buffered
+    ends: list[End] = []
+    groups: dict[int, list[Row]] = defaultdict(list)
     by_subject: dict[str, list[Row]] = defaultdict(list)
-    for row in trace if buffered else ():
-        if isinstance(row, Step | Sent):
+    for row in trace:
+        if isinstance(row, rows.Presence):
+            continue
+        # A row of an asynchronous run belongs to the aggregation that was next when it was written.
+        groups[len(ends) if buffered else row.round].append(row)
+        if buffered and isinstance(row, Step | Sent):
             by_subject[row.about].append(row)
+        if isinstance(row, End):
+            ends.append(row)
     counted: set[tuple[int, str]] = set()
     entries = []
-    for end, group in _groups(trace):
+    for number, end in enumerate(ends):
+        group = groups[number if buffered else end.round]
         entry = Round(end.round, end.start, end.at, critical=critical_path(trace, end))
         _count(entry, group, counted if buffered else set())
         if buffered:
@@ -76,7 +66,7 @@ def rounds(trace: Trace) -> list[Round]:
                 own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
             entry.selected = len(entry.members) + sum(entry.dropped.values()) + entry.discarded
         else:
-            (selected,) = (row.users for row in group if isinstance(row, Begin))
+            (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             own = [row for row in group if _is_among(row, parties)]
             entry.selected = len(selected)
@@ -87,26 +77,11 @@ def rounds(trace: Trace) -> list[Round]:
     return entries
 
 
-def _groups(trace: Trace) -> Iterator[tuple[End, list[Row]]]:
-    """Yield the end and the rows of each finished round. A row of an asynchronous run belongs to the
-    aggregation that was next when it was written."""
-    buffered = trace.buffered
-    ends: list[End] = []
-    groups: dict[int, list[Row]] = defaultdict(list)
-    for row in trace:
-        if not isinstance(row, Presence):
-            groups[len(ends) if buffered else row.round].append(row)
-        if isinstance(row, End):
-            ends.append(row)
-    for number, end in enumerate(ends):
-        yield end, groups[number if buffered else end.round]
-
-
 def _is_among(row: Row, parties: set[int]) -> bool:
     """Return True for a step of one of these parties and for a message between two of them."""
     if isinstance(row, Step):
         return row.party in parties
-    return isinstance(row, Sent) and row.sender in parties and row.to in parties
+    return isinstance(row, Sent) and {row.sender, row.to} <= parties
 
 
 def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
@@ -141,28 +116,22 @@ class Piece:
 
 def critical_path(trace: Trace, end: End) -> Path:
     """Return what held a round up: its `pieces`, summed."""
-    path: Path = defaultdict(int)
+    path: Path = Counter()
     for piece in pieces(trace, end):
         path[piece.phase, piece.party, piece.kind] += piece.end - piece.start
-    return dict(path)
+    return path
 
 
 def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
-    """Return what held these finished rounds up together; the shares add up to their durations exactly.
-
-    Buffered aggregations overlap: what delayed one lies before it, cut off from its own path. So the path
-    of an asynchronous run is one walk, from its last aggregation back to its beginning.
-    """
+    """Return what held these finished rounds up together; the shares add up to their durations exactly."""
     listed = list(finished)
+    # Buffered aggregations overlap: what delayed one lies before it, cut off from its own path. So the path
+    # of an asynchronous run is one walk, from its last aggregation back to its beginning.
     if listed and trace.buffered:
         last, begin = listed[-1], listed[0].start
         (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
         return critical_path(trace, end._replace(start=begin))
-    path: Path = defaultdict(int)
-    for entry in listed:
-        for key, ns in entry.critical.items():
-            path[key] += ns
-    return dict(path)
+    return sum((entry.critical for entry in listed), Counter())
 
 
 def pieces(trace: Trace, end: End) -> list[Piece]:
@@ -201,18 +170,18 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
                 phase, number = row.phase, row.cause
                 book(phase, party, "wait", row.arrived if row.arrived is not None else now, here)
                 book(phase, party, "network", row.sent, here)
-            case Lost():
+            case rows.Lost():
                 # The server heard of the loss later than it happened: it waited for the lost user.
                 phase, party, number = row.phase, row.user, row.cause
                 book(phase, party, "wait", row.at, here)
                 cause = trace[number] if number >= 0 else None
                 if isinstance(cause, Step):  # until then it sent what that step had made
                     book(cause.segments[-1][0], party, "network", cause.end, here)
-            case TimerSet():
+            case rows.TimerSet():
                 # A deadline is nobody's but the server's waiting, from when it was set.
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at, here)
-            case Begin() if not path:  # nobody took part: it waited for users, before its first phase
+            case rows.Begin() if not path:  # nobody took part: it waited for users, before its first phase
                 phase = PHASES[0]
                 break
             case _:
@@ -222,40 +191,37 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
 
 
 def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
-    """Add up what the rows say; `counted` are (user, about) dropped so far.
-
-    A user that is lost and given up too, in whichever order, is missed in the earlier of the two phases.
-    """
+    """Add up what the rows say; `counted` are (user, about) dropped so far. A user that is lost and given up
+    too, in whichever order, is missed in the earlier of the two phases."""
     missed: dict[tuple[int, str], str] = {}
 
-    def miss(user: int, about: str, phase: str) -> None:
-        missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
+    def miss(about: str, phase: str, *users: int) -> None:
+        for user in users:
+            missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
-        if isinstance(row, Step):  # most rows are steps and messages: a match would take longer
-            continue
-        if isinstance(row, Sent):
-            if row.to == SERVER:
-                entry.bytes_up += row.bytes
-            else:
-                entry.bytes_down += row.bytes
-            continue
         match row:
-            case Aggregated(members=members):
+            case Step():  # most rows are steps and messages, so these come first
+                pass
+            case Sent():
+                if row.to == SERVER:
+                    entry.bytes_up += row.bytes
+                else:
+                    entry.bytes_down += row.bytes
+            case rows.Aggregated(members=members):
                 entry.members = members
-            case Aborted(reason=reason):
+            case rows.Aborted(reason=reason):
                 entry.reason = reason
-            case Lost(user=user, about=about, phase=phase):
-                miss(user, about, phase)
-            case GaveUp(users=users, about=about, phase=phase):
-                for user in users:
-                    miss(user, about, phase)
-            case Ignored(message=message, why=why):
+            case rows.Lost(user=user, about=about, phase=phase):
+                miss(about, phase, user)
+            case rows.GaveUp(users=users, about=about, phase=phase):
+                miss(about, phase, *users)
+            case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
                 entry.discarded += row.discarded is Discarded.STALE
-            case Refused(message=message, why=why):
+            case rows.Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
-            case Judged(reliable=reliable, private=private):
+            case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
     entry.dropped.update(phase for name, phase in missed.items() if name not in counted)
     counted.update(missed)

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from simfl.errors import BadInput
 from simfl.results.metrics import Round
-from simfl.results.strict_json import first_problem
-from simfl.results.text import shown
+from simfl.results.text import first_problem, shown
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
@@ -30,10 +29,8 @@ Number = TypeVar("Number")
 
 @dataclass(frozen=True)
 class Measurement:
-    """Findings from the content of a round; None where there is no content or it was not asked for.
-
-    clipped: coordinates held back before rounding. updates_clipped: updates changed by the scenario's clip.
-    """
+    """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
+    rounding. updates_clipped: updates changed by the scenario's clip."""
 
     aggregate_exact: bool | None = None
     wrapped: int | None = None
@@ -45,11 +42,7 @@ class Measurement:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Return the mean of all values, None of none.
-
-    >>> mean([1, 2, 6]), mean([])
-    (3.0, None)
-    """
+    """Return the mean of all values, None of none."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else None
 
@@ -70,7 +63,6 @@ class ByPhase(Block, Generic[Number]):
 
     @classmethod
     def of(cls, number: Callable[[str], Any]) -> Self:
-        """Return the number of each phase."""
         return cls(**{phase: number(phase) for phase in PHASES})
 
     def __getitem__(self, phase: str) -> Number:
@@ -78,7 +70,6 @@ class ByPhase(Block, Generic[Number]):
         return number
 
 
-Counts = ByPhase[Count]
 Spans = ByPhase[Seconds]
 MeanSpans = ByPhase[Seconds | None]
 
@@ -101,7 +92,7 @@ class RoundSummary(Block):
     end_s: Seconds
     selected: Count
     survivors: Count
-    dropped: Counts
+    dropped: ByPhase[Count]
     dropout_rate: Share | None
     span_s: Spans
     critical_s: Spans
@@ -122,7 +113,6 @@ class RoundSummary(Block):
 
     @classmethod
     def of(cls, r: Round, m: Measurement) -> Self:
-        """Return the summary of a finished round and of its content."""
         phases, kinds = Counter[str](), Counter[str]()
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
@@ -133,7 +123,7 @@ class RoundSummary(Block):
             start_s=r.start / NS,
             end_s=r.end / NS,
             survivors=len(r.members),
-            dropped=Counts.of(lambda phase: r.dropped[phase]),
+            dropped=ByPhase[Count].of(lambda phase: r.dropped[phase]),
             span_s=Spans.of(lambda phase: r.span[phase] / NS),
             critical_s=Spans.of(lambda phase: phases[phase] / NS),
             critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
@@ -146,12 +136,10 @@ class RoundSummary(Block):
 
     @property
     def completed(self) -> bool:
-        """True if there is an aggregate."""
         return self.status == "completed"
 
     @property
     def total_s(self) -> float:
-        """The round's duration."""
         return self.end_s - self.start_s
 
     @property
@@ -167,15 +155,6 @@ class Means(Block):
     critical_s: MeanSpans
     total_s: Seconds | None
 
-    @classmethod
-    def of(cls, completed: Sequence[RoundSummary]) -> Self:
-        """Return the means over these rounds."""
-        return cls(
-            span_s=MeanSpans.of(lambda phase: mean(r.span_s[phase] for r in completed)),
-            critical_s=MeanSpans.of(lambda phase: mean(r.critical_s[phase] for r in completed)),
-            total_s=mean(r.total_s for r in completed),
-        )
-
 
 class ParticipationSummary(Block):
     """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
@@ -188,11 +167,8 @@ class ParticipationSummary(Block):
 
 
 class ProtocolSummary(Block):
-    """An entry of a scenario's protocols.
-
-    staleness: updates by how many versions late they came, of an asynchronous run; None of rounds, and so
-    the file's mark of the run's mode.
-    """
+    """An entry of a scenario's protocols. staleness: updates by how many versions late they came; None unless
+    the run is asynchronous, and so the file's mark of its mode."""
 
     rounds: list[RoundSummary]
     mean: Means
@@ -206,15 +182,17 @@ class ProtocolSummary(Block):
     def of(
         cls, rounds: Sequence[Round], measured: Sequence[Measurement], buffered: bool, **facts: Any
     ) -> Self:
-        """Return the summary of a protocol's finished rounds, each with its measurement.
-
-        facts: selection, training and participation.
-        """
+        """Return the summary of finished rounds. facts: selection, training and participation."""
         entries = [RoundSummary.of(r, m) for r, m in zip(rounds, measured, strict=True)]
+        completed = [r for r in entries if r.completed]
         late = Counter(tau for r in rounds for _, _, tau in r.members)
         return cls(
             rounds=entries,
-            mean=Means.of([r for r in entries if r.completed]),
+            mean=Means(
+                span_s=MeanSpans.of(lambda phase: mean(r.span_s[phase] for r in completed)),
+                critical_s=MeanSpans.of(lambda phase: mean(r.critical_s[phase] for r in completed)),
+                total_s=mean(r.total_s for r in completed),
+            ),
             final_accuracy=next((r.accuracy for r in reversed(entries) if r.accuracy is not None), None),
             staleness={str(tau): late[tau] for tau in sorted(late)} if buffered else None,
             **facts,
@@ -222,24 +200,21 @@ class ProtocolSummary(Block):
 
     @property
     def buffered(self) -> bool:
-        """True of an asynchronous run, whose rounds are aggregations."""
         return self.staleness is not None
 
     @property
     def mean_staleness(self) -> float | None:
         """The mean over all updates; None without any."""
-        late = {int(tau): count for tau, count in (self.staleness or {}).items()}
+        late = self.staleness or {}
         updates = sum(late.values())
-        return sum(tau * count for tau, count in late.items()) / updates if updates else None
+        return sum(int(tau) * count for tau, count in late.items()) / updates if updates else None
 
     @property
     def completed(self) -> list[RoundSummary]:
-        """The rounds with an aggregate."""
         return [r for r in self.rounds if r.completed]
 
     @property
     def chosen(self) -> ParticipationSummary | None:
-        """The participation where not everyone is selected."""
         return None if self.selection.get("kind") == "all" else self.participation
 
     def at(self, rate: float | None) -> Self:
@@ -248,11 +223,10 @@ class ProtocolSummary(Block):
 
     @model_validator(mode="after")
     def _after_each_round(self) -> Self:
-        shares, rounds = self.participation, len(self.rounds)
-        if shares is not None:
-            for name in ("T_weak", "T_strong", "F", "C"):
-                if len(getattr(shares, name)) != rounds or not rounds:
-                    raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
+        rounds = len(self.rounds)
+        for name in ("T_weak", "T_strong", "F", "C") if self.participation is not None else ():
+            if len(getattr(self.participation, name)) != rounds or not rounds:
+                raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
         return self
 
 
@@ -269,27 +243,20 @@ class Summary(Block):
     protocols: dict[str, ProtocolSummary]
 
     def dump(self) -> dict[str, Any]:
-        """Return the content of `summary.json` as plain values."""
         return self.model_dump(by_alias=True)
 
 
 def read(path: Path) -> Summary:
-    """Return the content of a `summary.json`.
-
-    Raises:
-        BadInput: the file cannot be read or is none; names the key, the value and what is expected.
-    """
+    """Return the content of a `summary.json`; BadInput names the key, the value and what is expected."""
     try:
         return Summary.model_validate_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None
     except ValidationError as errors:
-        first = errors.errors()[0]
+        first, message = errors.errors()[0], first_problem(errors)
         if first["loc"] == ("schema",):
             found = shown(None if first["type"] == "missing" else first["input"])
             message = f"schema {found}; reports are made from schema {SCHEMA}: run it again"
         elif first["type"] == "json_invalid":
-            message = f"cannot be read ({first_problem(errors)})"
-        else:
-            message = first_problem(errors)
+            message = f"cannot be read ({message})"
         raise BadInput(f"{path}: {message}") from None

@@ -1,4 +1,4 @@
-"""Text that comes from files, made fit for a terminal, for a message and for a spreadsheet."""
+"""Text and values that come from files, made fit for a terminal, for a message and for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from reprlib import Repr
 from typing import IO, Any
+
+from pydantic import ValidationError
 
 _short = Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
@@ -29,16 +31,37 @@ def printable(text: str) -> str:
     return "".join(s if s.isprintable() or s == "\n" else e for s, e in zip(text, escaped, strict=True))
 
 
+def first_problem(errors: ValidationError) -> str:
+    """Return the first problem that a model has with a value: its key, the value, and what is expected."""
+    first = errors.errors(include_url=False)[0]
+    kind, message, value = first["type"], first["msg"], shown(first["input"])
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    key = "".join(parts).removeprefix(".")
+    found = f"{key} is {value}" if key else value
+    match kind:
+        case "json_invalid":
+            return f"not JSON ({message.removeprefix('Invalid JSON: ')})"
+        case "missing":
+            return f"{key} is missing"
+        case "extra_forbidden":
+            return f"{key} is not a field of it"
+        case "value_error":
+            return f"{key}: {message.removeprefix('Value error, ')}"
+        case "model_type" | "dict_type":
+            return f"{found}, expected a mapping"
+    expected = message.removeprefix("Input should be ")
+    return f"{found}{', expected' if expected != message else ':'} {expected}"
+
+
 _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def write_csv(file: IO[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write rows of a table; text that a spreadsheet would take for a formula gets a ' before it."""
-    csv.writer(file).writerows([_cell(value) for value in row] for row in rows)
 
+    def cell(value: Any) -> Any:
+        formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+        return f"'{value}" if formula else value
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
-        return f"'{value}"
-    return value
+    csv.writer(file).writerows([cell(value) for value in row] for row in rows)

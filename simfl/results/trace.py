@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from simfl.results.trace_codes import Discarded
 
@@ -21,8 +21,7 @@ SERVER = -1
 
 PHASES = ("offline", "training", "upload", "recovery")
 
-LANES = ("protocol", "training")
-"""Of a device: what it does one at a time."""
+LANES = ("protocol", "training")  # of a device: what it does one at a time
 
 
 class Begin(NamedTuple):
@@ -115,8 +114,7 @@ class GaveUp(NamedTuple):
     at: int
 
 
-UPDATE = "update"
-"""What stands in place of the message in the `Ignored` row of a discarded update."""
+UPDATE = "update"  # stands in place of the message in the `Ignored` row of a discarded update
 
 
 class Ignored(NamedTuple):
@@ -133,7 +131,7 @@ class Ignored(NamedTuple):
 
     @property
     def discarded(self) -> Discarded | None:
-        """Why the server threw an update away that it had in its buffer; None if it did no such thing."""
+        """Why the server threw away an update that it had in its buffer; None if it did no such thing."""
         if self.party != SERVER or self.message != UPDATE:
             return None
         return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
@@ -190,36 +188,12 @@ class End(NamedTuple):
     cause: int
 
 
-Row = (
-    Begin
-    | Step
-    | Sent
-    | TimerSet
-    | Lost
-    | Presence
-    | GaveUp
-    | Ignored
-    | Refused
-    | Judged
-    | Aborted
-    | Aggregated
-    | End
-)
-ROWS: dict[str, type[Any]] = {
-    "begin": Begin,
-    "step": Step,
-    "message": Sent,
-    "timer": TimerSet,
-    "lost": Lost,
-    "presence": Presence,
-    "gave_up": GaveUp,
-    "ignored": Ignored,
-    "refused": Refused,
-    "verdict": Judged,
-    "abort": Aborted,
-    "result": Aggregated,
-    "end": End,
-}
+Ending = Aborted | Aggregated | End
+Row = Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Judged | Ending
+
+_NAMES = "begin step message timer lost presence gave_up ignored refused verdict abort result end"
+ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True))
+"""The classes of `Row`, in its order, by their names in a file."""
 
 
 class Trace(list[Row]):
@@ -227,7 +201,7 @@ class Trace(list[Row]):
 
     @property
     def buffered(self) -> bool:
-        """True of an asynchronous run: its one `Begin`, the first row but for those of presence, says so."""
+        """True of an asynchronous run: its one `Begin`, the first row after those of presence, says so."""
         return next((row.buffered for row in self if isinstance(row, Begin)), False)
 
     def add(self, row: Row) -> int:
@@ -257,38 +231,37 @@ def seldom_collecting() -> Iterator[None]:
             gc.unfreeze()
 
 
-def lines(traces: dict[str, Trace]) -> Iterator[str]:
-    """Yield the lines of `trace.jsonl`: before a protocol's rows, one that names it."""
-    for name, rows in traces.items():
-        yield heading(name)
-        yield from row_lines(rows)
-
-
 def heading(name: str) -> str:
     """Return the line that stands before the rows of a protocol."""
     return json.dumps({"row": "protocol", "name": name}) + "\n"
 
 
+def lines(traces: dict[str, Trace]) -> Iterator[str]:
+    """Yield the lines of `trace.jsonl`."""
+    for name, rows in traces.items():
+        yield heading(name)
+        yield from row_lines(rows)
+
+
 def row_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a line for each row."""
     writers = {kind: _writer(name, kind) for name, kind in ROWS.items()}
     for row in rows:
         yield writers[type(row)](row)
 
-
-RECURRING = ("str", "tuple[tuple[str, int], ...]")
-"""Hints of what recurs in a trace: the same few names, and the durations of a device."""
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _recurring = lru_cache(maxsize=4096)(_encoded)
 
 
 def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
-    """Make a function that writes rows of a kind as the json module would, which would take longer than the
-    run itself: a template has the keys, and only what is no integer is encoded."""
+    """Make a function that writes rows of a kind as the json module would."""
+    # The json module takes longer than the run itself. So a template has the keys,
+    # and only what is no integer is encoded.
     line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
     hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
-    others = [(k, _recurring if hint in RECURRING else _encoded) for k, hint in hints if hint != "int"]
+    # the same few names and the durations of a device recur
+    recurring = ("str", "tuple[tuple[str, int], ...]")
+    others = [(k, _recurring if hint in recurring else _encoded) for k, hint in hints if hint != "int"]
 
     def written(row: Any) -> str:
         values = list(row)

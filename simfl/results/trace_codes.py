@@ -31,8 +31,7 @@ class RecoveryId(NamedTuple):
 
 
 Subject = UpdateId | RecoveryId | None
-"""The update or the recovery that a message, a timer or a step is part of; None in synchronous rounds, where
-the user says it."""
+"""What a message, a timer or a step is part of; None in synchronous rounds, where the user says it."""
 
 
 def name_of(subject: Subject) -> str:
@@ -43,23 +42,17 @@ def name_of(subject: Subject) -> str:
 class Reason(StrEnum):
     """Why a message or a timer was ignored: the code that `why` begins with in the `Ignored` row of it."""
 
-    OUT_OF_PHASE = "out of phase"
-    """The receiver's state does not take it."""
-    UNKNOWN = "unknown"
-    """The receiver never takes this kind."""
+    OUT_OF_PHASE = "out of phase"  # the receiver's state does not take it
+    UNKNOWN = "unknown"  # the receiver never takes this kind
     EARLY = "early"
     LATE = "late"
     REPEATED = "a second one"
-    UNEXPECTED = "unexpected"
-    """The stage waits for such messages, but not of this user."""
-    STRANGER = "a stranger's"
-    """Its sender is none of the run's users, or did not enrol."""
-    NOT_IN_FLIGHT = "given up, or came before"
-    """The server does not wait for this update of the user."""
+    UNEXPECTED = "unexpected"  # the stage waits for such messages, but not of this user
+    STRANGER = "a stranger's"  # its sender is none of the run's users, or did not enrol
+    NOT_IN_FLIGHT = "given up, or came before"  # the server does not wait for this update of the user
     NO_MASK = "its mask was not shared"
     NOT_BEGUN = "its cycle was refused"
-    NO_SHARE = "no share to add"
-    """The receiver does not hold a share that is asked for."""
+    NO_SHARE = "no share to add"  # the receiver does not hold a share that is asked for
     STALE_TIMER = "stale"
 
 

@@ -17,35 +17,19 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from simfl.errors import BadInput
-from simfl.results.strict_json import first_problem
-from simfl.results.text import shown
-from simfl.results.trace import (
-    LANES,
-    PHASES,
-    ROWS,
-    SERVER,
-    Aborted,
-    Aggregated,
-    Begin,
-    End,
-    Presence,
-    Row,
-    Step,
-    Trace,
-)
+from simfl.results.text import first_problem, shown
+from simfl.results.trace import LANES, PHASES, ROWS, SERVER, Begin, End, Ending, Presence, Row, Step, Trace
 
-LARGEST = 10**24
-"""Of all integers: as nanoseconds thirty million years, and far from what a float cannot hold."""
+LARGEST = 10**24  # of all integers: as nanoseconds thirty million years, and far from a float's limit
+
+
+def _is_filled(r: Step) -> bool:
+    filled = bool(r.segments) and sum([ns for _, ns in r.segments]) == r.end - r.start
+    return r.ready <= r.start <= r.end and filled
+
 
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "step": (
-        lambda r: (
-            r.ready <= r.start <= r.end
-            and bool(r.segments)
-            and sum([ns for _, ns in r.segments]) == r.end - r.start
-        ),
-        "ready <= start <= end, and segments that fill it",
-    ),
+    "step": (_is_filled, "ready <= start <= end, and segments that fill it"),
     "message": (
         lambda r: r.bytes <= r.size and (r.arrived is None or r.sent <= r.arrived),
         "bytes <= size and sent <= arrived",
@@ -60,17 +44,14 @@ class TraceError(BadInput):
     """A trace file that cannot be read; names the file and the line."""
 
 
-class RowError(ValueError):
-    """A line that is not a row; the text says what was found and what was expected."""
+class _RowError(ValueError):
+    """A line that is not a row: what was found, and what was expected."""
 
 
 def read(path: Path, users: int | None = None) -> dict[str, Trace]:
-    """Return the traces in a file of `trace.lines`, by protocol. users: how many the scenario has, if known.
-
-    Raises:
-        TraceError: the file cannot be read, or a line is not what a run writes.
-    """
-    lines = _lines(users)
+    """Return the traces in a file of `trace.lines`, by protocol; TraceError if it is not what a run writes.
+    users: how many the scenario has, if known."""
+    model = _line_model(users)
     order: dict[str, _Order] = {}
     current: _Order | None = None
     number = 0
@@ -78,25 +59,25 @@ def read(path: Path, users: int | None = None) -> dict[str, Trace]:
         with path.open(encoding="utf-8", newline="\n") as file:
             for text in file:
                 number += 1
-                kind, values = _parsed(lines, text)
+                kind, values = _parsed(model, text)
                 if kind == "protocol":
                     current = order.setdefault(values["name"], _Order(values["name"]))
                 elif current is None:
-                    raise RowError("a row of no protocol")
+                    raise _RowError("a row of no protocol")
                 else:
                     row = ROWS[kind](**values)
                     if kind in RULES and not RULES[kind][0](row):
-                        raise RowError(f"{kind}: expected {RULES[kind][1]}")
+                        raise _RowError(f"{kind}: expected {RULES[kind][1]}")
                     current.add(row)
-    except RowError as error:
+    except _RowError as error:
         raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from None
     return {name: found.rows for name, found in order.items()}
 
 
-def _lines(users: int | None) -> TypeAdapter[Any]:
-    """Make the model of a line: a union of all kinds of rows. users: how many there are, if that is known."""
+def _line_model(users: int | None) -> TypeAdapter[Any]:
+    """Make the model of a line: a union of all kinds of rows."""
 
     def integer(least: int, most: int = LARGEST) -> Any:
         return Annotated[int, Field(ge=least, le=most)]
@@ -128,26 +109,22 @@ def _lines(users: int | None) -> TypeAdapter[Any]:
     return TypeAdapter(line)
 
 
-def _parsed(lines: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
-    """Return the kind of a line and its other values."""
+def _parsed(model: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
     try:
-        values = vars(lines.validate_json(text))
+        values = vars(model.validate_json(text))
     except ValidationError as errors:
         first = errors.errors()[0]
         if first["type"].startswith("union_tag"):
             kind = shown(first["input"].get("row"))
-            raise RowError(f"row is {kind}, expected {', '.join(ROWS)} or protocol") from None
-        raise RowError(first_problem(errors)) from None
+            raise _RowError(f"row is {kind}, expected {', '.join(ROWS)} or protocol") from None
+        raise _RowError(first_problem(errors)) from None
     return values.pop("row"), values
-
-
-_ENDINGS = Aggregated, Aborted, End
 
 
 @dataclass(slots=True)
 class _Order:
     """The rows of a protocol so far. begun, decided, ended: how many rounds have begun, have an aggregate or
-    were aborted, and are over; buffered: it is an asynchronous run, which begins once for all of them."""
+    were aborted, and are over; buffered: an asynchronous run, which begins once for all of them."""
 
     protocol: str
     rows: Trace = field(default_factory=Trace)
@@ -157,30 +134,27 @@ class _Order:
     buffered: bool = False
 
     def add(self, row: Row) -> None:
-        """Append a row that can stand here; RowError for any other."""
         number = len(self.rows)
         if isinstance(row, Begin):
             self._begin(row)
         elif not isinstance(row, Presence):
             if row.round >= self.begun and not self.buffered:
-                raise RowError(f"round {row.round} of {self.protocol} has not begun")
+                raise _RowError(f"round {row.round} of {self.protocol} has not begun")
             if row.cause >= number or (isinstance(row, Step) and row.previous >= number):
-                raise RowError(
-                    f"its cause is not an earlier row of {self.protocol}, which has {number} so far"
-                )
-            if isinstance(row, _ENDINGS):
+                earlier = f"an earlier row of {self.protocol}, which has {number} so far"
+                raise _RowError(f"its cause is not {earlier}")
+            if isinstance(row, Ending):
                 self._end(row)
         self.rows.append(row)
 
     def _begin(self, row: Begin) -> None:
         if self.buffered or not self.begun == self.ended == row.round or (self.begun and row.buffered):
-            raise RowError(f"{self.protocol} cannot begin round {row.round} here")
+            raise _RowError(f"{self.protocol} cannot begin round {row.round} here")
         self.begun, self.buffered = row.round + 1, row.buffered
 
-    def _end(self, row: Aggregated | Aborted | End) -> None:
-        if row.round != self.ended or self.decided != self.ended + isinstance(row, End):
-            raise RowError(f"round {row.round} of {self.protocol} cannot end here")
-        if isinstance(row, End):
-            self.ended += 1
-        else:
-            self.decided += 1
+    def _end(self, row: Ending) -> None:
+        over = isinstance(row, End)
+        if row.round != self.ended or self.decided != self.ended + over:
+            raise _RowError(f"round {row.round} of {self.protocol} cannot end here")
+        self.ended += over
+        self.decided += not over

@@ -1,14 +1,11 @@
-"""Selection schemes: the users of a round, chosen among those who are available.
-
-They depend on the available users, on the rounds before and on the round's own random stream, and on nothing
-else; a round for which too few are available is skipped.
-"""
+"""Selection schemes: the users of a round, chosen among those who are available, by nothing but the rounds
+before and the round's own random stream. A round for which too few are available is skipped."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -18,9 +15,60 @@ from pydantic import Field
 from simfl.blocks import Count, Fraction
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
-from simfl.selection.history import Participation
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Users = NDArray[np.int64]
+
+
+def _doubled(ascending: Users) -> Users:
+    doubled: Users = ascending[1:][np.diff(ascending) == 0]
+    return doubled
+
+
+class Participation:
+    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round,
+    and each user's frequency of participation f^(t). users: N, at least 1; they are 0 .. N - 1.
+
+    >>> P = Participation(4)
+    >>> P.append([2, 0])
+    >>> P.counts.tolist()
+    [1, 0, 1, 0]
+    """
+
+    def __init__(self, users: int) -> None:
+        if users < 1:
+            raise ValueError(f"users={users} must be at least 1")
+        self.users = users
+        self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
+        self._counts = np.zeros(users, np.int64)
+        self.counts = self._counts.view()
+        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
+        self.counts.flags.writeable = False
+
+    def append(self, members: Iterable[int]) -> None:
+        """Add the next round's users, in any order; nobody where the round was skipped. ValueError, and
+        nothing appended, if a user is unknown or named twice."""
+        row = np.sort(np.fromiter(members, np.int64))
+        if row.size and not (row[0] >= 0 and row[-1] < self.users):
+            wrong = row[0] if row[0] < 0 else row[-1]
+            raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
+        if (doubled := _doubled(row)).size:
+            raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
+        self.rows.append(row)
+        self._counts[row] += 1
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def matrix(self) -> csr_array:
+        """Return P^(t), [t, N], int8 zeros and ones."""
+        from scipy.sparse import csr_array
+
+        ends = np.cumsum([0, *(row.size for row in self.rows)])
+        users = np.concatenate([*self.rows, np.empty(0, np.int64)])
+        return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))
 
 
 class Selection(Choice):
@@ -40,13 +88,8 @@ class Selection(Choice):
     def select(
         self, available: Users, history: Participation, rng: np.random.Generator
     ) -> Sequence[int] | Users | None:
-        """Return the users of a round, in any order; None or nobody if too few are available.
-
-        Args:
-            available: distinct users of 0 .. N - 1, ascending.
-            history: who took part in each earlier round; it knows N.
-            rng: the round's own stream.
-        """
+        """Return the users of a round, in any order; None or nobody if too few of the distinct, ascending
+        `available` are there. history: of earlier rounds; it knows N. rng: the round's own stream."""
 
     def cohort(self, users: int) -> int:
         """Return the most users that a round can hold, where there are `users` in all."""
@@ -67,21 +110,17 @@ class Selection(Choice):
     def chosen(
         self, available: ArrayLike, history: Participation, rng: np.random.Generator
     ) -> list[int] | None:
-        """Return what `select` does, ascending, as plain integers; None for nobody.
-
-        Raises:
-            RunFailed: somebody in it is not available, or is there twice.
-        """
+        """Return what `select` does, ascending, as plain integers; None for nobody. RunFailed if somebody in
+        it is not available, or is there twice."""
         here = np.sort(np.asarray(available, np.int64))
         found = self.select(here, history, rng)
         if found is None or not len(found):
             return None
         picked = np.sort(np.asarray(found))
-        strangers, doubled = np.setdiff1d(picked, here), picked[:-1][picked[1:] == picked[:-1]]
-        if strangers.size:
-            raise RunFailed(f"selection {type(self).__name__}: user {strangers[0]} is not available")
-        if doubled.size:
-            raise RunFailed(f"selection {type(self).__name__}: user {doubled[0]} is chosen twice")
+        wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, here)]
+        wrong += [f"user {user} is chosen twice" for user in _doubled(picked)]
+        if wrong:
+            raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")
         members: list[int] = picked.tolist()
         return members
 
@@ -119,9 +158,8 @@ class Random(_OfOneSize):
     kind: Literal["random"] = "random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        if available.size < self.users:
-            return None
-        return rng.choice(available, size=self.users, replace=False)
+        enough = available.size >= self.users
+        return rng.choice(available, size=self.users, replace=False) if enough else None
 
 
 class WeightedRandom(_OfOneSize):
@@ -131,12 +169,11 @@ class WeightedRandom(_OfOneSize):
     kind: Literal["weighted_random"] = "weighted_random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        """Take who took part less often than the K-th least, and draw the rest among those who equal it."""
         k = self.users
         if available.size < k:
             return None
         frequency = history.counts[available]
-        bar = np.partition(frequency, k - 1)[k - 1]
+        bar = np.partition(frequency, k - 1)[k - 1]  # of the K-th least: the rest is drawn among its equals
         least = available[frequency < bar]
         drawn = rng.choice(available[frequency == bar], size=k - least.size, replace=False)
         return np.concatenate([least, drawn])
@@ -144,9 +181,7 @@ class WeightedRandom(_OfOneSize):
 
 class Bernoulli(Selection):
     """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2).
-
-    With N users of whom each is away with p, probability = K / (N (1 - p)) gives K of them on average.
-    """
+    K / (N (1 - p)) gives K of N users on average, each of whom is away with p."""
 
     main_key = "probability"
     kind: Literal["bernoulli"] = "bernoulli"
@@ -182,14 +217,12 @@ class MultiRound(_OfOneSize):
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         """Return the K users of K / T batches; None if fewer are wholly available. Takes time O(N).
 
-        The family B of Algorithm 1 has C(N/T, K/T) rows; they are never listed, for its rows that are
-        available are exactly the unions of K / T batches that are wholly available.
-
-        lambda = 0, for equal drop-out probabilities: every available row of B equally likely. lambda = 1:
-        uniform among the available rows that hold the user l_min of least frequency. Algorithm 2 takes l_min
-        over all available users; a batch-mate of that user may be away, and then no available row holds it.
-        Here it is taken over the users of the wholly available batches; of several such batches one is drawn
-        uniformly.
+        The C(N/T, K/T) rows of Algorithm 1's family B are never listed: those that are available are exactly
+        the unions of K / T wholly available batches. lambda = 0, for equal drop-out probabilities: every such
+        row equally likely. lambda = 1: uniform among those that hold the user l_min of least frequency.
+        Algorithm 2 takes l_min over all available users; a batch-mate of that user may be away, and then no
+        available row holds it. Here it is taken over the users of the wholly available batches, and of
+        several such batches one is drawn uniformly.
         """
         N, T = history.users, self.T
         check_batches(N, self.users, T)
@@ -211,16 +244,16 @@ class MultiRound(_OfOneSize):
         return members
 
     def family(self, users: int) -> int | None:
+        """Return R_BP = C(N / T, K / T) (Multi-RoundSecAgg eq. 8)."""
         return math.comb(users // self.T, self.users // self.T)
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
-        if self.users > users:
-            yield from super().problems(users)
-            return
+        yield from super().problems(users)
         try:
             check_batches(users, self.users, self.T)
         except ValueError as error:
-            yield "", str(error)
+            if self.users <= users:
+                yield "", str(error)
 
 
 class Partition(_OfOneSize):
@@ -239,12 +272,8 @@ class Partition(_OfOneSize):
         return MultiRound(users=self.users, T=self.users).problems(users)
 
 
-SELECTION = Kinds(
-    "selection",
-    Selection,  # type: ignore[type-abstract]
-    (All, Random, WeightedRandom, Partition, Bernoulli, MultiRound),
-    "selection",
-)
+_KINDS = (All, Random, WeightedRandom, Partition, Bernoulli, MultiRound)
+SELECTION = Kinds("selection", Selection, _KINDS, "selection")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnySelection = Selection

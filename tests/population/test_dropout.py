@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from simfl.blocks import Distribution, Exponential, Fixed, LogNormal, Uniform
 from simfl.errors import RunFailed
-from simfl.population.distributions import draw, quantile
 from simfl.population.dropout import (
     Dropout,
     Loss,
@@ -38,7 +37,7 @@ from tests.engine.harness import SIX, of, run, script
     ],
 )
 def test_draws_have_the_distributions_mean(distribution: Distribution, mean: float) -> None:
-    values = draw(distribution, np.random.default_rng(0), 40_000)
+    values = distribution.draw(np.random.default_rng(0), 40_000)
     assert values.mean() == pytest.approx(mean, rel=0.03)
     assert (values > 0).all()
 
@@ -49,11 +48,11 @@ def test_draws_have_the_distributions_mean(distribution: Distribution, mean: flo
     ids=lambda distribution: distribution.kind,
 )
 def test_quantiles_are_those_of_the_draws(distribution: Distribution) -> None:
-    values = draw(distribution, np.random.default_rng(0), 40_000)
+    values = distribution.draw(np.random.default_rng(0), 40_000)
     for u in (0.01, 0.25, 0.5, 0.9, 0.99):
-        below = (values < quantile(distribution, u)).mean()
+        below = (values < distribution.quantile(u)).mean()
         assert abs(below - u) < 5 * np.sqrt(u * (1 - u) / 40_000)
-    assert quantile(Fixed(value=3.0), 0.7) == 3.0
+    assert Fixed(value=3.0).quantile(0.7) == 3.0
 
 
 @given(st.floats(0, 1), st.integers(0, 5), st.sets(st.integers(0, 19), min_size=1))
@@ -73,7 +72,7 @@ def test_the_worst_case_is_a_rate_between_sharing_and_the_upload(
     one, other = (Losses(spec, 20, Streams(4), KEYED) for spec in (short, long))
     assert one.in_round(index, sorted(selected)) == other.in_round(index, sorted(selected))
     assert set(one.in_round(1, range(20)).values()) == {PlannedLoss("upload", "before_send")}
-    assert one.rate(index) == other.rate(index) == (fraction, 0.5)[index % 2]
+    assert one.spec.rate_in(index) == other.spec.rate_in(index) == (fraction, 0.5)[index % 2]
     assert [one.in_cycle(user, index) for user in range(20)] == [
         other.in_cycle(user, index) for user in range(20)
     ]

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 import simfl
 from simfl.errors import BadInput
-from simfl.privacy.attack import Attack, Isolated, attack, errors, isolated, reconstruct
+from simfl.privacy.attack import Attack, attack, errors, isolated, reconstruct
 from simfl.privacy.weak import weak_over_time
-from simfl.selection.history import Participation
-from simfl.selection.schemes import MultiRound, Random, Selection
+from simfl.selection.schemes import MultiRound, Participation, Random, Selection
 from tests.engine.harness import ROOT
 from tests.privacy import oracle
 
@@ -41,7 +40,7 @@ def test_constant_updates_are_recovered_at_full_column_rank(dtype: Any) -> None:
     assert estimates.dtype == dtype
     e = errors(truth, estimates)
     assert e.max() < (1e-20 if dtype is np.float64 else 1e-8)
-    assert isolated(P) == Isolated(40, tuple(range(40)), ())
+    assert isolated(P) == (40, tuple(range(40)), ())
 
 
 def test_batches_are_split_evenly() -> None:
@@ -55,7 +54,7 @@ def test_batches_are_split_evenly() -> None:
     np.testing.assert_allclose(
         errors(truth, estimates).reshape(10, 2), apart[:, None] / (4 * (pairs**2).sum(axis=2)), rtol=1e-9
     )
-    assert isolated(P) == Isolated(10, (), tuple((i, i + 1) for i in range(0, 20, 2)))
+    assert isolated(P) == (10, (), tuple((i, i + 1) for i in range(0, 20, 2)))
 
 
 def test_noise_is_averaged() -> None:
@@ -88,7 +87,7 @@ def test_who_is_isolated_by_the_rank_that_the_row_space_loses(P: Array) -> None:
         classes.setdefault(tuple(P[:, user].tolist()), []).append(user)
     alone = [tuple(c) for c in classes.values() if oracle.rank(np.delete(P, c, axis=1)) < full]
     users = [c[0] for c in alone if len(c) == 1]
-    assert isolated(P) == Isolated(full, tuple(users), tuple(c for c in alone if len(c) > 1))
+    assert isolated(P) == (full, tuple(users), tuple(c for c in alone if len(c) > 1))
     assert bool(users) == (weak_over_time(P)[-1] == (1, 1))
 
 

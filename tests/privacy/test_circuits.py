@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from simfl.privacy.certificate import Unlucky
 from simfl.privacy.circuits import Budget, Circuits, project
-from simfl.privacy.modular import PRIMES, rank
+from simfl.privacy.modular import PRIMES, Unlucky, rank
 
 p = PRIMES[0]
 

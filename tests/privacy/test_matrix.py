@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from simfl.privacy.matrix import rounds, sparse
-from simfl.selection.history import Participation
+from simfl.privacy.metrics import rounds, sparse
+from simfl.selection.schemes import Participation
 
 
 def test_dense_sparse_and_the_history_say_the_same() -> None:

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simfl.privacy.metrics import cardinalities, cardinality, fairness_gaps, family_size
-from simfl.selection.history import Participation
-from simfl.selection.schemes import MultiRound, Random, Selection
+from simfl.privacy.metrics import cardinalities, cardinality, fairness_gaps
+from simfl.selection.schemes import MultiRound, Participation, Random, Selection
 
 
 @given(arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 1)))
@@ -47,10 +46,8 @@ def theorem_1(T: int, p: Fraction) -> Fraction:
 
 
 def test_family_sizes_of_table_1() -> None:
-    assert [family_size(N, K, T) for T in (12, 6, 4, 3)] == [10, 190, 4060, 91390]
-    assert 10**16 < family_size(N, K, 1) < 2 * 10**16
-    with pytest.raises(ValueError, match="T=5 does not divide"):
-        family_size(N, K, 5)
+    families = [MultiRound(users=K, T=T).family(N) for T in (12, 6, 4, 3, 1)]
+    assert families == [10, 190, 4060, 91390, comb(N, K)]
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 4, 6, 12])

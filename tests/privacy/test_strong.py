@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from simfl.privacy.strong import Classes, strong_over_time
-from simfl.selection.history import Participation
-from simfl.selection.schemes import MultiRound
+from simfl.privacy.metrics import Classes, strong_over_time
+from simfl.selection.schemes import MultiRound, Participation
 
 MATRICES = arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=st.integers(0, 1))
 

@@ -12,14 +12,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.privacy import weak as module
-from simfl.privacy.bounds import light_vectors
-from simfl.privacy.certificate import Unlucky
-from simfl.privacy.matrix import Matrix, sparse
-from simfl.privacy.modular import PRIMES, RowSpace
-from simfl.privacy.strong import strong_over_time
-from simfl.privacy.weak import Interval, weak_over_time
-from simfl.selection.history import Participation
-from simfl.selection.schemes import MultiRound, Random, Selection
+from simfl.privacy.metrics import Matrix, sparse, strong_over_time
+from simfl.privacy.modular import PRIMES, RowSpace, Unlucky
+from simfl.privacy.weak import Interval, light_vectors, weak_over_time
+from simfl.selection.schemes import MultiRound, Participation, Random, Selection
 from tests.privacy import oracle
 
 Array = NDArray[Any]

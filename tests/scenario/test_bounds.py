@@ -147,15 +147,14 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:
     from simfl.blocks import Exponential, LogNormal
-    from simfl.population.distributions import draw
     from simfl.random_streams import Streams
 
     rng = Streams(1).rng("draws")
     for wide in (LogNormal(median=GREATEST, sigma=10.0), LogNormal(median=LEAST, sigma=10.0)):
-        draws = draw(wide, rng, 10_000)
+        draws = wide.draw(rng, 10_000)
         assert draws.min() >= LEAST
         assert draws.max() <= GREATEST
-    assert draw(Exponential(mean=LEAST), rng, 100).min() == LEAST
+    assert Exponential(mean=LEAST).draw(rng, 100).min() == LEAST
 
 
 def test_a_good_scenario_stays_one(tmp_path: Path) -> None:

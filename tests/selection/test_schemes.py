@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from scipy.stats import chi2
 
 from simfl.errors import RunFailed
-from simfl.selection.history import Participation
 from simfl.selection.schemes import (
     SELECTION,
     All,
     Bernoulli,
     MultiRound,
+    Participation,
     Partition,
     Random,
     Selection,

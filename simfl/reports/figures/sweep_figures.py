@@ -10,10 +10,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pydantic_core import from_json
 
 from simfl.errors import BadInput
 from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
-from simfl.results import strict_json
 
 # The columns of `means.csv` beside those of what varies.
 FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
@@ -59,7 +59,7 @@ def _finite(text: str) -> float:
 def _value(text: str) -> Any:
     """A value as `means.csv` has it: JSON, or text as it is."""
     try:
-        return strict_json.parse(text)
+        return from_json(text)
     except ValueError:
         return text
 

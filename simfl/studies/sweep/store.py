@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic_core import from_json
 
 from simfl.errors import BadInput
 from simfl.folder import disk
-from simfl.results import strict_json
 from simfl.results.summary import Summary, read
 
 PARTIAL_PREFIX = ".writing-"
@@ -80,7 +80,7 @@ class Store:
                 raise Damaged("a link or a file is in its place")
             return False
         try:
-            digests = strict_json.parse((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
+            digests = from_json((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
             for name, digest in digests.items():
                 if Path(name).name != name:
                     raise ValueError(f"{name} is not a name of a file")
