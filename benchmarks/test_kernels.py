@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from simfl.crypto import field, limbs, mds, ntt, prg, quantize, shamir
+from simfl.crypto import field, mds, ntt, prg, quantize, shamir
 from simfl.crypto.field import Q
 
 D, N, LEVELS = 1_206_590, 200, 2**16
@@ -47,7 +47,7 @@ def test_product(shape: str, name: str, beside: Any) -> None:
             REACH[shape]["ntt"],
         )
     else:
-        beside(f"product {shape}", name, lambda: limbs.matmul(W, Z, Q), REACH[shape].get(name, 1.0))
+        beside(f"product {shape}", name, lambda: field.matmul(W, Z, Q), REACH[shape].get(name, 1.0))
 
 
 @pytest.mark.parametrize("name", ["copy", "one by one", "as a matrix", "any weights"])

@@ -13,7 +13,8 @@ Like loops.py this imports numba, so callers import it when there is something t
 import numpy as np
 from numba import types
 
-from simfl.crypto.compiling import A32, BOOL, I64, INT, WORD, compiled, read, written
+from simfl.crypto.compiling import BOOL, INT, WORD, compiled, read, written
+from simfl.crypto.field import A32, I64
 
 _BLOCK_WORDS = 2**17  # 512 kB; a pass reads and writes all of it
 _LEAST_COLUMNS = 128  # of a block, so that a loop is long enough

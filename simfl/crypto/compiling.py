@@ -3,15 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 from numba import njit, types
-from numpy.typing import NDArray
 
-A32 = NDArray[np.uint32]
-A64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating[Any]]
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 INT, WORD, WIDE, REAL, BOOL = types.int64, types.uint32, types.uint64, types.float64, types.boolean
@@ -34,13 +27,11 @@ def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
     """Compile for these signatures now, so that no call compiles later."""
 
     def decorate(loop: Loop) -> Loop:
-        def compile_it(cache: bool) -> Loop:
-            fast: Loop = njit(list(signatures), cache=cache, nogil=True, error_model="numpy")(loop)
-            return fast
-
+        options = {"nogil": True, "error_model": "numpy"}
         try:
-            return compile_it(cache=True)
+            fast: Loop = njit(list(signatures), cache=True, **options)(loop)
         except (RuntimeError, OSError):  # numba finds no folder to cache in: every process compiles
-            return compile_it(cache=False)
+            fast = njit(list(signatures), **options)(loop)
+        return fast
 
     return decorate

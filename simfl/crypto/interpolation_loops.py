@@ -3,7 +3,8 @@
 import numpy as np
 from numba import types
 
-from simfl.crypto.compiling import A32, A64, BOOL, I64, INT, WIDE, WORD, compiled, read, written
+from simfl.crypto.compiling import BOOL, INT, WIDE, WORD, compiled, read, written
+from simfl.crypto.field import A32, A64, I64
 
 _MERSENNE = np.uint64(2**31 - 1)
 

@@ -16,11 +16,9 @@ from cryptography.hazmat.primitives.ciphers import AEADDecryptionContext, Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from numpy.typing import NDArray
 
+from simfl.crypto.field import A8
 from simfl.crypto.row_routing import LONG_BYTES, Rows
-
-A8 = NDArray[np.uint8]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

@@ -13,22 +13,8 @@ import numpy as np
 from numba import carray, types
 from numba.extending import intrinsic
 
-from simfl.crypto.compiling import (
-    A32,
-    A64,
-    BOOL,
-    F64,
-    I64,
-    INT,
-    REAL,
-    REALS,
-    WIDE,
-    WORD,
-    Floats,
-    compiled,
-    read,
-    written,
-)  # fmt: skip
+from simfl.crypto.compiling import BOOL, INT, REAL, REALS, WIDE, WORD, compiled, read, written
+from simfl.crypto.field import A32, A64, F64, I64, Floats
 
 _COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
 # Words are tested in groups for one that is no element, and where there is one, in smaller groups.
@@ -37,8 +23,6 @@ _GROUP, _SMALL_GROUP = 2048, 128
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _pointer(typing: Any, address: Any) -> Any:
-    """Return an address as a pointer to uint32."""
-
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 

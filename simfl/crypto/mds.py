@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from simfl.crypto import ntt
-from simfl.crypto.field import A32, matmul
-from simfl.crypto.prg import A8, expand
+from simfl.crypto.field import A8, A32, matmul
+from simfl.crypto.prg import expand
 from simfl.crypto.row_routing import Rows
 
 

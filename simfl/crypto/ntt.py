@@ -21,11 +21,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-A32 = NDArray[np.uint32]
-A64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
+from simfl.crypto.field import A32, A64, I64
 
 Q = 2**31 - 2**17 + 1
 """The prime of `field.q: ntt`, 2147352577: 2^17 divides q - 1, and 2^16 that of no larger q < 2^31. The PRG
@@ -36,7 +33,7 @@ BOUND = 2**31
 
 
 class Plan(NamedTuple):
-    """The arguments of butterflies.transform. `work` counts the rows that all passes go over."""
+    """The arguments of butterflies.transform. `work`: the rows of all parts of the tree with a wanted one."""
 
     factors: A32
     wanted: I64
@@ -125,11 +122,9 @@ def _factors(n: int, q: int) -> A32:
 
 
 def _work(wanted: I64) -> int:
-    """Return the rows of the parts of the tree that have a wanted one, over all passes."""
     length, total = wanted.size - 1, 0
     while length > 1:
-        starts = wanted[::length]
-        total += int(np.count_nonzero(np.diff(starts))) * length
+        total += int(np.count_nonzero(np.diff(wanted[::length]))) * length
         length = length // 2 if length.bit_length() % 2 == 0 else length // 4
     return total
 

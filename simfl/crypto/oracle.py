@@ -12,15 +12,12 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.crypto import mds, ntt, shamir
-from simfl.crypto.field import A32, matmul
+from simfl.crypto.field import A8, A32, I64, matmul
 from simfl.crypto.row_routing import Rows
 
 LIMIT = 1 << 16  # multiplications by galois for an operation: some 30 ms
-
-I64 = NDArray[np.int64]
 
 
 class Differs(ValueError):
@@ -67,7 +64,7 @@ def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, 
 
 
 def _reconstructed(
-    rows: Sequence[NDArray[np.uint8]], held: Sequence[tuple[I64, I64]], points: Sequence[int], secrets: Any
+    rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points: Sequence[int], secrets: Any
 ) -> None:
     """Compare each secret with the value at 0 of the polynomials through its shares (Lagrange)."""
     field = _field(shamir.P)

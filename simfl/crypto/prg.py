@@ -14,11 +14,8 @@ from hashlib import blake2b
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
-from numpy.typing import NDArray
 
-from simfl.crypto.field import A32, flat
-
-A8 = NDArray[np.uint8]
+from simfl.crypto.field import A8, A32, I64, flat
 
 BLOCK = 1 << 15  # words that are encrypted and worked on at once: they stay in the L2 cache
 _ZEROS = memoryview(bytes(4 * BLOCK))
@@ -86,7 +83,7 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
     if out.max(initial=0) >= q:
         out %= np.uint32(q)
     streams = [stream_of(seeds[k : k + 1]) for k in range(len(signs))]
-    rejected: list[list[NDArray[np.int64]]] = [[places[:0]] for _ in signs]
+    rejected: list[list[I64]] = [[places[:0]] for _ in signs]
     # All streams are read side by side, a block of each, so that the block of the sum stays in the cache.
     for i in range(0, out.size, BLOCK):
         block = out[i : i + BLOCK]
@@ -121,7 +118,7 @@ def stream_of(seed: A8) -> CipherContext:
 
 
 def _kept(q: int) -> np.uint32:
-    """Return a mask of the bits of a word that count: as many as q - 1 has."""
+    """Return a mask of as many low bits as q - 1 has."""
     return np.uint32((1 << (q - 1).bit_length()) - 1)
 
 

@@ -8,14 +8,9 @@ Invariant: quantisation is unbiased, and sums in F_q are sums of integers as lon
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simfl.crypto.field import A32, flat
-from simfl.crypto.prg import A8, BLOCK, SCRATCH, stream_of
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating[Any]]
+from simfl.crypto.field import A8, A32, F64, I64, Floats, flat
+from simfl.crypto.prg import BLOCK, SCRATCH, stream_of
 
 
 def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:

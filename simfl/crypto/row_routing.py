@@ -4,8 +4,6 @@ Invariant: rows of `LONG_BYTES` and more are kept apart, a list of arrays, so th
 and each is freed when its last holder is gone; shorter ones are one array [n, L].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

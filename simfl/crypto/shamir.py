@@ -8,13 +8,10 @@ coefficients are uniform over all of F_p, so secrecy is perfect; t - 1 shares fi
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simfl.crypto.field import A32, matmul
+from simfl.crypto.field import A8, A32, I64, matmul
 from simfl.crypto.mds import matrix
-from simfl.crypto.prg import A8, expand
-
-I64 = NDArray[np.int64]
+from simfl.crypto.prg import expand
 
 P = 2**31 - 1
 SHARE_BYTES = 36

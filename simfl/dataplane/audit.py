@@ -4,21 +4,15 @@ It is computed a second time, from the users' updates themselves and in 64-bit i
 so that a wrong mask, weight, member or a wrap-around cannot cancel out on both sides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.crypto import quantize
-
-Float = NDArray[np.floating[Any]]
-I64 = NDArray[np.int64]
+from simfl.crypto.field import A8, A32, F64, I64, Floats
 
 
-def real_sum(vectors: Sequence[Float], weights: Sequence[float]) -> NDArray[np.float64]:
+def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
     """Return sum_i weights[i] * vectors[i] in float64, 1 x L, added in the order given."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
@@ -26,14 +20,12 @@ def real_sum(vectors: Sequence[Float], weights: Sequence[float]) -> NDArray[np.f
     return total
 
 
-def real(total: Float, deltas: Sequence[Float], weights: Sequence[float]) -> NDArray[np.int64]:
+def real(total: Floats, deltas: Sequence[Floats], weights: Sequence[float]) -> I64:
     """Return coordinates that differ, 0, 0: a sum of floats is compared in its own order of summing."""
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 
-def add_levels(
-    plain: I64 | None, delta: Float, weight: int, seed: NDArray[np.uint8], clip: float, levels: int
-) -> I64:
+def add_levels(plain: I64 | None, delta: Floats, weight: int, seed: A8, clip: float, levels: int) -> I64:
     """Return plain + weight * Q(delta), in the place of plain if there is one: [1, d + 2].
 
     delta: an update [1, d]; weight: what it was multiplied by, before masking (Remark 3) and by the
@@ -51,11 +43,11 @@ def add_levels(
 
 
 def in_field(
-    total: NDArray[np.uint32],
-    deltas: Sequence[Float],
+    total: A32,
+    deltas: Sequence[Floats],
     samples: Sequence[int],
     factors: Sequence[int],
-    seeds: Sequence[NDArray[np.uint8]],
+    seeds: Sequence[A8],
     clip: float,
     levels: int,
     q: int,
@@ -71,7 +63,7 @@ def in_field(
     return compare(total, plain, q)
 
 
-def compare(total: NDArray[np.uint32], plain: I64, q: int) -> I64:
+def compare(total: A32, plain: I64, q: int) -> I64:
     """Compare an aggregate with the sum [1, d + 2] that `add_levels` has made.
 
     total: [1, d], or [1, d + 1] with the sum of weights as its last coordinate. Returns, [1, 3], the

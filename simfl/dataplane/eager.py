@@ -1,12 +1,10 @@
 """Operations that are done when they are asked for, save what gains by waiting for others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from simfl.dataplane.handles import Handle, HandleList
-from simfl.dataplane.nodes import Node, batched, nodes, symbolic, value
+from simfl.dataplane.nodes import Node, batched, symbolic, value, within
 from simfl.dataplane.ops import Ops, Oracle
 from simfl.errors import Diverged, step_failed
 
@@ -50,7 +48,7 @@ class EagerOps(Ops):
             path = [wanted]  # not recursive: a resumed run may have left a long chain of models
             while path:
                 node = path[-1]
-                needed = [need for need in nodes(node.args) if not need.done]
+                needed = [need for need in within(node.args, Node) if not need.done]
                 path += needed
                 if not needed:
                     self._make(path.pop())

@@ -3,34 +3,24 @@
 Content is rows x columns: a 2-D array, or where rows are long a list of arrays (`simfl.crypto.row_routing`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 # Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64.
 U8, U32, F32, F64 = 1, 4, 4, 8
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Handle:
     """Rows of `columns` elements of `itemsize` bytes; `forged` are rows that an adversary touched."""
 
-    __slots__ = ("columns", "content", "forged", "itemsize", "rows")
-
-    def __init__(
-        self,
-        rows: int,
-        columns: int,
-        itemsize: int,
-        content: Any = None,
-        forged: frozenset[int] = frozenset(),
-    ) -> None:
-        self.rows = rows
-        self.columns = columns
-        self.itemsize = itemsize
-        self.content = content
-        self.forged = forged
+    rows: int
+    columns: int
+    itemsize: int
+    content: Any = None
+    forged: frozenset[int] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -48,9 +38,8 @@ class HandleList:
         self.handles, self.but = handles, but
         self.clean = not any(map(attrgetter("forged"), handles)) if clean is None else clean
 
-    def without(self, k: int) -> HandleList:
-        """Return all but the k-th."""
-        return HandleList(self.handles, k, self.clean)
+    def without(self, k: int) -> Self:
+        return type(self)(self.handles, k, self.clean)
 
     def __len__(self) -> int:
         return len(self.handles) - (self.but is not None)

@@ -1,15 +1,15 @@
 """Symbolic operations: what is executed later, and how their arguments are walked."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from simfl.crypto import row_routing
 from simfl.dataplane.handles import Handle, HandleList
 
 
+@dataclass(eq=False, slots=True)
 class Node:
     """One pending operation, kernel(*args); its value once it is `done`.
 
@@ -18,18 +18,15 @@ class Node:
     thread of its own.
     """
 
-    __slots__ = ("args", "consumers", "done", "kernel", "size", "small", "value", "waiting", "where")
-
-    def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
-        self.kernel: Callable[..., Any] = kernel
-        self.args = args
-        self.where = where
-        self.size = 0
-        self.small = False
-        self.value: Any = None
-        self.done = False
-        self.waiting: int | None = None
-        self.consumers: list[Node] = []
+    kernel: Callable[..., Any]
+    args: tuple[Any, ...]
+    where: tuple[Any, ...]
+    size: int = 0
+    small: bool = False
+    value: Any = None
+    done: bool = False
+    waiting: int | None = None
+    consumers: list["Node"] = field(default_factory=list)
 
     @property
     def routes(self) -> bool:
@@ -37,14 +34,14 @@ class Node:
         return self.kernel in (row_routing.pick, row_routing.gather, row_routing.join)
 
     @classmethod
-    def of(cls, content: Any, where: tuple[Any, ...] = ()) -> Node:
+    def of(cls, content: Any, where: tuple[Any, ...] = ()) -> "Node":
         """Return a node that is done; without content one that fails if it is asked for."""
         node = cls(_forgotten, (), where)
         if content is not None:
             node.finish(content)
         return node
 
-    def finish(self, content: Any) -> list[Node]:
+    def finish(self, content: Any) -> list["Node"]:
         """Take the value and return those that wait for it. What it was made from can go."""
         consumers = self.consumers
         self.value, self.done = content, True
@@ -52,14 +49,15 @@ class Node:
         return consumers
 
 
+@dataclass(eq=False, slots=True)
 class Recipe:
     """An operation that each of its consumers does for itself: cheap to do, large to keep."""
 
-    __slots__ = ("args", "kernel")
+    kernel: Callable[..., Any]
+    args: tuple[Any, ...]
 
-    def __init__(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.kernel = kernel
-        self.args = args
+
+Kind = TypeVar("Kind", Node, Recipe)
 
 
 class Queues:
@@ -139,25 +137,15 @@ def value(argument: Any) -> Any:
     return argument
 
 
-def nodes(argument: Any) -> Iterator[Node]:
-    """Yield the nodes in an argument, in order; those in recipes too."""
-    if isinstance(argument, Node):
+def within(argument: Any, kind: type[Kind]) -> Iterator[Kind]:
+    """Yield the nodes or the recipes in an argument, in order; those in recipes too."""
+    if isinstance(argument, kind):
         yield argument
-    elif isinstance(argument, Recipe):
-        yield from nodes(argument.args)
-    elif isinstance(argument, list | tuple):
-        for part in argument:
-            yield from nodes(part)
-
-
-def recipes(argument: Any) -> Iterator[Recipe]:
-    """Yield the recipes in an argument."""
     if isinstance(argument, Recipe):
-        yield argument
-        yield from recipes(argument.args)
-    elif isinstance(argument, list | tuple):
+        argument = argument.args
+    if isinstance(argument, list | tuple):
         for part in argument:
-            yield from recipes(part)
+            yield from within(part, kind)
 
 
 def batched(kernel: Any) -> bool:

@@ -5,26 +5,22 @@ whose content is known now (`EagerOps`), later (`simfl.dataplane.pooled.PooledOp
 What is executed and what is charged come from the same line, so they cannot drift apart.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.crypto import field as fq
 from simfl.crypto import keys, mds, prg, quantize, shamir
 from simfl.crypto import row_routing as relay
+from simfl.crypto.field import A8, I64
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, Handle, HandleList
 from simfl.dataplane.work import Ledger
 
 # Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
 Oracle = Callable[[Callable[..., Any], tuple[Any, ...], Any], None]
-
-I64 = NDArray[np.int64]
 
 
 class PeerFault(Exception):
@@ -294,6 +290,6 @@ def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
     return Handle(handle.rows, handle.columns, handle.itemsize, handle.content, flags) if flags else handle
 
 
-def seed_array(entropy: bytes) -> NDArray[np.uint8]:
+def seed_array(entropy: bytes) -> A8:
     """Return 32 bytes as the 1 x 32 array that kernels take."""
     return np.frombuffer(entropy, np.uint8).reshape(1, 32)

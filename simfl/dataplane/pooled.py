@@ -11,8 +11,6 @@ operations do not, or not for long enough: so one whose counted work is small an
 done at once, in line, and no second thread is woken for small ones that had to wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +19,7 @@ from typing import Any
 
 from simfl.crypto import prg
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.nodes import Node, Queues, Recipe, batched, nodes, ready, recipes, symbolic, value
+from simfl.dataplane.nodes import Node, Queues, Recipe, batched, ready, symbolic, value, within
 from simfl.dataplane.ops import Ops, Oracle, seed_array
 from simfl.dataplane.streamed_shares import ShareStreams
 from simfl.dataplane.work import amount
@@ -36,7 +34,7 @@ class Promise(Handle):
     """A handle that tells its pool when nobody holds it any more."""
 
     __slots__ = ("pool",)
-    pool: PooledOps
+    pool: "PooledOps"
 
     def __del__(self) -> None:
         self.pool.unheld(self.content)
@@ -156,7 +154,7 @@ class PooledOps(Ops):
             wanted += self._routes_of_step.pop(node.where, ())
         if self._streams is not None:
             self._streams.prepare(node)
-        return node, nodes(node.args)
+        return node, within(node.args, Node)
 
     def _queue(self, node: Node, follows: bool = False) -> None:  # under the lock
         self._large += not node.small
@@ -203,7 +201,7 @@ class PooledOps(Ops):
                 if isinstance(content, Diverged):
                     self._diverged[node] = content
                     continue
-                for recipe in recipes(node.args):
+                for recipe in within(node.args, Recipe):
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size

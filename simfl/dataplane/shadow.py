@@ -1,13 +1,12 @@
 """Operations of which only lengths and counts are known: the same timeline without the work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from simfl.crypto import keys, mds, prg, row_routing
 from simfl.dataplane import audit
-from simfl.dataplane.handles import Handle, HandleList
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.nodes import symbolic
 from simfl.dataplane.ops import Ops
 
 
@@ -22,8 +21,7 @@ class ShadowOps(Ops):
         self._handles: dict[tuple[int, int, int], Handle] = {}
 
     def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
-        handle = self._handles.get(shape)
-        if handle is None:
+        if (handle := self._handles.get(shape)) is None:
             handle = self._handles[shape] = Handle(*shape)
         return handle
 
@@ -34,14 +32,14 @@ class Token:
 
     __slots__ = ("nbytes", "probe", "streams", "weight")
 
-    def __init__(self, probe: MemoryProbeOps, nbytes: int, weight: int, streams: bool) -> None:
+    def __init__(self, probe: "MemoryProbeOps", nbytes: int, weight: int, streams: bool) -> None:
         self.probe, self.nbytes, self.weight, self.streams = probe, nbytes, weight, streams
         probe.weigh(weight, streams)
 
     def __del__(self) -> None:
         self.probe.weigh(-self.weight, self.streams)
 
-    def copy(self) -> Token:
+    def copy(self) -> "Token":
         """Return a token of one row, which `row_routing.pick` copies."""
         return Token(self.probe, self.nbytes, self.nbytes, self.streams)
 
@@ -69,15 +67,9 @@ class MemoryProbeOps(Ops):
         size = length * width
         long = size >= row_routing.LONG_BYTES
         if long and kernel in (row_routing.pick, row_routing.gather, row_routing.join):
-            return Handle(*shape, kernel(*map(_content, args)))
+            return Handle(*shape, kernel(*map(symbolic, args)))
         if kernel is audit.add_levels and isinstance(args[0], Handle):
             return Handle(*shape, args[0].content)  # added in its place
         if long and kernel in (keys.seal, keys.open_):
             return Handle(*shape, [Token(self, size, size, True) for _ in range(n)])
         return Handle(*shape, [Token(self, size, n * size, kernel in (mds.encode, prg.expand))] * n)
-
-
-def _content(argument: Any) -> Any:
-    if isinstance(argument, Handle):
-        return argument.content
-    return [_content(part) for part in argument] if isinstance(argument, list | HandleList) else argument

@@ -7,19 +7,16 @@ added to the receiver's sum. Sums modulo q do not depend on the order. A sum tha
 senders were through has their rows made again: right, and slow.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.crypto import field, keys, mds, row_routing
+from simfl.crypto.field import A32
 from simfl.dataplane.nodes import Node
-
-A32 = NDArray[np.uint32]
 
 BLOCK_COLUMNS = 1 << 16  # its part of a row fits the L2 cache, and Python's own work for a row is little
 
@@ -29,17 +26,15 @@ Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
 SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
 
 
+@dataclass(eq=False, slots=True)
 class Share:
     """One coded share on its pipe: sealed and opened at most once, added to at most one sum at a time."""
 
-    __slots__ = ("opening", "row", "sealing", "sender", "total")
-
-    def __init__(self, sender: Sender, row: int) -> None:
-        self.sender = sender
-        self.row = row
-        self.sealing: SealArgs | None = None
-        self.opening: SealArgs | None = None
-        self.total: Total | None = None
+    sender: "Sender"
+    row: int
+    sealing: SealArgs | None = None
+    opening: SealArgs | None = None
+    total: "Total | None" = None
 
 
 class Sender:

@@ -1,7 +1,5 @@
 """The kinds of work that operations are counted in, and the part of a step that belongs to one phase."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,9 +44,6 @@ def amount(work: dict[str, int], length: int) -> int:
     return sum(work.values()) + work.get("train_sample", 0) * length
 
 
-STEP, CALL = ("step", 1), ("call", 1)
-
-
 @dataclass(slots=True)
 class Segment:
     """The part of a step that belongs to one phase: its work, counted piece by piece, and its CPU time."""
@@ -81,7 +76,7 @@ class Ledger:
     def begin(self, where: tuple[Any, ...], phase: str) -> None:
         """Open a step's ledger; `where` names the step if its work fails later."""
         self.where = where
-        self._counted = [STEP]
+        self._counted = [("step", 1)]
         self._segments = [Segment(phase, self._counted)]
         if self.timed:
             self._mark_ns = time.thread_time_ns()
@@ -116,5 +111,5 @@ class Ledger:
 
     def _charge(self, work: dict[str, int]) -> None:
         if self._counted is not None:
-            self._counted.append(CALL)
+            self._counted.append(("call", 1))
             self._counted += work.items()

@@ -1,4 +1,4 @@
-"""simfl.crypto.limbs against galois and Python integers."""
+"""The product of simfl.crypto.field against galois and Python integers."""
 
 import galois
 import numpy as np
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.crypto import limbs, loops
-from simfl.crypto.field import matmul
+from simfl.crypto import loops
+from simfl.crypto.field import exact_blocks, matmul, prepare
 
 Q = 2**32 - 5
 PRIMES = [2, 3, 257, 65537, 2013265921, 2147352577, 2**31 - 1, Q]
@@ -101,7 +101,7 @@ def test_residues_next_to_zero_at_the_edge_of_53_bits():
 def test_blocks_of_limbs_cover_the_columns_and_keep_the_bound():
     random = np.random.default_rng(4).integers(-(2**15), 2**15 + 1, (40, 1000))
     for case in (random, np.full((4, 1000), 2**15), np.zeros((4, 1000), np.int64)):
-        blocks = limbs.exact_blocks(case, Q)
+        blocks = exact_blocks(case, Q)
         assert [start for start, _ in blocks] == [0, *[end for _, end in blocks[:-1]]]
         assert blocks[-1][1] == 1000
         for start, end in blocks:
@@ -112,7 +112,7 @@ def test_blocks_of_limbs_cover_the_columns_and_keep_the_bound():
 @pytest.mark.parametrize("q", [2013265921, 2147352577, 2**31 - 1, Q])
 def test_a_block_of_limbs_is_long(q):
     for w in extremes(q):
-        _, blocks, _ = limbs.prepare(np.full((2, 1000), w, np.uint32).tobytes(), (2, 1000), q)
+        _, blocks, _ = prepare(np.full((2, 1000), w, np.uint32).tobytes(), (2, 1000), q)
         assert all(end - start >= 120 for start, end in blocks[:-1]), w
 
 
