@@ -6,8 +6,6 @@ Invariant: everything is a uint32 that stands for a residue modulo q < 2^31, so 
     times(x, w)      in [0, 2q)  for any x < 2^32 and w < q. With v = floor(2^32 w / q) and Shoup's quotient
                      p = floor(x v / 2^32):  x w / q - x / 2^32 - 1 < p <= x w / q, so 0 <= x w - p q < 2q;
     a + b, a + q - b in [0, 2q)  for a, b < q: what a pass leaves behind, and the next one may be given.
-
-Like loops.py this imports numba, so callers import it when there is something to transform.
 """
 
 import numpy as np

@@ -1,4 +1,5 @@
-"""The compilation of loops: numba's types by short names, and one decorator. Importing it imports numba."""
+"""The compilation of loops: numba's types by short names, and one decorator. Importing it, or any loops,
+imports numba and compiles or loads from numba's cache: callers import them inside their functions."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,12 +12,10 @@ INT, WORD, WIDE, REAL, BOOL = types.int64, types.uint32, types.uint64, types.flo
 
 
 def written(kind: Any, dimensions: int = 1) -> Any:
-    """Return the type of a contiguous array of a kind that a loop writes."""
     return types.Array(kind, dimensions, "C")
 
 
 def read(kind: Any, dimensions: int = 1) -> Any:
-    """Return the type of a contiguous array of a kind that a loop reads."""
     return types.Array(kind, dimensions, "C", readonly=True)
 
 

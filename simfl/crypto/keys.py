@@ -24,6 +24,8 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 
+SealKey = tuple[bytes, bytes, bytes]  # key, nonce and associated data of one row
+
 
 class Forged(Exception):
     """Row `row` of the peers' input is not what an honest peer sends, and `why`."""
@@ -138,17 +140,20 @@ def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
 
 
 class SealedPipe:
-    """One item carried to its receiver block by block: what `seal` and `open_` do to one row."""
+    """One item carried to its receiver block by block: what `seal` and `open_` do to one row.
 
-    def __init__(self, key: bytes, nonce_: bytes, aad: bytes) -> None:
-        self._sealing = Cipher(algorithms.AES(key), modes.GCM(nonce_)).encryptor()
+    opening: what the receiver takes for `sealing`; None if it does not open the item.
+    """
+
+    def __init__(self, sealing: SealKey, opening: SealKey | None) -> None:
+        key, once, aad = sealing
+        self._sealing = Cipher(algorithms.AES(key), modes.GCM(once)).encryptor()
         self._sealing.authenticate_additional_data(aad)
         self._opening: AEADDecryptionContext | None = None
-
-    def opened_under(self, key: bytes, nonce_: bytes, aad: bytes) -> None:
-        """Open the item on arrival, under what its receiver takes for the sender's."""
-        self._opening = Cipher(algorithms.AES(key), modes.GCM(nonce_)).decryptor()
-        self._opening.authenticate_additional_data(aad)
+        if opening is not None:
+            key, once, aad = opening
+            self._opening = Cipher(algorithms.AES(key), modes.GCM(once)).decryptor()
+            self._opening.authenticate_additional_data(aad)
 
     def carry(self, block: A8) -> A8:
         """Return what the receiver reads of a block; not to be trusted before `close`."""

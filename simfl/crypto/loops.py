@@ -3,8 +3,6 @@
 Invariant: a loop gives, bit for bit, what the numpy expressions in its docstring give. Integers wrap as
 uint32 and uint64 do, floats are float64 in the order that is written (no fused multiply-add, no fast-math).
 Callers check everything: a loop believes its arguments.
-
-Importing this module compiles, or loads from numba's cache: callers import it inside their functions.
 """
 
 from typing import Any

@@ -42,32 +42,20 @@ def share_length(d: int, U: int, T: int) -> int:
     return -(-d // (U - T))
 
 
-def matrix(points: Sequence[int], U: int, q: int) -> A32:
+def coefficients(n: int, U: int, q: int) -> int:
+    """Return the entries of W to be found for n points: by the prime alone, whichever way is taken."""
+    return 0 if max(n, U) <= ntt.order(q) else n * U
+
+
+@lru_cache(maxsize=16)
+def matrix(points: tuple[int, ...], U: int, q: int) -> A32:
     """Return the transpose of W: [n, U] with entry (j, k) = points_j^k mod q. Cached, hence read-only.
 
     ValueError if U < 1, or if a point is zero modulo q or appears twice.
 
-    >>> matrix([1, 2, 3], 3, 7).tolist()
+    >>> matrix((1, 2, 3), 3, 7).tolist()
     [[1, 1, 1], [1, 2, 4], [1, 3, 2]]
     """
-    return _matrix(tuple(points), U, q)
-
-
-def coefficients(n: int, U: int, q: int) -> int:
-    """Return the number of entries of W found to code for n points: none where F_q has a transform for them.
-
-    It is decided by the prime alone, whichever way is taken.
-    """
-    return 0 if max(n, U) <= ntt.order(q) else n * U
-
-
-def forget() -> None:
-    """Drop the cached matrices: where parties are timed apart, none is to profit from another's work."""
-    _matrix.cache_clear()
-
-
-@lru_cache(maxsize=16)
-def _matrix(points: tuple[int, ...], U: int, q: int) -> A32:
     if U < 1:
         raise ValueError(f"U={U} must be at least 1")
     x = np.array(_residues(points, q), np.uint64)
@@ -94,14 +82,13 @@ def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
     how = ntt.plan(tuple(points), U, q)
     if how is not None and pays(how, U):
         return ntt.evaluate(rows, how, q)
-    return matmul(matrix(points, U, q), rows, q)
+    return matmul(matrix(tuple(points), U, q), rows, q)
 
 
 def pays(how: ntt.Plan, U: int) -> bool:
     """Return True if a transform is expected to take less time than the product with W [n, U]."""
     # By the sizes alone, so that every machine does the same work: in a product a row of W takes about as
-    # long as 7 + U / 10 of the rows that a transform goes over (docs/performance.md). The transform falls
-    # behind where few points lie among many roots.
+    # long as 7 + U / 10 of the rows that a transform goes over (docs/performance.md).
     return how.work < len(how.rows) * (7 + U / 10)
 
 

@@ -27,9 +27,7 @@ from simfl.crypto.field import A32, A64, I64
 Q = 2**31 - 2**17 + 1
 """The prime of `field.q: ntt`, 2147352577: 2^17 divides q - 1, and 2^16 that of no larger q < 2^31. The PRG
 rejects one word in 16,384."""
-
-BOUND = 2**31
-"""Above q: the loops add two residues in 32 bits."""
+BOUND = 2**31  # above q: the loops add two residues in 32 bits
 
 
 class Plan(NamedTuple):

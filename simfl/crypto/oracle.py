@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from simfl.crypto import mds, ntt, shamir
-from simfl.crypto.field import A8, A32, I64, matmul
+from simfl.crypto.field import A8, A32, matmul
 from simfl.crypto.row_routing import Rows
 
 LIMIT = 1 << 16  # multiplications by galois for an operation: some 30 ms
@@ -63,9 +63,7 @@ def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, 
     _same(_values(polynomials, points, q), received[:, at], at, "decoding")
 
 
-def _reconstructed(
-    rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points: Sequence[int], secrets: Any
-) -> None:
+def _reconstructed(rows: Sequence[A8], held: shamir.Held, points: Sequence[int], secrets: Any) -> None:
     """Compare each secret with the value at 0 of the polynomials through its shares (Lagrange)."""
     field = _field(shamir.P)
     for k in _sample(len(held), max(len(users) for users, _ in held) ** 2, secrets):
@@ -85,7 +83,6 @@ def _values(coefficients: A32, points: Sequence[int], q: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _powers(points: tuple[int, ...], U: int, q: int) -> Any:
-    """Return x^0 .. x^(U-1) of each point, by galois, [n, U]."""
     x = _field(q)(np.array([int(point) % q for point in points], object))
     out = _field(q).Ones((len(points), U))
     for k in range(1, U):

@@ -10,7 +10,6 @@ would favour small values.
 import sys
 import threading
 from collections.abc import Sequence
-from hashlib import blake2b
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -46,6 +45,9 @@ def expand(seed: A8, length: int, q: int) -> A32:
     Words are cut to the bit length of q - 1 (32 bits where q > 2^31), so that at most half are rejected.
     The first `length` words are the elements; those not below q are replaced in index order by the next
     words of the stream that are. ValueError for a seed or a length of another form.
+
+    >>> expand(np.zeros((1, 32), np.uint8), 5, 7)
+    array([[3, 0, 3, 1, 1]], dtype=uint32)
     """
     from simfl.crypto import loops
 
@@ -96,17 +98,6 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
         elements = sign * _replacements(stream, missing.size, kept, q).astype(np.int64)
         out[missing] = (out[missing] + elements) % q
     return out.reshape(1, -1)
-
-
-def derive(seed: bytes, label: str) -> bytes:
-    """Return a 32-byte sub-seed of a 32-byte seed, named by `label`: BLAKE2b (RFC 7693) keyed with the seed.
-
-    >>> derive(bytes(32), "rounding").hex()[:16]
-    'c2957e96f907cfe4'
-    """
-    if len(seed) != 32:
-        raise ValueError(f"a seed has 32 bytes, not {len(seed)}")
-    return blake2b(label.encode(), digest_size=32, key=seed).digest()
 
 
 def stream_of(seed: A8) -> CipherContext:

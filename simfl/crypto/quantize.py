@@ -104,14 +104,12 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
 
 
 def round_weight(s: float, levels: int, seed: A8) -> int:
-    """Return c_g Q_(c_g)(s), eq. 34: a staleness weight s as an integer; levels = c_g. ValueError as for
-    signed_levels."""
+    """Return c_g Q_(c_g)(s), eq. 34: a staleness weight s as an integer, levels = c_g."""
     return int(signed_levels(np.array([[s]]), max(abs(s), 1.0), levels, seed)[0, 0])
 
 
 def audit_bound(weights: int) -> int:
-    """Return the bound of a sum of weights times levels that the audit counts, also where it wraps in the
-    field: of 64-bit integers, and of each level in float64."""
+    """Return the bound of sums that the audit counts, of 64-bit integers and of each level in float64."""
     return min(2**63, weights * 2**52)
 
 

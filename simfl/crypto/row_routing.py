@@ -21,11 +21,6 @@ def are_long(rows: Rows) -> bool:
     return len(rows) > 0 and rows[0].nbytes >= LONG_BYTES
 
 
-def together(rows: list[Row]) -> Rows:
-    """Return rows [L] as they are kept: apart if they are long, otherwise as [n, L]."""
-    return rows if are_long(rows) else np.concatenate(rows).reshape(len(rows), -1)
-
-
 def pick(rows: Rows, at: Sequence[int]) -> Rows:
     """Return rows `at`; a single long one is copied, as it would keep its whole matrix alive."""
     if not are_long(rows):
@@ -35,7 +30,8 @@ def pick(rows: Rows, at: Sequence[int]) -> Rows:
 
 def gather(rows: Sequence[Rows], at: Sequence[int]) -> Rows:
     """Return row at[k] of the k-th."""
-    return together([some[i] for some, i in zip(rows, at, strict=True)])
+    out = [some[i] for some, i in zip(rows, at, strict=True)]
+    return out if are_long(out) else np.concatenate(out).reshape(len(out), -1)
 
 
 def join(rows: Sequence[Rows]) -> Rows:

@@ -18,6 +18,9 @@ SHARE_BYTES = 36
 _LIMBS = 9
 _LIMB_BITS = 30
 
+# Of each secret: the users that hold its shares, and each one's row in what it holds.
+Held = Sequence[tuple[I64, I64]]
+
 
 class Inconsistent(ValueError):
     """Shares that no sharing of a 32-byte secret yields; `secret` is which of those that were asked for."""
@@ -36,7 +39,7 @@ def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
     _check_points(points)
     if not 1 <= t <= len(points):
         raise ValueError(f"t={t} must be at least 1 and at most n={len(points)}")
-    shares = matmul(matrix(points, t, P), coefficients(secrets, seed, t), P)
+    shares = matmul(matrix(tuple(points), t, P), coefficients(secrets, seed, t), P)
     return np.ascontiguousarray(shares, "<u4").view(np.uint8)
 
 
@@ -48,7 +51,7 @@ def coefficients(secrets: A8, seed: A8, t: int) -> A32:
     return np.vstack([constants, expand(seed, (t - 1) * constants.size, P).reshape(t - 1, constants.size)])
 
 
-def reconstruct_many(rows: Sequence[A8], held: Sequence[tuple[I64, I64]], points: Sequence[int]) -> A8:
+def reconstruct_many(rows: Sequence[A8], held: Held, points: Sequence[int]) -> A8:
     """Return secrets [k, 32], k >= 1, by Lagrange interpolation at 0 from what users hold: rows[j] [n_j, 36]
     at points[j], of which the shares of the k-th secret are the rows held[k][1] of the users held[k][0].
 

@@ -165,7 +165,10 @@ class StreamKernel:
         """Code the mask, carry its shares to their receivers, and add them to the receivers' sums."""
         U, T, q = self.code
         m, n = mds.share_length(z.shape[1], U, T), len(self.locks)
-        pipes = [_pipe(*self.locks[k], secrets[k], secrets[n + k]) for k in range(n)]
+        pipes = []
+        for k, (sealing, opening) in enumerate(self.locks):
+            lock = _lock(sealing, secrets[k])
+            pipes.append(lock and keys.SealedPipe(lock, _lock(opening, secrets[n + k])))
         rows = mds.uncoded(z, seed, U, T, q)
         for start in range(0, m, BLOCK_COLUMNS):
             block = self.call(mds.code, (rows[:, start : start + BLOCK_COLUMNS], self.points, U, q))
@@ -178,17 +181,11 @@ class StreamKernel:
                 pipe.close()
 
 
-def _pipe(
-    sealing: SealArgs | None, opening: SealArgs | None, sealed_under: Any, opened_under: Any
-) -> keys.SealedPipe | None:
-    if sealing is None:
+def _lock(args: SealArgs | None, secrets: Any) -> keys.SealKey | None:
+    if args is None:
         return None
-    _, nonces, aads, k = sealing
-    pipe = keys.SealedPipe(sealed_under[k].tobytes(), nonces[k], aads[k])
-    if opening is not None:
-        _, nonces, aads, k = opening
-        pipe.opened_under(opened_under[k].tobytes(), nonces[k], aads[k])
-    return pipe
+    _, nonces, aads, k = args
+    return secrets[k].tobytes(), nonces[k], aads[k]
 
 
 def are_shares(argument: Any) -> bool:

@@ -107,11 +107,3 @@ def test_a_seed_has_one_form():
             prg.expand(bad, 4, Q)
     with pytest.raises(ValueError, match="length=-1"):
         prg.expand(seed(1), -1, Q)
-
-
-def test_derive_depends_on_seed_and_label():
-    a, b = bytes(32), bytes(31) + b"\1"
-    assert len({prg.derive(s, label) for s in (a, b) for label in ("", "noise", "noise ", "rounding")}) == 8
-    assert prg.derive(a, "noise") == hashlib.blake2b(b"noise", key=a, digest_size=32).digest()
-    with pytest.raises(ValueError, match="32 bytes"):
-        prg.derive(b"short", "noise")
