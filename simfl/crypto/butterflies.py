@@ -11,8 +11,8 @@ Invariant: everything is a uint32 that stands for a residue modulo q < 2^31, so 
 import numpy as np
 from numba import types
 
+from simfl.crypto import A32, I64
 from simfl.crypto.compiling import BOOL, INT, WORD, compiled, read, written
-from simfl.crypto.field import A32, I64
 
 _BLOCK_WORDS = 2**17  # 512 kB; a pass reads and writes all of it
 _LEAST_COLUMNS = 128  # of a block, so that a loop is long enough
@@ -59,10 +59,8 @@ def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None
 @compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD, BOOL))
 def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
     """a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r: x^h is replaced.
-
     factors: r, r^2, r^3 and i = sqrt(-1), each followed by its floor(2^32 . / q); the `last` pass leaves
-    residues below q.
-    """
+    residues below q."""
     r, rv, r2, r2v = factors[0], factors[1], factors[2], factors[3]
     r3, r3v, i, iv = factors[4], factors[5], factors[6], factors[7]
     for j in range(a.size):
@@ -85,10 +83,8 @@ def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: boo
 @compiled(types.void(read(WORD, 2), read(WORD, 2), read(INT), read(INT), written(WORD, 2), WORD))
 def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint32) -> None:
     """out[j] = sum_k Z[k] alpha^k with alpha the point of user rows[j], in ntt.py's order of points.
-
     factors [n / 4, 8]: row m for `_split` with r = alpha_4m; wanted [n + 1]: how many of the rows are
-    below each user. A part of the tree without a wanted row is left out.
-    """
+    below each user. A part of the tree without a wanted row is left out."""
     n, (size, columns), odd = wanted.size - 1, Z.shape, wanted.size - 1
     while odd > 2:
         odd //= 4  # ends with 2 where log2 n is odd
@@ -96,11 +92,9 @@ def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint
     block = np.empty((n, width), np.uint32)
     for start in range(0, columns, width):
         w = min(width, columns - start)
-        for k in range(n):
-            if k < size:
-                block[k, :w] = Z[k, start : start + w]
-            else:
-                block[k, :w] = 0
+        for k in range(size):
+            block[k, :w] = Z[k, start : start + w]
+        block[size:, :w] = 0
         length = n
         if odd == 2:
             length //= 2

@@ -7,17 +7,10 @@ precondition that is not checked, except where noted.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-A8 = NDArray[np.uint8]
-A32 = NDArray[np.uint32]
-A64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating[Any]]
+from simfl.crypto import A32, A64, F64, I64
 
 _TILE_COLUMNS = 512  # of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
 _TILE_ELEMENTS = 1 << 18  # of a temporary, where W is small

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import types
 
+from simfl.crypto import A32, A64, I64
 from simfl.crypto.compiling import BOOL, INT, WIDE, WORD, compiled, read, written
-from simfl.crypto.field import A32, A64, I64
 
 _MERSENNE = np.uint64(2**31 - 1)
 
@@ -33,9 +33,7 @@ def invert(x: A64, q: np.uint64) -> None:
 @compiled(types.void(read(WIDE), WIDE, written(WORD, 2)))
 def lagrange(x: A64, q: np.uint64, out: A32) -> None:
     """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
-
-    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32.
-    """
+    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32."""
     m, n = out.shape
     master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
     master[0] = np.uint64(1)
@@ -91,9 +89,7 @@ def at_zero(x: A64, out: A64) -> bool:
 @compiled(INT(read(WORD, 2), read(WIDE), read(INT), written(WORD, 2)))
 def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
     """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
-
-    Returns the first k of whose x two are the same, or the number of k.
-    """
+    Returns the first k of whose x two are the same, or the number of k."""
     weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
     for k in range(start.size - 1):
         points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]

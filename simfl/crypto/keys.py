@@ -17,13 +17,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from simfl.crypto.field import A8
+from simfl.crypto import A8
 from simfl.crypto.row_routing import LONG_BYTES, Rows
 
-KEY_BYTES = 32
-NONCE_BYTES = 12
-TAG_BYTES = 16
+KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 
+Octets = Collection[bytes]
 SealKey = tuple[bytes, bytes, bytes]  # key, nonce and associated data of one row
 
 
@@ -32,8 +31,7 @@ class Forged(Exception):
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)  # both, so that it can be pickled
-        self.row = row
-        self.why = why
+        self.row, self.why = row, why
 
     def __str__(self) -> str:
         return f"row {self.row}: {self.why}"
@@ -41,14 +39,13 @@ class Forged(Exception):
 
 def public(secret: A8) -> A8:
     """Return the X25519 public key, [1, 32], of a secret key [1, 32] (any 32 bytes)."""
-    return _row(_private(secret).public_key().public_bytes_raw())
+    raw = _private(secret).public_key().public_bytes_raw()
+    return np.frombuffer(raw, np.uint8).reshape(1, -1).copy()
 
 
 def agree(secret: A8, publics: A8, info: bytes) -> A8:
     """Return hkdf(X25519(secret, publics_i), info) of each i, [n, 32]; secret [1, 32], publics [n, 32].
-
-    Forged(i, "low-order public key") if the shared secret is all zero (RFC 7748, section 6.1).
-    """
+    Forged(i, "low-order public key") if the shared secret is all zero (RFC 7748, section 6.1)."""
     _check("publics", publics, len(publics), KEY_BYTES)
     private = _private(secret)
     out = np.empty((len(publics), KEY_BYTES), np.uint8)
@@ -58,7 +55,7 @@ def agree(secret: A8, publics: A8, info: bytes) -> A8:
             shared = private.exchange(peer)
         except ValueError:  # raised for the all-zero shared secret, and for that alone
             raise Forged(i, "low-order public key") from None
-        out[i] = _row(hkdf(shared, info))
+        out[i] = np.frombuffer(hkdf(shared, info), np.uint8)
     return out
 
 
@@ -67,37 +64,30 @@ def hkdf(secret: bytes, info: bytes) -> bytes:
     return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
-def seal(keys: A8, items: Rows, nonces: Collection[bytes], aads: Collection[bytes]) -> Rows:
+def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
     """Return AES-256-GCM of each row of items [n, L] under its own key, [n, L * itemsize + 16], tag last.
-
     keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
-    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row.
-    """
+    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row."""
     n = len(items)
-    if n == 0:
-        none = np.asarray(items)
-        return np.empty((0, none.shape[1] * none.itemsize + TAG_BYTES), np.uint8)
+    if isinstance(items, np.ndarray) and n == 0:
+        return np.empty((0, items.shape[1] * items.itemsize + TAG_BYTES), np.uint8)
     under = zip(*_ciphers(keys, nonces, aads, n), _strings(items), strict=True)
     return _together([aead.encrypt(once, item, aad) for aead, once, aad, item in under], np.dtype(np.uint8))
 
 
-def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[bytes], dtype: str) -> Rows:
+def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: str) -> Rows:
     """Return the rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
-
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
     not the sealed one; then no row's content is returned. ValueError if there is not one key, nonce and
-    aad a row, or if S - 16 is no multiple of the item size.
-    """
+    aad a row, or if S - 16 is no multiple of the item size."""
     if dtype not in ("uint8", "uint32"):
         raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
     n, kind = len(sealed), np.dtype(dtype)
     if n == 0:
         return np.empty((0, (np.asarray(sealed).shape[1] - TAG_BYTES) // kind.itemsize), dtype)
-    length, rest = divmod(sealed[0].nbytes - TAG_BYTES, kind.itemsize)
-    if sealed[0].dtype != np.uint8 or length < 0 or rest:
-        raise ValueError(
-            f"rows of {sealed[0].nbytes} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements"
-        )
+    size = sealed[0].nbytes
+    if sealed[0].dtype != np.uint8 or size < TAG_BYTES or (size - TAG_BYTES) % kind.itemsize:
+        raise ValueError(f"rows of {size} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements")
     opened: list[bytes] = []
     try:
         for aead, once, aad, row in zip(*_ciphers(keys, nonces, aads, n), _strings(sealed), strict=True):
@@ -107,10 +97,7 @@ def open_(keys: A8, sealed: Rows, nonces: Collection[bytes], aads: Collection[by
     return _together(opened, kind)
 
 
-def _ciphers(
-    keys: A8, nonces: Collection[bytes], aads: Collection[bytes], n: int
-) -> tuple[Iterable[AESGCM], Collection[bytes], Collection[bytes]]:
-    """Return cipher, nonce and aad of n rows. ValueError if there is not one key, nonce and aad a row."""
+def _ciphers(keys: A8, nonces: Octets, aads: Octets, n: int) -> tuple[Iterable[AESGCM], Octets, Octets]:
     _check("keys", keys, n, KEY_BYTES)
     if len(nonces) != n or len(aads) != n:
         raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
@@ -121,7 +108,6 @@ def _ciphers(
 
 
 def _strings(rows: Rows) -> list[memoryview]:
-    """Return the bytes of each row, little-endian."""
     # Short rows are many: one copy of them all, and slices of it, cost a fraction of an array for each row.
     if isinstance(rows, list):
         return [np.ascontiguousarray(row, row.dtype.newbyteorder("<")).view(np.uint8).data for row in rows]
@@ -131,7 +117,6 @@ def _strings(rows: Rows) -> list[memoryview]:
 
 
 def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
-    """Return rows of little-endian elements as they are kept."""
     stored = kind.newbyteorder("<")
     if len(strings[0]) >= LONG_BYTES:
         return [np.frombuffer(one, stored).astype(kind, copy=False) for one in strings]
@@ -141,9 +126,7 @@ def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
 
 class SealedPipe:
     """One item carried to its receiver block by block: what `seal` and `open_` do to one row.
-
-    opening: what the receiver takes for `sealing`; None if it does not open the item.
-    """
+    opening: what the receiver takes for `sealing`; None if it does not open the item."""
 
     def __init__(self, sealing: SealKey, opening: SealKey | None) -> None:
         key, once, aad = sealing
@@ -186,10 +169,6 @@ def nonce(sender: int, counter: int) -> bytes:
 def _private(secret: A8) -> X25519PrivateKey:
     _check("secret", secret, 1, KEY_BYTES)
     return X25519PrivateKey.from_private_bytes(secret.tobytes())
-
-
-def _row(data: bytes) -> A8:
-    return np.frombuffer(data, np.uint8).reshape(1, -1).copy()
 
 
 def _check(name: str, array: A8, rows: int, columns: int) -> None:

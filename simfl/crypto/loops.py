@@ -11,8 +11,8 @@ import numpy as np
 from numba import carray, types
 from numba.extending import intrinsic
 
+from simfl.crypto import A32, A64, F64, I64, Floats
 from simfl.crypto.compiling import BOOL, INT, REAL, REALS, WIDE, WORD, compiled, read, written
-from simfl.crypto.field import A32, A64, F64, I64, Floats
 
 _COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
 # Words are tested in groups for one that is no element, and where there is one, in smaller groups.
@@ -39,11 +39,9 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
 @compiled(types.void(read(WIDE), read(WORD), WIDE, written(WORD)))
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
     """out = sum_k weights[k] v_k mod q, v_k the out.size uint32 at addresses[k].
-
     The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast.
     Exact: where sum(weights) <= 2^32, in one uint64 sum; otherwise the products' halves are summed apart,
-    each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q.
-    """
+    each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q."""
     heaviest = np.uint64(0)
     for k in range(weights.size):
         heaviest += np.uint64(weights[k])

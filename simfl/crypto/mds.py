@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from simfl.crypto import ntt
-from simfl.crypto.field import A8, A32, matmul
+from simfl.crypto import A8, A32, ntt
+from simfl.crypto.field import matmul
 from simfl.crypto.prg import expand
 from simfl.crypto.row_routing import Rows
 
@@ -70,10 +70,8 @@ def matrix(points: tuple[int, ...], U: int, q: int) -> A32:
 
 def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A32:
     """Return the coded rows of the mask z [1, d] as [n, m], row j for points[j] (LightSecAgg eq. 5).
-
     z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
-    noise rows are expand(seed, T m, q). ValueError as for share_length and matrix.
-    """
+    noise rows are expand(seed, T m, q). ValueError as for share_length and matrix."""
     return code(uncoded(z, seed, U, T, q), points, U, q)
 
 
@@ -104,9 +102,7 @@ def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
 
 def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
     """Return the mask [1, d] from exactly U coded rows [U, m] or sums of some, row j for points[j].
-
-    ValueError if there are not U rows and points, or m is not share_length(d, U, T), or as for matrix.
-    """
+    ValueError if there are not U rows and points, or m is not share_length(d, U, T), or as for matrix."""
     m = share_length(d, U, T)
     if len(points) != U:
         raise ValueError(f"decoding needs exactly U={U} points, not {len(points)}")
@@ -118,10 +114,8 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
 
 
 def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
-    """Return the first rows of the inverse of matrix(points, n, q), by Lagrange in O(n^2).
-
-    Column j has the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
-    """
+    """Return the first rows of the inverse of matrix(points, n, q), by Lagrange in O(n^2): column j has the
+    coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i)."""
     from simfl.crypto import interpolation_loops
 
     x = np.array(_residues(points, q), np.uint64)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simfl.crypto.field import A32, A64, I64
+from simfl.crypto import A32, A64, I64
 
 Q = 2**31 - 2**17 + 1
 """The prime of `field.q: ntt`, 2147352577: 2^17 divides q - 1, and 2^16 that of no larger q < 2^31. The PRG
@@ -52,15 +52,14 @@ def order(q: int) -> int:
 @lru_cache(maxsize=8)
 def generator(q: int) -> int:
     """Return the smallest generator of F_q^*, for a prime q < 2^32."""
-    rest, p, primes = q - 1, 2, []
+    rest, p, primes = q - 1, 2, set[int]()
     while p * p <= rest:
         if rest % p:
             p += 1
         else:
-            primes.append(p)
-            while rest % p == 0:
-                rest //= p
-    primes += [rest] if rest > 1 else []
+            primes.add(p)
+            rest //= p
+    primes |= {rest} - {1}
     return next(h for h in range(1, q) if all(pow(h, (q - 1) // p, q) != 1 for p in primes))
 
 

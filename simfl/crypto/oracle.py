@@ -13,8 +13,8 @@ from zlib import crc32
 
 import numpy as np
 
-from simfl.crypto import mds, ntt, shamir
-from simfl.crypto.field import A8, A32, matmul
+from simfl.crypto import A8, A32, mds, ntt, shamir
+from simfl.crypto.field import matmul
 from simfl.crypto.row_routing import Rows
 
 LIMIT = 1 << 16  # multiplications by galois for an operation: some 30 ms
@@ -37,8 +37,7 @@ def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
         _decoded(rows, points, U, T, d, q, result)
     elif kernel is shamir.share:
         secrets, seed, points, t = args
-        coefficients = shamir.coefficients(secrets, seed, t)
-        _encoded(coefficients, points, shamir.P, result.view("<u4"), "sharing")
+        _encoded(shamir.coefficients(secrets, seed, t), points, shamir.P, result.view("<u4"), "sharing")
     elif kernel is shamir.reconstruct_many:
         rows, held, points = args
         _reconstructed(rows, held, points, result)
@@ -77,7 +76,6 @@ def _reconstructed(rows: Sequence[A8], held: shamir.Held, points: Sequence[int],
 
 
 def _values(coefficients: A32, points: Sequence[int], q: int) -> Any:
-    """Return galois' values of polynomials [U, k] at all points, [n, k]."""
     return _powers(tuple(points), len(coefficients), q) @ _field(q)(coefficients.astype(object))
 
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from simfl.crypto.field import A8, A32, I64, flat
+from simfl.crypto import A8, A32, I64
+from simfl.crypto.field import flat
 
 BLOCK = 1 << 15  # words that are encrypted and worked on at once: they stay in the L2 cache
 _ZEROS = memoryview(bytes(4 * BLOCK))
 _SLACK = 15  # update_into asks for room for one more block, less a byte
-_FIRST_COUNTER = (2).to_bytes(4, "big")
 
 
 class Scratch(threading.local):
@@ -70,9 +70,7 @@ def expand(seed: A8, length: int, q: int) -> A32:
 
 def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
     """Return x + sum_k signs_k PRG(seeds_k) mod q (LightSecAgg eq. 1); x [1, L], seeds [k, 32], signs +-1.
-
-    ValueError for another sign, or if there is not one sign a seed, or unless x is one row.
-    """
+    ValueError for another sign, or if there is not one sign a seed, or unless x is one row."""
     from simfl.crypto import loops
 
     if len(signs) != len(seeds):
@@ -105,7 +103,7 @@ def stream_of(seed: A8) -> CipherContext:
     if seed.shape != (1, 32) or seed.dtype != np.uint8:
         raise ValueError(f"a seed is uint8 [1, 32], not {seed.dtype} {list(seed.shape)}")
     raw = seed.tobytes()
-    return Cipher(algorithms.AES(raw[:16]), modes.CTR(raw[16:28] + _FIRST_COUNTER)).encryptor()
+    return Cipher(algorithms.AES(raw[:16]), modes.CTR(raw[16:28] + bytes([0, 0, 0, 2]))).encryptor()
 
 
 def _kept(q: int) -> np.uint32:

@@ -9,22 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto.field import A8, A32, F64, I64, Floats, flat
+from simfl.crypto import A8, A32, F64, I64, Floats
+from simfl.crypto.field import flat
 from simfl.crypto.prg import BLOCK, SCRATCH, stream_of
 
 
 def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
     """Return c Q_c(x), eq. 29, of each coordinate x of delta [1, d] clipped to [-clip, clip], int64 [1, d].
-
     c = levels. The result is floor(c x) + 1 with probability c x - floor(c x), otherwise floor(c x): its
     mean is c x. Thresholds are 32-bit words of the seed [1, 32], so the mean is met to within 2^-32.
     Magnitudes are at most ceil(clip levels). ValueError if a coordinate is not finite, or unless
-    0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left.
-    """
+    0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left."""
     from simfl.crypto import loops
 
     out = np.empty(delta.shape, np.int64)
-    _round(loops.signed_levels, delta, clip, levels, seed, (), out)
+    _round(loops.signed_levels, delta, clip, levels, seed, out)
     return out
 
 
@@ -32,11 +31,9 @@ def quantise(
     delta: Floats, weight: int, clip: float, levels: int, seed: A8, q: int, append_weight: bool
 ) -> A32:
     """Return phi(weight c Q_c(delta)), eqs. 30-31, as [1, d]; with append_weight the weight is coordinate
-    d + 1, so that the sum of weights comes out with the sum (LightSecAgg, Remark 3).
-
-    A product beyond the bound wraps around, as Fig. 12 studies. ValueError as for signed_levels, or
-    unless 0 <= weight < overflow_bound(q) and weight ceil(clip levels) < 2^63.
-    """
+    d + 1, so that the sum of weights comes out with the sum (LightSecAgg, Remark 3). A product beyond the
+    bound wraps around, as Fig. 12 studies. ValueError as for signed_levels, or unless
+    0 <= weight < overflow_bound(q) and weight ceil(clip levels) < 2^63."""
     from simfl.crypto import loops
 
     if not 0 <= weight < overflow_bound(q):
@@ -45,14 +42,12 @@ def quantise(
         raise ValueError(f"weight={weight} times clip={clip} times levels={levels} must be below 2^63")
     out = np.empty((1, delta.shape[-1] + append_weight), np.uint32)
     small = weight * (clip * levels + 1) < q
-    _round(loops.quantise, delta, clip, levels, seed, (int(weight), int(q), small), out)
+    _round(loops.quantise, delta, clip, levels, seed, out, int(weight), int(q), small)
     out[0, delta.shape[-1] :] = weight
     return out
 
 
-def _round(
-    loop: Any, delta: Floats, clip: float, levels: int, seed: A8, more: tuple[int, ...], out: I64 | A32
-) -> None:
+def _round(loop: Any, delta: Floats, clip: float, levels: int, seed: A8, out: I64 | A32, *more: int) -> None:
     """Fill `out` block by block, each with its own thresholds; `more` are the loop's further arguments."""
     if not (clip > 0 and levels >= 1 and clip * levels < 2**52):
         raise ValueError(f"clip={clip} and levels={levels} must be positive, their product below 2^52")
@@ -85,11 +80,9 @@ def signed(x: A32, q: int) -> I64:
 
 def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     """Return phi^-1(total) / (levels divisor), eqs. 35-36, as float64 of the shape [1, L] of total.
-
     divisor None: the last coordinate is the sum of weights, which is the divisor and is removed; where it is
     not positive, the sum is wrong, which the audit says, and the result not a number. ValueError for another
-    divisor that is not positive.
-    """
+    divisor that is not positive."""
     from simfl.crypto import loops
 
     if divisor is None:

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simfl.crypto.field import A8, A32, I64, matmul
+from simfl.crypto import A8, A32, I64
+from simfl.crypto.field import matmul
 from simfl.crypto.mds import matrix
 from simfl.crypto.prg import expand
 
 P = 2**31 - 1
 SHARE_BYTES = 36
-_LIMBS = 9
-_LIMB_BITS = 30
-
+_LIMBS, _LIMB_BITS = 9, 30
 # Of each secret: the users that hold its shares, and each one's row in what it holds.
 Held = Sequence[tuple[I64, I64]]
 
@@ -32,11 +31,9 @@ class Inconsistent(ValueError):
 
 def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
     """Return the shares of secrets [k, 32]: row i of [n, 36 k] holds those at points[i] of all k, in order.
-
     A share is 9 little-endian uint32. The coefficients come from expand(seed, ...) with q = p.
-    ValueError unless points are distinct and in [1, p), and 1 <= t <= n.
-    """
-    _check_points(points)
+    ValueError unless points are distinct and in [1, p), and 1 <= t <= n."""
+    _check(points)
     if not 1 <= t <= len(points):
         raise ValueError(f"t={t} must be at least 1 and at most n={len(points)}")
     shares = matmul(matrix(tuple(points), t, P), coefficients(secrets, seed, t), P)
@@ -54,31 +51,27 @@ def coefficients(secrets: A8, seed: A8, t: int) -> A32:
 def reconstruct_many(rows: Sequence[A8], held: Held, points: Sequence[int]) -> A8:
     """Return secrets [k, 32], k >= 1, by Lagrange interpolation at 0 from what users hold: rows[j] [n_j, 36]
     at points[j], of which the shares of the k-th secret are the rows held[k][1] of the users held[k][0].
-
     ValueError unless points are distinct and in [1, p). Inconsistent if a limb is not below p, or if the
     result is no 32-byte value: its `secret` is the first. Fewer than t shares, or altered ones, are found out
-    so only by chance: a limb passes with probability about 1/2.
-    """
+    so only by chance: a limb passes with probability about 1/2."""
     from simfl.crypto import interpolation_loops
 
     for some in rows:
         if some.dtype != np.uint8 or some.shape[1:] != (SHARE_BYTES,):
             raise ValueError(f"shares must be uint8 [n, {SHARE_BYTES}], not {some.dtype} {list(some.shape)}")
-    _check_range(points)
+    _check(points)
     users, which = (np.concatenate(part) for part in zip(*held, strict=True))
     shares = np.concatenate(rows)[np.cumsum([0, *map(len, rows)])[users] + which]
     values = shares.view("<u4").astype(np.uint32, copy=False)
     start = np.cumsum([0, *(len(some) for some, _ in held)])
     if (values >= P).any():
         row = int((values >= P).any(axis=1).argmax())
-        raise Inconsistent(
-            f"a share's limb is {values[row].max()}, must be below p={P}",
-            int(np.searchsorted(start, row, "right")) - 1,
-        )
+        secret = int(np.searchsorted(start, row, "right")) - 1
+        raise Inconsistent(f"a share's limb is {values[row].max()}, must be below p={P}", secret)
     x = np.array(points, np.uint64)[users]
     at_zero = np.empty((len(held), _LIMBS), np.uint32)
     if (k := interpolation_loops.interpolate(values, x, start, at_zero)) < len(held):
-        _check_points(x[start[k] : start[k + 1]].tolist())
+        _check(x[start[k] : start[k + 1]].tolist())
     return _from_limbs(at_zero)
 
 
@@ -103,16 +96,12 @@ def _from_limbs(values: A32) -> A8:
     return np.packbits(bits[:, :256], axis=1, bitorder="little")
 
 
-def _check_points(points: Sequence[int]) -> None:
-    _check_range(points)
-    if len(set(points)) != len(points):
-        double = next(x for i, x in enumerate(points) if x in points[:i])
-        raise ValueError(f"point {double} appears twice")
-
-
-def _check_range(points: Sequence[int]) -> None:
+def _check(points: Sequence[int]) -> None:
     if not points:
         raise ValueError("sharing needs at least one point")
     for point in (min(points), max(points)):
         if not 1 <= point < P:
             raise ValueError(f"point {point} must be at least 1 and below p={P}")
+    if len(set(points)) != len(points):
+        double = next(x for i, x in enumerate(points) if x in points[:i])
+        raise ValueError(f"point {double} appears twice")

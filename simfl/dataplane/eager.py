@@ -1,9 +1,8 @@
 """Operations that are done when they are asked for, save what gains by waiting for others."""
 
-from collections.abc import Callable
 from typing import Any
 
-from simfl.dataplane.handles import Handle, HandleList
+from simfl.dataplane.handles import Handle, HandleList, Kernel, Shape
 from simfl.dataplane.nodes import Node, batched, symbolic, value, within
 from simfl.dataplane.ops import Ops, Oracle
 from simfl.errors import Diverged, step_failed
@@ -18,7 +17,7 @@ class EagerOps(Ops):
         self.batching = batching
         self._waiting: dict[Node, Handle] = {}
 
-    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         if self.deferring:
             return Handle(*shape, Node(kernel, tuple(map(symbolic, args)), self.where))
         contents = tuple(map(self._content, args))

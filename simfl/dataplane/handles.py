@@ -3,10 +3,13 @@
 Content is rows x columns: a 2-D array, or where rows are long a list of arrays (`simfl.crypto.row_routing`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
+
+Kernel = Callable[..., Any]
+Shape = tuple[int, int, int]  # rows, columns and bytes of an element
 
 # Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64.
 U8, U32, F32, F64 = 1, 4, 4, 8
@@ -24,7 +27,6 @@ class Handle:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes on the wire."""
         return self.rows * self.columns * self.itemsize
 
     def __repr__(self) -> str:  # never the content: it may be a key

@@ -1,24 +1,22 @@
 """Symbolic operations: what is executed later, and how their arguments are walked."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from simfl.crypto import row_routing
-from simfl.dataplane.handles import Handle, HandleList
+from simfl.dataplane.handles import Handle, HandleList, Kernel
 
 
 @dataclass(eq=False, slots=True)
 class Node:
     """One pending operation, kernel(*args); its value once it is `done`.
-
     where: the step that asked for it. For a pool, size: the bytes of its value, as long as somebody holds its
     handle; waiting: for how many others, None as long as nobody wants it; small: its work is not worth a
-    thread of its own.
-    """
+    thread of its own."""
 
-    kernel: Callable[..., Any]
+    kernel: Kernel
     args: tuple[Any, ...]
     where: tuple[Any, ...]
     size: int = 0
@@ -53,7 +51,7 @@ class Node:
 class Recipe:
     """An operation that each of its consumers does for itself: cheap to do, large to keep."""
 
-    kernel: Callable[..., Any]
+    kernel: Kernel
     args: tuple[Any, ...]
 
 
@@ -64,22 +62,20 @@ class Queues:
     """Nodes that can be done, in the order in which a pool takes them."""
 
     def __init__(self) -> None:
-        self._routes: list[Node] = []
-        self._following: list[Node] = []
-        self._ready: deque[Node] = deque()
-        self._batchable: deque[Node] = deque()
+        self._routes, self._following = list[Node](), list[Node]()
+        self._ready, self._batchable = deque[Node](), deque[Node]()
 
     def __len__(self) -> int:
         return len(self._routes) + len(self._following) + len(self._ready) + len(self._batchable)
 
     def put(self, node: Node, follows: bool) -> None:
         """Add a node. follows: it needs what was just done, which is freed when it is done too."""
-        queue: Any = self._following if follows else self._ready
         if batched(node.kernel):
-            queue = self._batchable
+            self._batchable.append(node)
         elif node.routes:
-            queue = self._routes
-        queue.append(node)
+            self._routes.append(node)
+        else:
+            (self._following if follows else self._ready).append(node)
 
     def take(self, workers: int) -> list[Node]:
         """Return the next to be done together; batchable ones last, so that many have come together."""
@@ -107,22 +103,17 @@ def symbolic(argument: Any) -> Any:
     return argument
 
 
-_PENDING = object()
+PENDING = object()
 
 
-def ready(args: Iterable[Any]) -> list[Any] | None:
-    """Return arguments with the values in the places of their handles; None if one is not there yet."""
-    contents = list(map(_ready, args))  # one walk, for rows are gathered from all users
-    return None if any(content is _PENDING for content in contents) else contents
-
-
-def _ready(argument: Any) -> Any:
+def ready(argument: Any) -> Any:
+    """Return an argument with the values in the places of its handles; PENDING if one is not there yet."""
     if isinstance(argument, Handle):
         node = argument.content
-        return node.value if type(node) is Node and node.done else _PENDING
+        return node.value if type(node) is Node and node.done else PENDING
     if isinstance(argument, list | HandleList):
-        contents = ready(argument)
-        return _PENDING if contents is None else contents
+        contents = list(map(ready, argument))  # one walk, for rows are gathered from all users
+        return PENDING if any(content is PENDING for content in contents) else contents
     return argument
 
 

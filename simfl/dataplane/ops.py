@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from simfl.crypto import A8, keys, mds, prg, quantize, shamir
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, shamir
 from simfl.crypto import row_routing as relay
-from simfl.crypto.field import A8, I64
+from simfl.crypto.keys import Octets
 from simfl.dataplane import audit
-from simfl.dataplane.handles import F32, F64, U8, U32, Handle, HandleList
+from simfl.dataplane.handles import F32, F64, U8, U32, Handle, HandleList, Kernel, Shape
 from simfl.dataplane.work import Ledger
 
 # Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
-Oracle = Callable[[Callable[..., Any], tuple[Any, ...], Any], None]
+Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
 
 
 class PeerFault(Exception):
@@ -47,28 +47,21 @@ class Ops(Ledger, ABC):
     """The operations over F_q. Implementations override only `_run`, how a kernel is done."""
 
     pending_bytes = 0
-    # Steps that may be done between two looks at the event loop: several where none takes long.
-    steps_at_once = 1
-    # Rounds that the timeline is to be ahead of the one whose outcome is asked for.
-    rounds_ahead = 0
-    # True where there is content.
-    executes = True
-    # True while a resumed run goes over its finished rounds: operations are noted, to be done if later ones
-    # need them.
-    deferring = False
+    steps_at_once = 1  # between two looks at the event loop: several where none takes long
+    rounds_ahead = 0  # that the timeline is to be ahead of the round whose outcome is asked for
+    executes = True  # there is content
+    deferring = False  # a resumed run goes over its finished rounds: operations wait for later ones' need
 
     def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         super().__init__()
         self.q = q
         self.oracle = oracle
 
-    def _op(
-        self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
-    ) -> Handle:
+    def _op(self, kernel: Kernel, shape: Shape, work: dict[str, int], *args: Any) -> Handle:
         self._charge(work)
         return self._run(kernel, shape, args)
 
-    def call(self, kernel: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def call(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
         """Return kernel(*args), of which the oracle hears apart from the party's time."""
         result = kernel(*args)
         if self.oracle is not None:
@@ -77,7 +70,7 @@ class Ops(Ledger, ABC):
         return result
 
     @abstractmethod
-    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         """Do (or promise, or only measure) `kernel(*args)`, handles standing for their content."""
 
     # -- rows: routing, no arithmetic
@@ -103,8 +96,7 @@ class Ops(Ledger, ABC):
         """Return all rows of all handles, one below the other."""
         n, forged = 0, list[int]()
         for r in rows:
-            if r.forged:
-                forged += [n + i for i in r.forged]
+            forged += [n + i for i in r.forged]
             n += r.rows
         return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].itemsize), {}, list(rows)), forged)
 
@@ -127,7 +119,7 @@ class Ops(Ledger, ABC):
         out = self._op(keys.agree, (publics.rows, 32, U8), {"agree": publics.rows}, secret, publics, info)
         return _forged(out, publics.forged)
 
-    def seal(self, keys_: Handle, items: Handle, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Handle:
+    def seal(self, keys_: Handle, items: Handle, nonces: Octets, aads: Octets) -> Handle:
         """Return AES-256-GCM of row k under key k: 16 bytes longer."""
         shape = (items.rows, items.columns * items.itemsize + 16, U8)
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes}
@@ -135,19 +127,12 @@ class Ops(Ledger, ABC):
         return _forged(out, keys_.forged | items.forged)
 
     def open(
-        self,
-        keys_: Handle,
-        sealed: Handle,
-        nonces: Sequence[bytes],
-        aads: Sequence[bytes],
-        senders: Sequence[int],
-        width: int,
+        self, keys_: Handle, sealed: Handle, nonces: Octets, aads: Octets, senders: Sequence[int], width: int
     ) -> Handle:
         """Undo `seal`; elements of `width` bytes. PeerFault, and nothing opened, if a row is forged."""
         shape = (sealed.rows, (sealed.columns - 16) // width, width)
         work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes}
-        forged = sealed.forged | keys_.forged
-        if forged:  # also finding that out is work
+        if forged := sealed.forged | keys_.forged:  # also finding that out is work
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
         dtype = "uint8" if width == U8 else "uint32"
@@ -160,9 +145,7 @@ class Ops(Ledger, ABC):
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
-    def reconstruct(
-        self, rows: Sequence[Handle], held: Sequence[tuple[I64, I64]], points: Sequence[int]
-    ) -> Handle:
+    def reconstruct(self, rows: Sequence[Handle], held: shamir.Held, points: Sequence[int]) -> Handle:
         """Return the secrets behind shares that users hold, k x 32: see `shamir.reconstruct_many`."""
         sizes = [len(users) for users, _ in held]
         pairs = sum(t * t for t in sizes)
@@ -182,23 +165,20 @@ class Ops(Ledger, ABC):
         return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
-        """Return a + b."""
         return self._op(fq.add, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
-        """Return a - b."""
         return self._op(fq.sub, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
         """Return the sum of the rows of one handle."""
-        amount = rows.rows * rows.columns
-        work = {"row": rows.rows, "field_add": amount}
+        work = {"row": rows.rows, "field_add": rows.rows * rows.columns}
         return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in the field; vectors: of one row each, or the rows of one."""
-        rows = vectors if isinstance(vectors, Handle) else list(vectors)
-        length = (vectors if isinstance(vectors, Handle) else vectors[0]).columns
+        rows: Any = vectors if isinstance(vectors, Handle) else list(vectors)
+        length = (rows if isinstance(vectors, Handle) else rows[0]).columns
         work = {"row": len(weights), "field_mac": len(weights) * length}
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
@@ -219,8 +199,7 @@ class Ops(Ledger, ABC):
         self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
     ) -> Handle:
         """Return weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
-        shape = (1, delta.columns + append_weight, U32)
-        work = {"quantise_element": delta.columns}
+        shape, work = (1, delta.columns + append_weight, U32), {"quantise_element": delta.columns}
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
@@ -232,9 +211,9 @@ class Ops(Ledger, ABC):
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in float64, in the order given."""
-        shape = (1, vectors[0].columns, F64)
-        work = {"real_mac": len(vectors) * vectors[0].columns}
-        return self._op(audit.real_sum, shape, work, list(vectors), tuple(weights))
+        length = vectors[0].columns
+        work = {"real_mac": len(vectors) * length}
+        return self._op(audit.real_sum, (1, length, F64), work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
         """Return total / divisor in float64."""
@@ -243,24 +222,24 @@ class Ops(Ledger, ABC):
     # -- learning
     def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int) -> Handle:
         """Return a user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32."""
-        shape = (1, trainer.d, F32)
-        return self._op(trainer.training, shape, trainer.work(user), weights, user, seed, index)
+        work = trainer.work(user)
+        return self._op(trainer.training, (1, trainer.d, F32), work, weights, user, seed, index)
 
-    def clip(self, kernel: Callable[..., Any], update: Handle) -> Handle:
+    def clip(self, kernel: Kernel, update: Handle) -> Handle:
         """Return an update held within a bound."""
         shape = (1, update.columns, update.itemsize)
         return self._op(kernel, shape, {"real_mac": 2 * update.columns}, update)
 
-    def apply(self, update: Callable[..., Any], weights: Handle, *args: Any) -> Handle:
+    def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
         """Return the new global model, 1 x d float32 (eqs. 26, 37)."""
         return self._op(update, (1, weights.columns, F32), {"apply_element": weights.columns}, weights, *args)
 
-    def moments(self, update: Callable[..., Any], state: Handle, *args: Any) -> Handle:
+    def moments(self, update: Kernel, state: Handle, *args: Any) -> Handle:
         """Return the new state of an adaptive server, 2 x d."""
         shape = (state.rows, state.columns, F64)
         return self._op(update, shape, {"apply_element": state.rows * state.columns}, state, *args)
 
-    def run_uncharged(self, kernel: Callable[..., Any], shape: tuple[int, int, int], *args: Any) -> Handle:
+    def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
         """Do the simulator's own work (audits, evaluation), charged to nobody."""
         return self._run(kernel, shape, args)
 

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from simfl.crypto import prg
-from simfl.dataplane.handles import Handle
-from simfl.dataplane.nodes import Node, Queues, Recipe, batched, ready, symbolic, value, within
+from simfl.dataplane.handles import Handle, Kernel, Shape
+from simfl.dataplane.nodes import PENDING, Node, Queues, Recipe, batched, ready, symbolic, value, within
 from simfl.dataplane.ops import Ops, Oracle, seed_array
 from simfl.dataplane.streamed_shares import ShareStreams
 from simfl.dataplane.work import amount
@@ -48,11 +48,9 @@ class PooledOps(Ops):
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
     ) -> None:
         super().__init__(q, oracle)
-        self.workers = workers
-        self.budget_bytes = budget_bytes
+        self.workers, self.budget_bytes = workers, budget_bytes
         self.rounds_ahead = int(streaming)
-        self.pauses = 0
-        self.executed = 0
+        self.pauses = self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
         self._lock = threading.RLock()  # a handle may die while its own thread holds it
         self._streams = ShareStreams(self.call) if streaming else None
@@ -67,15 +65,12 @@ class PooledOps(Ops):
         self._diverged: dict[Node, Diverged] = {}
         self._waiters: list[tuple[Callable[[], bool], asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
-    def _op(
-        self, kernel: Callable[..., Any], shape: tuple[int, int, int], work: dict[str, int], *args: Any
-    ) -> Handle:
+    def _op(self, kernel: Kernel, shape: Shape, work: dict[str, int], *args: Any) -> Handle:
         self._charge(work)
         self._small = amount(work, shape[1]) < SHORT
         streams = self._streams is not None or self.deferring
         at_once = self._small and not streams and not batched(kernel)
-        contents = ready(args) if at_once else None
-        if contents is not None:
+        if at_once and (contents := ready(list(args))) is not PENDING:
             try:
                 content = self.call(kernel, tuple(contents))
             except Exception as error:  # no machine may see one that it would not see if this were done later
@@ -86,23 +81,24 @@ class PooledOps(Ops):
         self._small = False
         return handle
 
-    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         if kernel is seed_array:  # quicker done than promised
             self.executed += 1
             return Handle(*shape, Node.of(kernel(*args)))
         symbols = tuple(map(symbolic, args))
         if self.deferring:  # done only if something wanted needs it: not in `_open`, not in the budget
             return Handle(*shape, Node(kernel, symbols, self.where))
+        node = None
         if self._streams is not None:
             shares = self._streams.shares(kernel, symbols, self.where)
             if shares is not None:
                 return Handle(*shape, shares)
+            node = self._streams.total(kernel, symbols, self.where)
         if kernel is prg.expand:  # a mask is quicker made again than kept
             recipe = Recipe(kernel, symbols)
             with self._lock:
                 self._unused[recipe] = None
             return Handle(*shape, recipe)
-        node = self._streams.total(kernel, symbols, self.where) if self._streams is not None else None
         node = node or Node(kernel, symbols, self.where)
         node.size, node.small = shape[0] * shape[1] * shape[2], self._small
         with self._lock:
@@ -167,11 +163,9 @@ class PooledOps(Ops):
 
     # -- workers
     def _start_workers(self) -> None:  # under the lock
-        ready = len(self._queues)
-        useful = min(self.workers, max(1, self._large))
-        while self._busy < useful and self._error is None and ready:
+        useful = min(self.workers, max(1, self._large)) - self._busy
+        for _ in range(0 if self._error is not None else min(useful, len(self._queues))):
             self._busy += 1
-            ready -= 1
             self._pool.submit(self._work)
 
     def _work(self) -> None:
@@ -183,7 +177,7 @@ class PooledOps(Ops):
                     break
                 self._start_workers()
             kernel, calls = unit[0].kernel, [tuple(map(value, node.args)) for node in unit]
-            many: Callable[[list[tuple[Any, ...]]], list[Any]] | None = getattr(kernel, "many", None)
+            many = getattr(kernel, "many", None)
             try:
                 values = many(calls) if many is not None else [self.call(kernel, call) for call in calls]
             except BaseException as error:
@@ -220,13 +214,12 @@ class PooledOps(Ops):
         # Those before it that are not done yet are done first: the user who is named does not depend on whose
         # turn it was. A node of a round that a resumed run went over is in nobody's order.
         first = next(iter(self._diverged))
-        kernel = first.kernel
         before: list[Node] = []
         for node in self._open:  # in the order of the timeline
             if node in self._diverged:
                 first = node
                 break
-            if node.kernel is kernel:
+            if node.kernel is first.kernel:
                 before.append(node)
         if before and first in self._open:
             self._want(before)
@@ -263,7 +256,7 @@ class PooledOps(Ops):
     async def get(self, handle: Handle) -> Any:
         node = handle.content
         if isinstance(node, Recipe):
-            node = Node(_identity, (node,), self.where)
+            node = Node(value, (node,), self.where)
         with self._lock:
             self._want([node])
         await self._until(lambda: node.done)
@@ -280,17 +273,13 @@ class PooledOps(Ops):
         self._want_everything()
         await self._until(lambda: not self._open)
         with self._lock:
-            self._want([Node(_identity, (recipe,), ()) for recipe in self._unused])
+            self._want([Node(value, (recipe,), ()) for recipe in self._unused])
         await self._until(lambda: not self._unused)
 
     def close(self) -> None:
         with self._lock:
             self._queues = Queues()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _identity(content: Any) -> Any:
-    return content
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -1,11 +1,10 @@
 """Operations of which only lengths and counts are known: the same timeline without the work."""
 
-from collections.abc import Callable
 from typing import Any
 
 from simfl.crypto import keys, mds, prg, row_routing
 from simfl.dataplane import audit
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import Handle, Kernel, Shape
 from simfl.dataplane.nodes import symbolic
 from simfl.dataplane.ops import Ops
 
@@ -18,9 +17,9 @@ class ShadowOps(Ops):
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
-        self._handles: dict[tuple[int, int, int], Handle] = {}
+        self._handles: dict[Shape, Handle] = {}
 
-    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         if (handle := self._handles.get(shape)) is None:
             handle = self._handles[shape] = Handle(*shape)
         return handle
@@ -46,11 +45,9 @@ class Token:
 
 class MemoryProbeOps(Ops):
     """A shadow whose handles weigh as much as content would: tokens, shared and let go exactly as arrays are.
-
     So `peak`, the most that all tokens weigh at once, is what a run in line holds, to the byte, apart from
     what a kernel needs while it works and from the data set. A pool, which makes content later, holds it no
-    longer. rest: the most when an aggregate was there, without coded shares and masks, which may stream.
-    """
+    longer. rest: the most when an aggregate was there, without coded shares and masks, which may stream."""
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
@@ -62,9 +59,8 @@ class MemoryProbeOps(Ops):
         self.kept += 0 if streams else nbytes
         self.peak = max(self.peak, self.live)
 
-    def _run(self, kernel: Callable[..., Any], shape: tuple[int, int, int], args: tuple[Any, ...]) -> Handle:
-        n, length, width = shape
-        size = length * width
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
+        n, size = shape[0], shape[1] * shape[2]
         long = size >= row_routing.LONG_BYTES
         if long and kernel in (row_routing.pick, row_routing.gather, row_routing.join):
             return Handle(*shape, kernel(*map(symbolic, args)))

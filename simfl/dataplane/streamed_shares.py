@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto import field, keys, mds, row_routing
-from simfl.crypto.field import A32
+from simfl.crypto import A32, field, keys, mds, row_routing
+from simfl.dataplane.handles import Kernel
 from simfl.dataplane.nodes import Node
 
 BLOCK_COLUMNS = 1 << 16  # its part of a row fits the L2 cache, and Python's own work for a row is little
 
-Call = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
-
+Call = Callable[[Kernel, tuple[Any, ...]], Any]
 # Keys (a node of theirs), nonces and associated data, and which of them.
 SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
 
@@ -41,8 +40,7 @@ class Sender:
     """One mask's coded shares; `left` are those to which something is still to be done."""
 
     def __init__(self, args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
-        self.args = args
-        self.where = where
+        self.args, self.where = args, where
         self.shares = [Share(self, row) for row in range(len(args[2]))]
         self.left: dict[Share, None] = {}
 
@@ -77,9 +75,7 @@ class ShareStreams:
         self._senders: dict[Sender, None] = {}
         self._call = call
 
-    def shares(
-        self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]
-    ) -> list[Share] | None:
+    def shares(self, kernel: Kernel, args: tuple[Any, ...], where: tuple[Any, ...]) -> list[Share] | None:
         """Return an operation's resulting rows if they are coded shares, otherwise None."""
         if kernel is mds.encode:
             sender = Sender(args, where)
@@ -100,7 +96,7 @@ class ShareStreams:
             return shares
         return None
 
-    def total(self, kernel: Callable[..., Any], args: tuple[Any, ...], where: tuple[Any, ...]) -> Node | None:
+    def total(self, kernel: Kernel, args: tuple[Any, ...], where: tuple[Any, ...]) -> Node | None:
         """Return a sum of coded shares, if the operation is one. TypeError for any other use of them."""
         if not any(map(are_shares, args)):
             return None
@@ -129,12 +125,11 @@ class ShareStreams:
         return [self._begin(sender) for sender in list(self._senders)]
 
     def _begin(self, sender: Sender) -> Node:
-        z, seed, points, U, T, q = sender.args
-        kernel = StreamKernel(list(sender.left), points, (U, T, q), self._call)
-        node = Node(kernel, (z, seed, kernel.keys), sender.where)
-        for total in dict.fromkeys(kernel.totals):
-            if total is not None:
-                total.args[0].append(node)
+        kernel = StreamKernel(sender, self._call)
+        secrets = [[lock and lock[0] for lock in pair] for pair in kernel.locks]
+        node = Node(kernel, (*sender.args[:2], secrets), sender.where)
+        for total in dict.fromkeys(filter(None, kernel.totals)):
+            total.args[0].append(node)
         for share in sender.left:
             share.total = None
         sender.left = {}
@@ -147,28 +142,22 @@ class StreamKernel:
 
     __name__ = "coded shares"
 
-    def __init__(
-        self, shares: list[Share], points: Sequence[int], code: tuple[int, int, int], call: Call
-    ) -> None:
-        self.points = [points[share.row] for share in shares]
-        self.locks = [(share.sealing, share.opening) for share in shares]
-        self.totals = [share.total for share in shares]
-        self.code = code
+    def __init__(self, sender: Sender, call: Call) -> None:
+        _, _, points, *self.code = sender.args
+        self.points = [points[share.row] for share in sender.left]
+        self.locks = [(share.sealing, share.opening) for share in sender.left]
+        self.totals = [share.total for share in sender.left]
         self.call = call
 
-    @property
-    def keys(self) -> list[Any]:
-        """Return the keys of the calls that sealed, then of those that opened, None where there was none."""
-        return [lock and lock[0] for side in (0, 1) for lock in (pair[side] for pair in self.locks)]
-
-    def __call__(self, z: A32, seed: Any, secrets: list[Any]) -> None:
-        """Code the mask, carry its shares to their receivers, and add them to the receivers' sums."""
+    def __call__(self, z: A32, seed: Any, secrets: list[list[Any]]) -> None:
+        """Code the mask, carry its shares to their receivers, and add them to the receivers' sums.
+        secrets: of each share the keys of the calls that sealed and opened it, None where there was none."""
         U, T, q = self.code
-        m, n = mds.share_length(z.shape[1], U, T), len(self.locks)
+        m = mds.share_length(z.shape[1], U, T)
         pipes = []
-        for k, (sealing, opening) in enumerate(self.locks):
-            lock = _lock(sealing, secrets[k])
-            pipes.append(lock and keys.SealedPipe(lock, _lock(opening, secrets[n + k])))
+        for (sealing, opening), (sealed_under, opened_under) in zip(self.locks, secrets, strict=True):
+            lock = _lock(sealing, sealed_under)
+            pipes.append(lock and keys.SealedPipe(lock, _lock(opening, opened_under)))
         rows = mds.uncoded(z, seed, U, T, q)
         for start in range(0, m, BLOCK_COLUMNS):
             block = self.call(mds.code, (rows[:, start : start + BLOCK_COLUMNS], self.points, U, q))

@@ -54,7 +54,6 @@ class Segment:
 
     @property
     def work(self) -> dict[str, int]:
-        """Return the amount of each kind of work."""
         total: dict[str, int] = {}
         for kind, amount in self.counted:
             total[kind] = total.get(kind, 0) + amount
@@ -64,8 +63,7 @@ class Segment:
 class Ledger:
     """The work of one step by phase. The driver opens and closes it, the machine names a change of phase."""
 
-    timed = True
-    """True where the CPU time of steps is asked for, and not only their counted work."""
+    timed = True  # the CPU time of steps is asked for, and not only their counted work
 
     def __init__(self) -> None:
         self.where: tuple[Any, ...] = ()
@@ -84,30 +82,29 @@ class Ledger:
     def phase(self, name: str) -> None:
         """Book the work that follows to phase `name`; outside a step this does nothing."""
         if self._segments and self._segments[-1].phase != name:
-            if self.timed:
-                self._mark()
+            self._mark()
             self._counted = []
             self._segments.append(Segment(name, self._counted))
 
     def end(self) -> list[Segment]:
         """Close the ledger and return its segments."""
-        if self.timed:
-            self._mark()
+        self._mark()
         segments, self._segments, self._counted = self._segments, [], None
         return segments
 
     @contextmanager
     def uncharged(self) -> Iterator[None]:
         """Keep the simulator's own work meanwhile out of the party's time."""
-        if self.timed and self._segments:
+        if self._segments:
             self._mark()
         yield
         self._mark_ns = time.thread_time_ns()
 
     def _mark(self) -> None:
-        now = time.thread_time_ns()
-        self._segments[-1].cpu_ns += now - self._mark_ns
-        self._mark_ns = now
+        if self.timed:
+            now = time.thread_time_ns()
+            self._segments[-1].cpu_ns += now - self._mark_ns
+            self._mark_ns = now
 
     def _charge(self, work: dict[str, int]) -> None:
         if self._counted is not None:
