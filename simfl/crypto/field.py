@@ -156,8 +156,7 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[tuple[int, int]], F64]:
     """Return W's limbs [2a, k], exact column blocks, and what centring adds [a, 1]: c W 1 mod q."""
     # The content is the cache's key: a matrix that was changed is another matrix.
-    W = np.frombuffer(content, np.uint32).reshape(shape)
-    w = W.astype(np.int64)
+    w = np.frombuffer(content, np.uint32).reshape(shape).astype(np.int64)
     w -= (w > q // 2) * np.int64(q)
     hi = (w + 2**15) >> 16
     limbs = np.vstack([w - (hi << 16), hi])

@@ -28,8 +28,7 @@ class PeerFault(Exception):
 
     def __init__(self, user: int, why: str) -> None:
         super().__init__(f"user {user}: {why}" if user >= 0 else f"server: {why}")
-        self.user = user
-        self.why = why
+        self.user, self.why = user, why
 
 
 class Trainer(Protocol):
@@ -50,12 +49,11 @@ class Ops(Ledger, ABC):
     steps_at_once = 1  # between two looks at the event loop: several where none takes long
     rounds_ahead = 0  # that the timeline is to be ahead of the round whose outcome is asked for
     executes = True  # there is content
-    deferring = False  # a resumed run goes over its finished rounds: operations wait for later ones' need
+    deferring = False  # a resumed run is in its finished rounds: operations are done if later ones need them
 
     def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         super().__init__()
-        self.q = q
-        self.oracle = oracle
+        self.q, self.oracle = q, oracle
 
     def _op(self, kernel: Kernel, shape: Shape, work: dict[str, int], *args: Any) -> Handle:
         self._charge(work)
@@ -79,7 +77,6 @@ class Ops(Ledger, ABC):
         return self._run(seed_array, (1, 32, U8), (entropy,))
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
-        """Return rows `at` of `rows`."""
         out = self._op(relay.pick, (len(at), rows.columns, rows.itemsize), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
@@ -154,7 +151,6 @@ class Ops(Ledger, ABC):
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
-        """Return `length` uniform elements from a seed."""
         work = {"prg_seed": 1, "prg_element": length}
         return self._op(prg.expand, (1, length, U32), work, seed, length, self.q)
 
@@ -216,7 +212,6 @@ class Ops(Ledger, ABC):
         return self._op(audit.real_sum, (1, length, F64), work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
-        """Return total / divisor in float64."""
         return self._op(np.divide, (1, total.columns, F64), {"real_mac": total.columns}, total, divisor)
 
     # -- learning
