@@ -41,13 +41,11 @@ class IdleUsers:
         self.place = array("q", range(users) if full else [-1] * users)
 
     def add(self, user: int) -> None:
-        """Put a user in, if it is not there."""
         if self.place[user] < 0:
             self.place[user] = len(self.users)
             self.users.append(user)
 
     def discard(self, user: int) -> None:
-        """Take a user out, if it is there."""
         hole = self.place[user]
         if hole >= 0:
             self.place[user] = -1
@@ -57,7 +55,6 @@ class IdleUsers:
                 self.place[moved] = hole
 
     def draw(self, rng: np.random.Generator) -> int:
-        """Take a random user out."""
         user = self.users[rng.integers(len(self.users))]
         self.discard(user)
         return user

@@ -64,7 +64,6 @@ class Job:
         return tuple(done), self.end - now
 
     def effects(self) -> Effects:
-        """Do the real work."""
         if self.run is not None:
             return self.run()
         effects: Effects = getattr(self.machine, self.call)(*self.arguments)
@@ -118,7 +117,6 @@ class Lane:
         self.current: Job | None = None
 
     def put(self, job: Job) -> None:
-        """Queue a job; an idle lane wakes up."""
         if self.jobs is None:
             self.jobs = deque()
         self.jobs.append(job)
@@ -151,7 +149,6 @@ class Lane:
         self.jobs = None  # most users' lanes rest for most of a run
 
     def _begin_late(self) -> None:
-        """A core has become free."""
         if not self._begin(self.device.last):
             self._go_on()
 

@@ -27,7 +27,6 @@ class Environment(simpy.Environment):
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
     def at(self, when_ns: int, then: Callable[[], None]) -> None:
-        """Call back at a time, which is now or later."""
         if when_ns < self.now:
             raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))

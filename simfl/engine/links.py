@@ -81,7 +81,6 @@ class UserLink:
         self._last = 0
 
     def send(self, transfer: Transfer) -> None:
-        """Queue a transfer behind the earlier ones."""
         if self.jitter_s is None:
             transfer.latency_ns = self.latency_ns
         else:
@@ -97,7 +96,6 @@ class UserLink:
         self.queue[:0] = self._interrupt()
 
     def resume(self) -> None:
-        """Go on, as the user is online again."""
         self.paused = False
         self._next()
 
@@ -107,7 +105,6 @@ class UserLink:
         return max(self.latency_ns, self._last - self.env.now) if self.flying else 0
 
     def close(self) -> None:
-        """End the run: report how far the transfer in progress has come."""
         self._break()
 
     def cut(self) -> None:
@@ -206,7 +203,6 @@ class Network:
             link.pause()
 
     def resume(self, user: int) -> None:
-        """Resume the links of a user that is online again."""
         self._paused.discard(user)
         for link in self._made(user):
             link.resume()
@@ -220,6 +216,5 @@ class Network:
         return [link for link in links if link is not None]
 
     def close(self) -> None:
-        """End the run."""
         for link in self._links.values():
             link.close()

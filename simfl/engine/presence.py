@@ -78,7 +78,6 @@ class Presence:
         return self.days(user, self.env.now)
 
     def online(self, user: int) -> bool:
-        """Return True if a user's device is online."""
         return self.look(user)[0]
 
     def leave(self, user: int, why: str) -> None:

@@ -31,7 +31,6 @@ class Progress:
         self.made()
 
     def made(self) -> None:
-        """Count anew, as the run got further."""
         self.returns = self.broken = self.late = 0
         self.since = len(self.trace)
 

@@ -56,7 +56,6 @@ class ServerHost:
         return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
 
     def model_of(self, task: UserRound) -> ModelDownload:
-        """The model that a user works on, as a message."""
         return ModelDownload(task.weights, task.id)
 
     def model_follows(self, message: Message) -> bool:

@@ -21,7 +21,6 @@ class Training:
         self.session = session
 
     def downloaded(self, task: UserRound, step: int) -> None:
-        """The model is there."""
         task.downloaded = True
         self.start_if_possible(task, step)
 

@@ -133,17 +133,14 @@ class UserRound:
         return self.state is State.PREPARING and self.downloaded and (self.ready or overlap)
 
     def begin_training(self) -> Answer:
-        """Begin to train."""
         self.become(State.TRAINING)
         return Loss("training", "before training") if self.planned("training") == "before_send" else None
 
     def train(self, ops: Ops, trainer: Trainer, seed: Handle) -> Effects:
-        """Do the work of local training."""
         self.update = ops.train(trainer, self.weights, self.user, seed, self.round)
         return []
 
     def end_training(self) -> Answer:
-        """The training is over."""
         match self.planned("training"):
             case "mid_send":
                 return Loss("training", "amid training")
@@ -169,7 +166,6 @@ class UserRound:
 
     # -- sending
     def send(self, message: Message) -> Answer:
-        """The user's machine sends a message."""
         if message.point == "upload":
             self.become(State.UPLOADING)
         match self.planned(message.point):
@@ -194,6 +190,5 @@ class UserRound:
         return None
 
     def deliver(self, at_ns: int) -> None:
-        """The server has the upload."""
         self.become(State.DELIVERED)
         self.arrived_ns = at_ns
