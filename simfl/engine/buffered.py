@@ -74,6 +74,7 @@ class BufferedSession(Session):
         self.waking = FOR_EVER
         self.rng = self.streams.rng("pick")
         self.clients: dict[int, ClientMachine] = {}
+        self.entropies: dict[int, Any] = {}
         server = machines.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
         self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
@@ -93,7 +94,7 @@ class BufferedSession(Session):
         """A user's machine, for the whole run; made when it is first spoken to."""
         if user not in self.clients:
             machines = self.machines
-            entropy = machines.entropy(user, 0)
+            entropy = self.entropies[user] = machines.entropy(user, 0)
             self.clients[user] = machines.client(user, machines.params, self.ops, entropy)
         return self.clients[user]
 
@@ -148,6 +149,7 @@ class BufferedSession(Session):
             round=self.round,
             id=update,
             client=self.client(user),
+            entropy=self.entropies[user],
             server=machine,
             weights=self.host.weights,
             ready=not kind.offline,

@@ -57,9 +57,7 @@ def _audit_in_field(
         zip(involved, samples, strict=True), key=lambda pair: pair[0][0].arrived_ns
     ):
         assert task.update is not None
-        # A client has one source of entropy for its round, or for the whole run over a buffer.
-        entropy = session.machines.entropy(task.user, task.round if task.id is None else 0)
-        seed = seed_array(entropy.peek(f"quantise{name_of(task.id)}"))
+        seed = seed_array(task.entropy.peek(f"quantise{name_of(task.id)}"))
         arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
         plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)
     return ops.run_uncharged(audit.compare, (1, 3, F64), result.total, plain, p.q)

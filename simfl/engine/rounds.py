@@ -67,11 +67,13 @@ class RoundSession(Session):
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
+            own = entropy(user, index)
             self.tasks[user, index] = UserRound(
                 user=user,
                 round=index,
                 id=None,
-                client=self.machines.client(user, params, self.ops, entropy(user, index)),
+                client=self.machines.client(user, params, self.ops, own),
+                entropy=own,
                 server=server,
                 weights=self.host.weights,
                 ready=not kind.offline,

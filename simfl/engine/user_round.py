@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import Ops, Trainer
@@ -86,6 +86,7 @@ class UserRound:
     round: int
     id: UpdateId | None
     client: ClientMachine
+    entropy: Any
     server: AnyServer
     weights: Handle
     ready: bool

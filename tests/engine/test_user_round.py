@@ -25,7 +25,14 @@ UPLOAD, SHARES, ANSWER = MaskedUpload(EMPTY), Shares(EMPTY), Answer(EMPTY)
 
 
 def user_round(plan: PlannedLoss | None = None, **fields: Any) -> UserRound:
-    given = {"ready": False, "first_phase": "offline", "client": None, "server": None, **fields}
+    given = {
+        "ready": False,
+        "first_phase": "offline",
+        "client": None,
+        "entropy": None,
+        "server": None,
+        **fields,
+    }
     return UserRound(user=0, round=0, id=None, weights=EMPTY, plan=plan, **given)
 
 
@@ -135,7 +142,13 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
     host = ServerHost(kind, ops, trainer, Averaging(), 1.0, False, seed_array(bytes(32)))
     server, users, wires, timers = w.server, {}, deque[tuple[int, int, Message]](), deque[Timer]()
     for user, client in w.clients.items():
-        given = {"client": client, "server": server, "ready": not kind.offline, "first_phase": "offline"}
+        given = {
+            "client": client,
+            "entropy": None,
+            "server": server,
+            "ready": not kind.offline,
+            "first_phase": "offline",
+        }
         users[user] = UserRound(user, 0, None, weights=host.weights, plan=plans.get(user), **given)
     results: list[Result] = []
 
