@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
+from simfl.protocols.contracts import check_table
 from simfl.protocols.machine import (
     Discard,
     Effects,
@@ -28,7 +29,6 @@ from simfl.protocols.machine import (
     Params,
     Refuse,
     Timer,
-    check_table,
     misshapen,
 )
 from simfl.results.trace import SERVER
@@ -56,10 +56,8 @@ class Upload(UpdateMessage):
 
 
 class BufferedServer(ABC):
-    """Collects updates into a buffer of K and aggregates it when it is full.
-
-    `table` maps the type of a message to the method that takes it, with its sender.
-    """
+    """Collects updates into a buffer of K and aggregates it when it is full. `table` maps the type of a
+    message to the method that takes it, with its sender."""
 
     table: ClassVar[Mapping[type[Message], str]] = {Upload: "take"}
 
@@ -77,13 +75,13 @@ class BufferedServer(ABC):
         self.buffer: list[Upload] = []
         self.aggregating: frozenset[int] = frozenset()
 
-    @abstractmethod
     def start(self) -> Effects:
         """Open the run."""
+        return []
 
-    @abstractmethod
     def invite(self, update: UpdateId) -> Effects:
         """Return the messages with which a user begins its cycle, beside the model."""
+        return []
 
     @abstractmethod
     def aggregate(self, taken: list[Upload]) -> Effects:
@@ -91,16 +89,13 @@ class BufferedServer(ABC):
 
     @property
     def open(self) -> bool:
-        """True if cycles may begin."""
         return True
 
     def admits(self, user: int) -> bool:
-        """Return True if a user may begin: not in flight, no update of its own in the buffer."""
         waits = any(w.update.user == user for w in self.buffer)
         return user not in self.flights and user not in self.aggregating and not waits
 
     def begin(self, user: int, cycle: int) -> Effects:
-        """Begin a user's cycle: it downloads the present version."""
         if not self.admits(user):
             raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
         update = UpdateId(user, cycle)
@@ -108,7 +103,6 @@ class BufferedServer(ABC):
         return [Timer("upload", "upload", update), *self.invite(update)]
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a user's message if the table has its type."""
         method = self.table.get(type(message))
         if method is None:
             return [Ignore(sender, message.kind, Reason.UNKNOWN, message.subject)]
@@ -117,7 +111,6 @@ class BufferedServer(ABC):
         return effects
 
     def take(self, sender: int, message: Upload) -> Effects:
-        """Put an upload that is waited for into the buffer."""
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         flaw = misshapen(message.vector, 1, self.params.d, 4)
@@ -128,23 +121,19 @@ class BufferedServer(ABC):
         return self.next()
 
     def awaits(self, timer: Timer) -> bool:
-        """Return True if a timer still means something."""
         update = timer.subject
         return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
     def expire(self, timer: Timer) -> Effects:
-        """Give an update up that is overdue."""
         if not self.awaits(timer):
             return [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
         assert isinstance(timer.subject, UpdateId)
         return self._give_up(timer.subject.user)
 
     def gone(self, user: int) -> Effects:
-        """Give the update up of a user whose connection broke."""
         return self._give_up(user) if user in self.flights else []
 
     def back(self, user: int) -> Effects:
-        """Hear that a user is connected again."""
         return []
 
     def next(self) -> Effects:

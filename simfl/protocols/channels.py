@@ -15,7 +15,7 @@ _TWO_WORDS = Struct(">II")
 
 
 def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Lookup[bytes]:
-    """Return the nonce of each row, put together only where the row is really sealed or opened."""
+    """Return each row's nonce, put together only where the row is really sealed or opened."""
     return Lookup(nonce, senders, counters)
 
 
@@ -42,7 +42,6 @@ class Channels:
         self._counters: set[int] = set()
 
     def agree(self, users: Sequence[int], publics: Handle) -> None:
-        """Derive the keys shared with these peers."""
         keys = agreed(self.ops, self._secret, users, publics, self._info)
         if self._keys is None:
             self._keys, self._first = keys, users_of(users)
@@ -63,11 +62,8 @@ class Channels:
     def open_all(
         self, senders: Sequence[int], sealed: Handle, width: int
     ) -> tuple[Sequence[int], Handle | None, Effects]:
-        """Open what is authentic of the rows that `senders` sealed with counter 0.
-
-        Returns:
-            the senders whose rows were opened, these rows, and a refusal of each row that was discarded.
-        """
+        """Open what is authentic of the rows that `senders` sealed with counter 0. Returns the senders whose
+        rows were opened, these rows, and a refusal of each row that was discarded."""
         left, rows, effects = senders, sealed, list[Effect]()
         while len(left):
             try:
@@ -88,7 +84,6 @@ class Channels:
             raise PeerFault(senders[fault.row], fault.why) from None
 
     def knows(self, user: int) -> bool:
-        """Return True if a key is shared with this user."""
         return user in self._first or user in self._later
 
     def _keys_of(self, users: Sequence[int]) -> Handle:

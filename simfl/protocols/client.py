@@ -1,7 +1,7 @@
 """Users' machines by table: the message taken in a state, the method that takes it, the state that follows.
 
-`Client` is a user in one synchronous round, `BufferedClient` one in a whole run over a buffer. What the table
-does not have is thrown away unread, so that a driver need not know what is late or out of place.
+What the table does not have is thrown away unread, so that a driver need not know what is late or out of
+place.
 """
 
 from __future__ import annotations
@@ -11,17 +11,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.machine import (
-    Effects,
-    Entropy,
-    Ignore,
-    Message,
-    Params,
-    Ready,
-    Refuse,
-    Update,
-    check_table,
-)
+from simfl.protocols.contracts import check_table
+from simfl.protocols.machine import Effects, Entropy, Ignore, Message, Params, Ready, Refuse, Update
 from simfl.results.trace_codes import Reason
 
 Table = Mapping[tuple[str, type[Message]], tuple[str, str]]
@@ -42,6 +33,18 @@ class _TabledClient(ABC):
         self.entropy = entropy
         self.state = self.initial
 
+    def _take(self, message: Message, refused: str) -> Effects:
+        """Call the table's method and go to its next state; to `refused` if the peer is at fault."""
+        method, following = self.table[self.state, type(message)]
+        self.ops.phase(message.phase)
+        try:
+            effects: Effects = getattr(self, method)(message)
+        except PeerFault as fault:
+            self.state = refused
+            return [Refuse(fault.user, message.kind, fault.why, message.subject)]
+        self.state = following
+        return effects
+
 
 class Client(_TabledClient):
     """A user in one synchronous round.
@@ -58,23 +61,12 @@ class Client(_TabledClient):
         self._submitted = False
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message from the server."""
-        method, following = self.table.get((self.state, type(message)), ("", ""))
-        if not method:
+        if (self.state, type(message)) not in self.table:
             return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, detail=self.state)]
-        self.ops.phase(message.phase)
-        try:
-            effects: Effects = getattr(self, method)(message)
-        except PeerFault as fault:
-            self.state = "refused"
-            return [Refuse(fault.user, message.kind, fault.why)]
-        self.state = following
-        if following == "ready":
-            effects = [*effects, Ready(), *self._upload_if_ready()]
-        return effects
+        effects = self._take(message, refused="refused")
+        return [*effects, Ready(), *self._upload_if_ready()] if self.state == "ready" else effects
 
     def submit(self, update: Update) -> Effects:
-        """Take the local update, and upload it as soon as the offline phase is done."""
         if self._submitted:
             raise ValueError(f"user {self.user}: an update was submitted twice")
         self._update, self._submitted = update, True
@@ -103,19 +95,11 @@ class BufferedClient(_TabledClient):
         self.params = params
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message from the server."""
-        method, following = self.table.get((self.state, type(message)), ("", ""))
-        if not method:
+        if (self.state, type(message)) not in self.table:
             known = any(kind is type(message) for _, kind in self.table)
             reason = Reason.OUT_OF_PHASE if known else Reason.UNKNOWN
             return [Ignore(sender, message.kind, reason, message.subject)]
-        self.ops.phase(message.phase)
-        try:
-            effects: Effects = getattr(self, method)(message)
-        except PeerFault as fault:
-            return [Refuse(fault.user, message.kind, fault.why, message.subject)]
-        self.state = following
-        return effects
+        return self._take(message, refused=self.state)
 
     @abstractmethod
     def submit(self, update: Update) -> Effects:

@@ -12,7 +12,8 @@ them by a table; a class of your own may do so in any other way. For every call 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from simfl.errors import RunFailed
@@ -41,44 +42,32 @@ class ClientMachine(Protocol):
     """
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message: called for each that arrives, in the order in which they were sent, at any time.
-
-        It may be late, doubled or forged, and then changes nothing: it is answered by `Ignore` or `Refuse`.
-        """
+        """Take a message: called for each that arrives, in the order in which they were sent, at any time. It
+        may be late, doubled or forged, and then changes nothing: it is answered by `Ignore` or `Refuse`."""
 
     def submit(self, update: Update) -> Effects:
         """Take the local update: called once a round, or once a cycle over a buffer, when training is over.
-
-        In a round this may be before `Ready`: the update is then held. It is sent only under its protection.
-        """
+        In a round this may be before `Ready`: it is then held. It is sent only under its protection."""
 
 
 class _ServerMachine(Protocol):
-    """The calls of a server in rounds and over a buffer alike."""
-
     def start(self) -> Effects:
         """Open the round or the run: called once, before everything else."""
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message: called for each that arrives, in each user's order, also when all is over.
-
-        A user's second message of a kind must not count twice.
-        """
+        """Take a message: called for each that arrives, in each user's order, also when all is over. A user's
+        second message of a kind must not count twice."""
 
     def awaits(self, timer: Timer) -> bool:
-        """Return False if a deadline means nothing any more: asked when it passes, and changes nothing.
-
-        A driver need not deliver such a timer, but may.
-        """
+        """Return False if a deadline means nothing any more: asked when it passes, and changes nothing. A
+        driver need not deliver such a timer, but may."""
 
     def expire(self, timer: Timer) -> Effects:
         """Go on without those who did not answer: called when one of its timers is due."""
 
     def gone(self, user: int) -> Effects:
-        """Hear that a user's connection broke: at any time, of anyone, more than once.
-
-        A driver may never say so (`detect: timeout`): deadlines alone must be enough.
-        """
+        """Hear that a user's connection broke: at any time, of anyone, more than once. A driver may never say
+        so (`detect: timeout`): deadlines alone must be enough."""
 
 
 @runtime_checkable
@@ -185,7 +174,6 @@ def round_server(machine: AnyServer) -> RoundServer:
 
 
 def buffer_server(machine: AnyServer) -> BufferServer:
-    """Return the server of a buffer. RunFailed, with what it lacks, if it does not keep the contract."""
     if isinstance(machine, BufferServer):
         return machine
     raise _incomplete(machine, BufferServer)
@@ -205,3 +193,14 @@ def lacking(machine: object, contract: type) -> list[str]:
         name for base in contract.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))
     }
     return sorted(name for name in asked if not name.startswith("_") and not hasattr(machine, name))
+
+
+def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
+    """Check the types of messages and the methods that a machine's table names, when its class is defined.
+    TypeError names the file, the class and the entry, so that no run is needed to find a slip."""
+    file = getattr(sys.modules.get(machine.__module__), "__file__", machine.__module__)
+    for message, method in entries:
+        if not (isinstance(message, type) and issubclass(message, Message)):
+            raise TypeError(f"{file}: the table of {machine.__name__} has {message!r}, no type of messages")
+        if not callable(getattr(machine, method, None)):
+            raise TypeError(f"{file}: the table of {machine.__name__} names {method!r}, no method of it")

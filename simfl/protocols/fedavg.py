@@ -28,15 +28,11 @@ class PlainUpload(Message):
 
 
 class FedAvgClient(Client):
-    """Ready from the start; sends what it is given."""
-
     def upload(self, update: Update) -> Effects:
         return [Send(SERVER, PlainUpload(update.delta, update.weight))]
 
 
 class FedAvgServer(Server):
-    """Collects updates and takes their weighted mean."""
-
     stages = {"upload": Stage(PlainUpload, "upload", "average")}
 
     def __init__(self, users: Iterable[int], d: int, ops: Ops) -> None:
@@ -77,6 +73,3 @@ class FedAvg(Protocol):
 
     def needed(self, stage: str, p: Params) -> int:
         return 1
-
-    def pairs(self, p: Params, users: int, members: int) -> float:
-        return 0.0

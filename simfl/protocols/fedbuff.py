@@ -15,12 +15,9 @@ from simfl.protocols.client import BufferedClient
 from simfl.protocols.machine import SERVER, Effects, Entropy, Params, Result, Send, Update
 from simfl.protocols.protocol import Mode, Protocol
 from simfl.protocols.staleness import AnyStaleness, Constant
-from simfl.results.trace_codes import UpdateId
 
 
 class FedBuffClient(BufferedClient):
-    """Sends what it is given, and is told nothing."""
-
     def submit(self, update: Update) -> Effects:
         self.ops.phase("upload")
         assert update.id is not None
@@ -28,14 +25,6 @@ class FedBuffClient(BufferedClient):
 
 
 class FedBuffServer(BufferedServer):
-    """A trusted buffer."""
-
-    def start(self) -> Effects:
-        return []
-
-    def invite(self, update: UpdateId) -> Effects:
-        return []
-
     def aggregate(self, taken: list[Upload]) -> Effects:
         members = tuple(self.member(w, self.params.staleness(self.version - w.version)) for w in taken)
         weights = [m.factor for m in members]
@@ -67,9 +56,6 @@ class FedBuff(Protocol):
 
     def params(self, p: Params) -> Params:
         return replace(p, staleness=self.staleness.checked)
-
-    def pairs(self, p: Params, users: int, members: int) -> float:
-        return 0.0
 
     @classmethod
     def small(cls, users: int, lost: int) -> dict[str, Any]:

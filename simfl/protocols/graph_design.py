@@ -59,9 +59,8 @@ def p_star(n: int, q_total: float) -> float:
     """p* of eq. 5, natural logarithms: above it G(n, p) is asymptotically private (first term) and reliable
     (second term) almost surely.
 
-    It may exceed 1, which no graph reaches. It is inf where a term says nothing: where no more than one
-    user is sure to be left (the first ceil is at most 1), and for q_total >= 1/2 (the second denominator is
-    not positive). ValueError if n < 2.
+    It may exceed 1, which no graph reaches; it is inf where a term says nothing: where the first ceil is at
+    most 1, and for q_total >= 1/2 (the second denominator is not positive). ValueError if n < 2.
 
     >>> round(p_star(1000, 0.1), 4)
     0.3106
@@ -88,10 +87,8 @@ def threshold(n: int, p: float) -> int:
 
 
 def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
-    """Theorem 5: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1.
-
-    1 where (t-1)/(n-1) >= p (1-q)^4: there Chernoff's bound says nothing. ValueError if n < 2 or t < 1.
-    """
+    """Theorem 5: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1; 1 where
+    (t-1)/(n-1) >= p (1-q)^4: there Chernoff's bound says nothing. ValueError if n < 2 or t < 1."""
     from scipy.special import rel_entr
 
     _check_least("n", n, 2)
@@ -104,11 +101,8 @@ def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
 
 def not_private_bound(n: int, p: float, q_total: float) -> float:
     """Theorem 6: the sum over m of P[Bin(n, (1-q)^3) = m] and of sum_(k <= m/2) C(m, k) (1-p)^(k(m-k)), a
-    bound on the probability that G3 is disconnected; at most 1.
-
-    Summed in logarithms: relative error about 1e-10, however small; what is below the least positive float
-    is told as that. O(n^2). ValueError if n < 1.
-    """
+    bound on the probability that G3 is disconnected; at most 1. Summed in logarithms: relative error about
+    1e-10, however small; never below the least positive float. O(n^2). ValueError if n < 1."""
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
     _check_least("n", n, 1)
@@ -137,18 +131,15 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
 # --- SecAgg+ --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Bounds on probabilities. insecure: a secret or a partial sum may come out (not E1 or E2); incorrect:
-    the sum may not come out (not E3)."""
+    """Bounds on P[not E1 or not E2] and on P[not E3]."""
 
     insecure: float
     incorrect: float
 
 
 def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
-    """The bounds of the module's text on a round of SecAgg+, each at most 1; k above n - 1 means n - 1.
-
-    Below about 1e-300 they are told as 0. ValueError unless k >= 2 (or k >= n - 1), t >= 1, 0 <= T, D <= n.
-    """
+    """The bounds of the module's text on a round of SecAgg+, each at most 1 (0 below about 1e-300); k above
+    n - 1 means n - 1. ValueError unless k >= 2 (or k >= n - 1), t >= 1, 0 <= T, D <= n."""
     _check_least("t", t, 1)
     _check_counts(n, T, D)
     insecure, incorrect = _failures(n, min(k, n - 1), T, D)
@@ -160,7 +151,6 @@ def design(
 ) -> tuple[int, int]:
     """(k, t) with insecure <= 2^-sigma and incorrect <= 2^-eta: the smallest k from 2 on for which there is
     a t from 2 on, then the t that minimises max(2^sigma insecure, 2^eta incorrect), the smallest of equals.
-
     Where no sparse graph will do, the complete one: k = n - 1, t = max(2, T + 1), which never fails if
     T + 1 <= n - D. A k or t that is given stays; with a k that is too small, t comes nearest to the goal.
     ValueError unless 0 <= T, D <= n.

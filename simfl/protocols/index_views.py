@@ -1,9 +1,9 @@
 """Lists of users that many messages share, and rows that are found by user.
 
-On a complete graph everyone is told the same list, so what is found out about it (where a user stands, if
-it is within another list) is found out once; a list without one of its users, and row numbers in the order of
-a list, are views of it. So no round takes a step of Python for each pair of users, unless the rows of a pair
-are really worked on: at 10,000 users, a list for each user would be 10^8 entries.
+On a complete graph everyone is told the same list, so what is found out about it is found out once; a list
+without one of its users, and row numbers in the order of a list, are views of it. So no round takes a step of
+Python for each pair of users, unless the rows of a pair are really worked on: at 10,000 users, a list for
+each user would be 10^8 entries.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class View(Sequence[T], Generic[T]):
     """A sequence that is worked out item by item; equal to any sequence of the same items."""
 
     @abstractmethod
-    def at(self, k: int) -> T:
-        """Return item k, 0 <= k < len."""
+    def at(self, k: int) -> T: ...
 
     @overload
     def __getitem__(self, k: int) -> T: ...
@@ -70,8 +69,6 @@ class Lookup(View[T]):
 
 
 class Same(View[T]):
-    """One value n times."""
-
     def __init__(self, value: T, n: int) -> None:
         self.value, self.n = value, n
 
@@ -107,8 +104,6 @@ class AllBut(View[int]):
 
 
 class Users(tuple[int, ...]):
-    """A list of users that others refer to."""
-
     @cached_property
     def place(self) -> dict[int, int]:
         """User -> its position (the last one, if it is listed twice)."""
@@ -121,17 +116,14 @@ class Users(tuple[int, ...]):
 
     @property
     def base(self) -> Users:
-        """The list itself."""
         return self
 
     @cached_property
     def array(self) -> I64:
-        """The list as an array."""
         return np.array(self, np.int64)
 
     @cached_property
     def distinct(self) -> bool:
-        """True if nobody is listed twice."""
         return len(self.place) == len(self)
 
     @cached_property
@@ -148,13 +140,10 @@ class Users(tuple[int, ...]):
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest number."""
         return min(self), max(self)
 
 
 class Others(View[int]):
-    """All of a list of users but one, who is listed in it."""
-
     def __init__(self, base: Users, but: int) -> None:
         self.base, self.but = base, but
         self.k = base.place[but]
@@ -172,30 +161,23 @@ class Others(View[int]):
         return self.base[k + (k >= self.k)]
 
     def row(self, user: int) -> int:
-        """Return a user's position. KeyError if it is not listed."""
         place = self.base.place[user]
         if user == self.but:
             raise KeyError(user)
         return place - (place > self.k)
 
 
-class Holdings:
-    """The rows of many answers, found by the user that a row is a share of."""
-
-    def __init__(self, owners: Sequence[I64]) -> None:
-        """owners[a]: of answer a, the user that each row is a share of."""
-        sizes = [len(users) for users in owners]
-        users = np.concatenate(owners)
-        order = np.argsort(users, kind="stable")
-        self._users = users[order]
-        self._answer = np.repeat(np.arange(len(owners)), sizes)[order]
-        self._row = (np.arange(len(users)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
-
-    def of(self, users: Sequence[int], most: Sequence[int]) -> list[tuple[I64, I64]]:
-        """Return for each user the first answers, `most` at most, with a share of it, and the row in each."""
-        starts, ends = (np.searchsorted(self._users, users, side).tolist() for side in ("left", "right"))
-        spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
-        return [(self._answer[span], self._row[span]) for span in spans]
+def holdings(owners: Sequence[I64], users: Sequence[int], most: Sequence[int]) -> list[tuple[I64, I64]]:
+    """Return for each user the first answers, `most` at most, with a share of it, and the row in each.
+    owners[a]: of answer a, the user that each row is a share of."""
+    sizes = [len(rows) for rows in owners]
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    answer = np.repeat(np.arange(len(owners)), sizes)[order]
+    row = (np.arange(len(owner)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
+    starts, ends = (np.searchsorted(owner[order], users, side).tolist() for side in ("left", "right"))
+    spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
+    return [(answer[span], row[span]) for span in spans]
 
 
 def users_among(circle: Users, chosen: Container[int]) -> Users:
@@ -218,17 +200,14 @@ def rows_of(others: Sequence[int], user: int) -> Callable[[int], int]:
 
 
 def users_of(names: Sequence[int]) -> Users | Others:
-    """Return names as a list that can be referred to: itself if it is one."""
     return names if isinstance(names, Users | Others) else Users(names)
 
 
 def are_distinct(names: Sequence[int]) -> bool:
-    """Return True if nobody is named twice."""
     return users_of(names).base.distinct
 
 
 def are_within(names: Sequence[int], known: Container[int]) -> bool:
-    """Return True if all who are named are known."""
     names = users_of(names)
     if isinstance(known, range) and names.base:
         least, largest = names.base.bounds

@@ -10,19 +10,15 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from simfl.crypto import mds
+from simfl.crypto.keys import TAG_BYTES
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import PeerFault
 from simfl.protocols.index_views import Users, are_distinct, are_within
 from simfl.protocols.machine import INT_BYTES, SERVER, Message, Params, misshapen
 
-TAG_BYTES, KEY_BYTES = 16, 32
-"""The tag that AES-GCM adds to an item, and the key that two users agree on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Invite(Message):
-    """The server asks a user to advertise its keys."""
-
     kind, phase = "invite", "offline"
 
     @property
@@ -32,18 +28,14 @@ class Invite(Message):
 
 @dataclass(frozen=True, slots=True)
 class Advertise(Message):
-    """A user's public keys, one row each."""
-
     kind, phase, point = "advertise", "offline", "advertise"
-    publics: Handle
+    publics: Handle  # one row each
 
 
 @dataclass(frozen=True, slots=True)
 class Roster(Message):
-    """The public keys of the users that the receiver is to share with; itself is among them.
-
-    t: how many of them are to reconstruct its secrets, t_i, where that is the receiver's own.
-    """
+    """The public keys of the users that the receiver is to share with; itself is among them. t: how many of
+    them are to reconstruct its secrets, t_i, where that is the receiver's own."""
 
     kind, phase = "roster", "offline"
     users: Users
@@ -57,10 +49,8 @@ class Roster(Message):
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
-    """A user's sealed shares: row k is for the k-th user of its roster."""
-
     kind, phase, point, relayed = "shares", "offline", "shares", True
-    sealed: Handle
+    sealed: Handle  # row k is for the k-th other user of the sender's roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +76,14 @@ class Survivors(Message):
 
 @dataclass(frozen=True, slots=True)
 class MaskedUpload(Message):
-    """A masked vector over F_q."""
-
     kind, phase, point = "upload", "upload", "upload"
-    masked: Handle
+    masked: Handle  # a vector over F_q
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Message):
-    """A survivor's part of recovery: a sum of coded shares, or one Shamir share per user it shared with.
-
-    missing: the users whose shares it had to discard.
-    """
+    """A survivor's part of recovery: a sum of coded shares, or one Shamir share per user it shared with,
+    without those that it had to discard, of the users in `missing`."""
 
     kind, phase, point = "answer", "recovery", "recovery"
     content: Handle
@@ -119,7 +105,6 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
 
 
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
-    """Refuse a roster that names strangers, doubles or not `user`, or has not `keys` keys of each."""
     check_names(roster.users, params.points, "the roster")
     if user is not None and user not in roster.users.place:
         raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
@@ -135,7 +120,6 @@ def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: in
 
 
 def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
-    """Refuse survivors that are strangers, doubled, fewer than `least`, or without the receiver."""
     check_names(survivors.users, circle, "the survivors")
     if user not in survivors.users.place or len(survivors.users) < least:
         raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")

@@ -14,30 +14,19 @@ from functools import partial
 from typing import Literal
 
 from simfl.crypto import mds
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.dataplane.handles import U32, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.graphs import complete
 from simfl.protocols.index_views import Lookup, Users, rows_of
-from simfl.protocols.keyed_messages import (
-    KEY_BYTES,
-    TAG_BYTES,
-    Answer,
-    Inbox,
-    Invite,
-    Roster,
-    Survivors,
-    coded_bytes,
-)
+from simfl.protocols.keyed_messages import Answer, Inbox, Invite, Roster, Survivors, coded_bytes
 from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Params, Send, misshapen
-from simfl.protocols.masked_client import MaskedClient
-from simfl.protocols.masked_server import MaskedServer
+from simfl.protocols.masked_round import MaskedClient, MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
 from simfl.results.trace_codes import Reason
 
 
 class LightSecAggClient(MaskedClient):
-    """A user: codes its mask among all, masks its update, and sums the shares that it is asked for."""
-
     keys, width = 1, U32
 
     @property
@@ -71,8 +60,6 @@ class LightSecAggClient(MaskedClient):
 
 
 class LightSecAggServer(MaskedServer):
-    """Relays coded shares, adds uploads, and subtracts the decoded sum of masks."""
-
     keys = 1
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops) -> None:
@@ -100,7 +87,6 @@ class LightSecAggServer(MaskedServer):
         return super().enough()
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
-        """Decode the sum of the survivors' masks from U answers, and subtract it."""
         ops, p = self.ops, self.params
         assert self.sum is not None
         rows = ops.join([m.content for m in got.values()])
@@ -115,7 +101,6 @@ class Coded(Protocol):
         return p.U
 
     def problems(self, p: Params) -> Problems:
-        """N - D >= U > T, and U >= 2, which T = 0 leaves open."""
         left = p.N - p.D
         shown = f"U = N - D = {p.N} - {p.D} = {p.U}" if not p.U_given else f"U={p.U}"
         if left < p.U:
@@ -126,9 +111,8 @@ class Coded(Protocol):
             yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
 
     def shares_bytes(self, p: Params, users: int) -> int:
-        """Each coded share sealed, opened and once more."""
-        share = U32 * mds.share_length(p.d + 1, p.U, p.T)
-        return users**2 * (3 * (share + TAG_BYTES) + 2 * KEY_BYTES)
+        sealed = coded_bytes(p, p.d + 1) + TAG_BYTES
+        return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share sealed, opened and once more
 
 
 class LightSecAgg(Coded):
@@ -146,6 +130,3 @@ class LightSecAgg(Coded):
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> LightSecAggServer:
         return LightSecAggServer(users, p, ops)
-
-    def pairs(self, p: Params, users: int, members: int) -> float:
-        return 0.0

@@ -25,12 +25,13 @@ from typing import Any, Literal
 
 from simfl.blocks import Count
 from simfl.crypto import mds
+from simfl.crypto.keys import TAG_BYTES
 from simfl.crypto.quantize import round_weight
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, seed_array
 from simfl.protocols.buffered_server import BufferedServer, Upload
 from simfl.protocols.index_views import Users
-from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, coded_bytes
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, coded_bytes
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.lightsecagg_async_client import LightSecAggAsyncClient
 from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
@@ -54,8 +55,6 @@ from simfl.results.trace_codes import Discarded, Reason, RecoveryId, UpdateId
 
 
 class LightSecAggAsyncServer(BufferedServer):
-    """Enrols users, passes coded shares on, and recovers weighted sums."""
-
     table = {Advertise: "enrol", MaskShares: "relay", Upload: "take", SumOfShares: "take_answer"}
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
@@ -119,8 +118,7 @@ class LightSecAggAsyncServer(BufferedServer):
         if self.shared.get(sender) == message.update:
             return [Ignore(sender, "shares", Reason.REPEATED, message.update)]
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
-        flaw = misshapen(message.sealed, len(message.to), share_bytes, U8)
-        to = set(message.to)
+        flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
             why = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
@@ -133,17 +131,16 @@ class LightSecAggAsyncServer(BufferedServer):
         """Send each user, in one message, its shares of the masks that were gathered."""
         gathered, self.gathered = list(self.gathered.values()), {}
         rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
-        whole = _Selected(gathered)  # one list of names for all users that have a share of every mask
+        whole = _columns(gathered)  # one list of names for all users that have a share of every mask
         effects: Effects = []
         for user in self.publics:
-            chosen, chosen_rows = whole, rows
-            if not all(user in row for row in rows):
-                # Its own mask is among them, or one that was shared before it enrolled.
-                places = [k for k, row in enumerate(rows) if user in row]
-                chosen, chosen_rows = _Selected([gathered[k] for k in places]), [rows[k] for k in places]
-            if chosen_rows:
-                sealed = self.ops.gather(chosen.sealed, [row[user] for row in chosen_rows])
-                effects.append(Send(user, MaskInbox(chosen.masks, chosen.versions, sealed)))
+            # Without its own mask, if that is among them, and those that were shared before it enrolled.
+            places = [k for k, row in enumerate(rows) if user in row]
+            if places:
+                every = len(places) == len(gathered)
+                masks, versions, sealed = whole if every else _columns([gathered[k] for k in places])
+                shares = self.ops.gather(sealed, [rows[k][user] for k in places])
+                effects.append(Send(user, MaskInbox(masks, versions, shares)))
         return effects
 
     # -- recovery
@@ -178,10 +175,9 @@ class LightSecAggAsyncServer(BufferedServer):
         return self._decode() if len(self.answers) == self.params.U else []
 
     def _decode(self) -> Effects:
-        ops, p = self.ops, self.params
-        who = sorted(self.answers)
-        rows = ops.join([self.answers[user] for user in who])
-        masks = ops.decode(rows, mds.points_of(tuple(who), p.q), p.U, p.T, p.d)
+        ops, p, users = self.ops, self.params, tuple(sorted(self.answers))
+        rows = ops.join([self.answers[user] for user in users])
+        masks = ops.decode(rows, mds.points_of(users, p.q), p.U, p.T, p.d)
         total = ops.sub(self.sum, masks)
         mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
         self.request = None
@@ -213,7 +209,6 @@ class LightSecAggAsyncServer(BufferedServer):
         return super().gone(user)
 
     def back(self, user: int) -> Effects:
-        """A user connected again: an open recovery asks it too."""
         was_away = user in self.offline
         self.offline.discard(user)
         if self.request is None or not was_away or user not in self.publics or user in self.answers:
@@ -221,13 +216,8 @@ class LightSecAggAsyncServer(BufferedServer):
         return [Send(user, self.request)]
 
 
-class _Selected:
-    """Masks that were shared, by columns."""
-
-    def __init__(self, shared: list[MaskShares]) -> None:
-        self.masks = tuple(m.update for m in shared)
-        self.versions = tuple(m.version for m in shared)
-        self.sealed = [m.sealed for m in shared]
+def _columns(shared: list[MaskShares]) -> tuple[tuple[UpdateId, ...], tuple[int, ...], list[Handle]]:
+    return tuple(m.update for m in shared), tuple(m.version for m in shared), [m.sealed for m in shared]
 
 
 class LightSecAggAsync(Coded):

@@ -10,14 +10,14 @@ from itertools import filterfalse, repeat
 from operator import gt
 
 from simfl.crypto import mds
-from simfl.crypto.keys import nonce
+from simfl.crypto.keys import TAG_BYTES, nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.buffered_server import Upload
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import BufferedClient
 from simfl.protocols.index_views import AllBut
-from simfl.protocols.keyed_messages import TAG_BYTES, Advertise, Invite, Roster, check_roster, coded_bytes
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
 from simfl.protocols.machine import Effects, Entropy, Ignore, Params, Ready, Refuse, Send, Update, misshapen
 from simfl.results.trace import SERVER
@@ -28,8 +28,6 @@ AFTER_ALL_CYCLES = math.inf
 
 
 class LightSecAggAsyncClient(BufferedClient):
-    """A user for the whole run: makes masks, holds others' coded shares, answers recoveries."""
-
     initial = "invited"
     table = {
         ("invited", Invite): ("advertise", "enrolled"),
@@ -127,17 +125,20 @@ class LightSecAggAsyncClient(BufferedClient):
         if flaw:
             raise PeerFault(SERVER, flaw)
         while new:
-            part = inbox if len(new) == len(users) else _only(inbox, new, self.ops)
-            senders, counters, _ = _columns(part.masks)
+            masks, versions, sealed = inbox.masks, inbox.versions, inbox.sealed
+            if len(new) < len(users):
+                masks, versions = tuple(masks[k] for k in new), tuple(versions[k] for k in new)
+                sealed = self.ops.pick(sealed, new)
+            senders, counters, _ = _columns(masks)
             try:
-                rows = self.channels.open(senders, part.sealed, counters, U32)
+                rows = self.channels.open(senders, sealed, counters, U32)
             except PeerFault as fault:
                 forged = new.pop(senders.index(fault.user))
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
                 continue
             self.latest.update(zip(senders, counters, strict=True))
-            self.held.update(zip(part.masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True))
-            for mask, version in zip(part.masks, part.versions, strict=True):
+            self.held.update(zip(masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True))
+            for mask, version in zip(masks, versions, strict=True):
                 self.made[version].append(mask)
             break
         return effects
@@ -182,19 +183,10 @@ class LightSecAggAsyncClient(BufferedClient):
         return [Send(SERVER, SumOfShares(request.recovery, content))]
 
 
-def _only(inbox: MaskInbox, rows: list[int], ops: Ops) -> MaskInbox:
-    """Return these rows of an inbox."""
-    masks = tuple(inbox.masks[k] for k in rows)
-    return MaskInbox(masks, tuple(inbox.versions[k] for k in rows), ops.pick(inbox.sealed, rows))
-
-
 @lru_cache(maxsize=64)  # every user is sent the same masks
 def _columns(masks: tuple[UpdateId, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Return the users and the cycles of masks that the server names, and how many users they are.
-
-    Raises:
-        PeerFault: a cycle has no nonce, under which its shares would be sealed.
-    """
+    """Return the users and the cycles of masks that the server names, and how many users they are. PeerFault
+    if a cycle has no nonce, under which its shares would be sealed."""
     users, cycles = tuple(mask.user for mask in masks), tuple(mask.cycle for mask in masks)
     try:
         for mask in masks:

@@ -12,8 +12,6 @@ from simfl.results.trace_codes import RecoveryId, Subject, UpdateId
 
 @dataclass(frozen=True, slots=True)
 class Start(UpdateMessage):
-    """Begin a cycle on version t_i."""
-
     kind, phase = "begin", "offline"
 
 
@@ -38,8 +36,6 @@ class MaskInbox(Message):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryMessage(Message):
-    """Part of a recovery."""
-
     recovery: RecoveryId
 
     @property
@@ -59,7 +55,5 @@ class Recover(RecoveryMessage):
 
 @dataclass(frozen=True, slots=True)
 class SumOfShares(RecoveryMessage):
-    """A user's answer."""
-
     kind, phase, point = "answer", "recovery", "recovery"
     content: Handle

@@ -52,7 +52,6 @@ class Record:
     verdict: Verdict | None = None
 
     def keep(self, party: int, effect: Effect) -> None:
-        """Keep an effect, unless it is for a driver to carry out."""
         match effect:
             case Result():
                 self.results.append(effect)
@@ -82,12 +81,10 @@ class LoopbackRound(Record):
 
     @property
     def result(self) -> Result | None:
-        """The round's aggregate, unless it was aborted."""
         return self.results[-1] if self.results else None
 
     @property
     def reason(self) -> str | None:
-        """The reason of an abort."""
         return self.aborts[-1] if self.aborts else None
 
 
@@ -98,33 +95,24 @@ def run_round(
     fate: Fate = lambda user, message: "deliver",
     offline: bool = True,
 ) -> LoopbackRound:
-    """Drive one synchronous round to its result or its abort, and then empty the wires.
-
-    Args:
-        offline: submit each user's update at its `Ready`; otherwise all are submitted at once.
-    """
+    """Drive one synchronous round to its result or its abort, and then empty the wires. With `offline` each
+    user's update is submitted at its `Ready`; otherwise all are submitted at once."""
     return _Round(round_server(server), clients, updates, fate, offline).run()
 
 
+@dataclass
 class _Round:
-    """One round: what is on its way, and who is lost."""
-
-    def __init__(
-        self,
-        server: RoundServer,
-        clients: Mapping[int, ClientMachine],
-        updates: Mapping[int, Update],
-        fate: Fate,
-        offline: bool,
-    ) -> None:
-        self.server, self.clients, self.updates = server, clients, updates
-        self.fate, self.offline = fate, offline
-        self.out = LoopbackRound()
-        # In the place of a message, None is the transport's report that the sender's connection broke.
-        self.wires: deque[tuple[int, int, Message | None]] = deque()
-        self.late: list[tuple[int, int, Message | None]] = []
-        self.timers: deque[Timer] = deque()
-        self.lost: set[int] = set()
+    server: RoundServer
+    clients: Mapping[int, ClientMachine]
+    updates: Mapping[int, Update]
+    fate: Fate
+    offline: bool
+    out: LoopbackRound = field(default_factory=LoopbackRound)
+    # In the place of a message, None is the transport's report that the sender's connection broke.
+    wires: deque[tuple[int, int, Message | None]] = field(default_factory=deque)
+    late: list[tuple[int, int, Message | None]] = field(default_factory=list)
+    timers: deque[Timer] = field(default_factory=deque)
+    lost: set[int] = field(default_factory=set)
 
     def run(self) -> LoopbackRound:
         self.carry_out(SERVER, self.server.start())
@@ -134,14 +122,15 @@ class _Round:
         while self.wires or self.late or self.timers:
             if self.wires:
                 self.deliver(*self.wires.popleft())
-            elif self.timers:
+                continue
+            overdue = True
+            if self.timers:
                 timer = self.timers.popleft()
                 overdue = self.server.awaits(timer)
                 self.carry_out(SERVER, self.server.expire(timer))
-                if overdue:
-                    self.deliver_late()
-            else:
-                self.deliver_late()
+            if overdue:
+                self.wires.extend(self.late)
+                self.late.clear()
         return self.out
 
     def carry_out(self, party: int, effects: Effects) -> None:
@@ -176,10 +165,6 @@ class _Round:
             machine = self.server if to == SERVER else self.clients[to]
             self.carry_out(to, machine.receive(sender, message))
 
-    def deliver_late(self) -> None:
-        self.wires.extend(self.late)
-        self.late.clear()
-
 
 class LoopbackBuffer(Record):
     """A buffered run without time: what can happen next, and what has come of it.
@@ -187,11 +172,8 @@ class LoopbackBuffer(Record):
     Messages keep their order on each directed link. A user that leaves loses what it was training and sending
     (but it enrols when it is back); what is sent to it waits. The server is told, or finds out by its timers.
 
-    Args:
-        server, clients: the machines of all users.
-        make_update: an update with this identity, made on this version.
-        offline: True if a client says `Ready` when its user may train; otherwise that is at once.
-        away: users that are not there from the start.
+    make_update: an update with this identity, made on this version. offline: True if a client says `Ready`
+    when its user may train; otherwise that is at once. away: users that are not there from the start.
     """
 
     def __init__(
@@ -215,11 +197,9 @@ class LoopbackBuffer(Record):
 
     @property
     def version(self) -> int:
-        """The version of the global model, as counted here."""
         return len(self.results)
 
     def carry_out(self, party: int, effects: Effects) -> None:
-        """Do what a machine asks for, and keep the rest."""
         for effect in effects:
             self.keep(party, effect)
             if isinstance(effect, Send):
@@ -235,7 +215,6 @@ class LoopbackBuffer(Record):
         return [user for user in users if self.server.admits(user)] if self.server.open else []
 
     def begin(self, user: int) -> None:
-        """Let a user begin its next cycle."""
         update = UpdateId(user, self.cycles[user])
         self.versions[update] = self.version
         self.carry_out(SERVER, self.server.begin(*update))
@@ -244,7 +223,6 @@ class LoopbackBuffer(Record):
             self.trained[user] = update
 
     def submit(self, user: int) -> None:
-        """Hand a trained user's update to its machine."""
         update = self.trained.pop(user)
         made = self.make_update(update, self.versions[update])
         self.carry_out(user, self.clients[user].submit(made))
@@ -254,7 +232,6 @@ class LoopbackBuffer(Record):
         return [link for link, queue in self.links.items() if queue and not self.away & set(link)]
 
     def deliver(self, sender: int, to: int) -> None:
-        """Deliver the oldest message of a link."""
         message = self.links[sender, to].pop(0)
         machine = self.server if to == SERVER else self.clients[to]
         self.carry_out(to, machine.receive(sender, message))
@@ -265,7 +242,6 @@ class LoopbackBuffer(Record):
             self.deliver(*links[0])
 
     def expire(self, timer: Timer) -> None:
-        """Let a deadline pass."""
         self.timers.remove(timer)
         self.carry_out(SERVER, self.server.expire(timer))
 
@@ -280,7 +256,6 @@ class LoopbackBuffer(Record):
             self.carry_out(SERVER, self.server.gone(user))
 
     def back(self, user: int) -> None:
-        """Let a user return."""
         self.away.discard(user)
         if user in self.disconnected:
             self.disconnected.discard(user)

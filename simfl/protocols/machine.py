@@ -1,9 +1,8 @@
 """State machines without a clock: a call goes in, effects come out.
 
-A machine has no clock, no socket and no global randomness. Whoever drives it (the loopback, the SimPy
-engine) delivers messages, fires timers and carries out the effects. A machine's law is the table at the
-top of its module: for a client which message is taken in which state, for a server which messages each
-stage collects. What is not in the table is answered with `Ignore`, so no driver needs cancellation.
+Whoever drives a machine (the loopback, the SimPy engine) delivers messages, fires timers and carries out the
+effects. A machine's law is its table: for a client which message is taken in which state, for a server which
+messages each stage collects. What is not in it is answered with `Ignore`, so no driver needs cancellation.
 
 Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) becomes a `Refuse` effect;
 `ValueError` (the caller misuses the machine) is raised.
@@ -11,8 +10,7 @@ Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar
@@ -77,10 +75,8 @@ def _bytes_of(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A user's local update, 1 x d float32, with its weight.
-
-    In an asynchronous run it has an `id`, and `version` is t_i, the version it was made on.
-    """
+    """A user's local update, 1 x d float32, with its weight; in an asynchronous run it has an `id`, and
+    `version` is t_i, the version it was made on."""
 
     delta: Handle
     weight: int
@@ -91,8 +87,6 @@ class Update:
 # --- effects ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a party."""
-
     to: int
     message: Message
 
@@ -148,8 +142,19 @@ class Abort:
     reason: str
 
 
+class _WithReason:
+    __slots__ = ()
+    reason: Reason | Discarded
+    detail: str
+
+    @property
+    def why(self) -> str:
+        """The reason with its detail, as the trace has it: a text that begins with the code."""
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason.value
+
+
 @dataclass(frozen=True, slots=True)
-class Ignore:
+class Ignore(_WithReason):
     """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: its update may
     wait in the buffer all the same. `detail` is for readers: the state, or whose share."""
 
@@ -159,24 +164,14 @@ class Ignore:
     subject: Subject = None
     detail: str = ""
 
-    @property
-    def why(self) -> str:
-        """The reason with its detail, as the trace has it."""
-        return explained(self.reason, self.detail)
-
 
 @dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(_WithReason):
     """An update that waited in the server's buffer is thrown away: no aggregate will have it."""
 
     update: UpdateId
     reason: Discarded
     detail: str = ""
-
-    @property
-    def why(self) -> str:
-        """The reason with its detail, as the trace has it."""
-        return explained(self.reason, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +182,6 @@ class Refuse:
     message: str
     why: str
     subject: Subject = None
-
-
-def explained(reason: Reason | Discarded, detail: str) -> str:
-    """Return a reason and its detail as one text that begins with the code."""
-    return f"{reason}: {detail}" if detail else reason.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +195,6 @@ class Verdict:
 
 Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Discard | Refuse | Verdict
 Effects = list[Effect]
-
-
-def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
-    """Check the types of messages and the methods that a machine's table names, when its class is defined.
-
-    Raises:
-        TypeError: names the file, the class and the entry, so that no run is needed to find a slip.
-    """
-    file = getattr(sys.modules.get(machine.__module__), "__file__", machine.__module__)
-    for message, method in entries:
-        if not (isinstance(message, type) and issubclass(message, Message)):
-            raise TypeError(f"{file}: the table of {machine.__name__} has {message!r}, no type of messages")
-        if not callable(getattr(machine, method, None)):
-            raise TypeError(f"{file}: the table of {machine.__name__} names {method!r}, no method of it")
 
 
 # --- what every protocol is made from -----------------------------------------------------------

@@ -19,21 +19,17 @@ from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.dataplane.handles import U8, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels, agreed
-from simfl.protocols.graph_conditions import Evolution
-from simfl.protocols.graphs import Graph
-from simfl.protocols.index_views import I64, AllBut, Holdings, Lookup, Same, Users, are_distinct, are_within
+from simfl.protocols.graphs import Evolution, Graph
+from simfl.protocols.index_views import I64, AllBut, Lookup, Same, Users, are_distinct, are_within, holdings
 from simfl.protocols.keyed_messages import Advertise, Answer, Inbox, Invite, Roster, Survivors
 from simfl.protocols.machine import SERVER, Effects, Params, Send, Verdict, misshapen, point
-from simfl.protocols.masked_client import MaskedClient
-from simfl.protocols.masked_server import MaskedServer
+from simfl.protocols.masked_round import MaskedClient, MaskedServer
 
 B, S = 0, 1
 """The halves of a row of shares: of the private seed b_i, and of the mask key s_i."""
 
 
 class SecAggClient(MaskedClient):
-    """A user: masks its update, and later helps to unmask the sum."""
-
     keys, width, share_bytes = 2, U8, 2 * SHARE_BYTES
 
     def advertise(self, message: Invite) -> Effects:
@@ -50,7 +46,6 @@ class SecAggClient(MaskedClient):
         return t
 
     def share_secrets(self, roster: Roster) -> Handle:
-        """Share b_i and s_i, of which each user gets a half row."""
         ops, n = self.ops, len(roster.users)
         self.mask_publics = ops.pick(roster.publics, AllBut(n, roster.users.place[self.user], start=n))
         self.b = ops.secret(self.entropy("private seed"))
@@ -79,8 +74,6 @@ class SecAggClient(MaskedClient):
 
 
 class SecAggServer(MaskedServer):
-    """Relays keys and shares, adds uploads, and takes the masks off the sum."""
-
     keys, share_bytes = 2, 2 * SHARE_BYTES
 
     def __init__(self, graph: Graph, params: Params, ops: Ops) -> None:
@@ -98,8 +91,7 @@ class SecAggServer(MaskedServer):
         return misshapen(content, len(peers) + 1 - len(missing), SHARE_BYTES, U8)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        """All channel keys, then all mask keys."""
-        halves = [self.ops.gather(publics, Same(half, len(publics))) for half in (0, 1)]
+        halves = [self.ops.gather(publics, Same(half, len(publics))) for half in (0, 1)]  # channels, masks
         return Roster(users, self.ops.join(halves), t)
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
@@ -140,9 +132,9 @@ class SecAggServer(MaskedServer):
             if i not in alive:
                 others = list(peers) if self.params.all_masks else list(filter(alive.__contains__, peers))
                 partners.update({i: others} if others else {})
-        holdings = Holdings([self._owners(j, answer.missing) for j, answer in got.items()])
         owners = [*survivors, *partners]
-        held = holdings.of(owners, [self.t[i] for i in owners])
+        rows_of = [self._owners(j, answer.missing) for j, answer in got.items()]
+        held = holdings(rows_of, owners, [self.t[i] for i in owners])
         for i, (holders, _) in zip(owners, held, strict=True):
             if len(holders) < self.t[i]:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")

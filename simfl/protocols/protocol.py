@@ -26,9 +26,8 @@ from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
-"""Points of a protocol with keys, shares and a recovery."""
 PLAIN = ("training", "upload")
-"""Points of one in which users only upload."""
+"""Points of a protocol with keys, shares and a recovery, and of one in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
 
 Problems = Iterator[tuple[str, str]]
@@ -36,8 +35,6 @@ Problems = Iterator[tuple[str, str]]
 
 
 class Mode(StrEnum):
-    """The source of aggregates: synchronous rounds, or a buffer of asynchronous updates."""
-
     ROUNDS = "rounds"
     BUFFERED = "buffered"
 
@@ -73,7 +70,6 @@ class Protocol(Block):
 
     @property
     def asynchronous(self) -> bool:
-        """True for a protocol over a buffer."""
         return self.mode is Mode.BUFFERED
 
     @abstractmethod
@@ -86,10 +82,8 @@ class Protocol(Block):
 
     @abstractmethod
     def needed(self, stage: str, p: Params) -> int:
-        """Return the answers without which a stage cannot close, as the paper has it.
-
-        The explorer holds the machines to it, so it is told here without asking them.
-        """
+        """Return the answers without which a stage cannot close, as the paper has it: the explorer holds the
+        machines to it, so it is told here without asking them."""
 
     def params(self, p: Params) -> Params:
         """Return the scenario's parameters with the protocol's own letters."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from simfl.kinds import Kinds
-from simfl.protocols.ccesa import Ccesa
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
-from simfl.protocols.secagg import SecAgg
-from simfl.protocols.secagg_plus import SecAggPlus
+from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 
 OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync)
 

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops
-from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer, check_table
+from simfl.protocols.contracts import check_table
+from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
 from simfl.results.trace import SERVER
 from simfl.results.trace_codes import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A collecting state: one message of this type from each expected user, then method `then`.
-
-    The stage's name is also its timer's, so that each has a deadline in the scenario.
-    """
+    """A collecting state: one message of this type from each expected user, then method `then`. The stage's
+    name is also its timer's, so that each has a deadline in the scenario."""
 
     message: type[Message]
     phase: str
@@ -57,8 +56,7 @@ class Server(ABC):
         self._grace: int | None = None
 
     @abstractmethod
-    def start(self) -> Effects:
-        """Open the round."""
+    def start(self) -> Effects: ...
 
     @abstractmethod
     def needed(self, stage: str) -> int:
@@ -77,7 +75,6 @@ class Server(ABC):
         return message
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a user's message if the open stage waits for it; ignore or refuse it otherwise."""
         reason = self._untimely(sender, type(message))
         if reason:
             return [Ignore(sender, message.kind, reason)]
@@ -93,18 +90,14 @@ class Server(ABC):
     def _untimely(self, sender: int, kind: type[Message]) -> Reason | None:
         """Return why a message is not taken now; None if it is."""
         if self.stage is None or kind is not self.stages[self.stage].message:
-            return self._mistimed(kind)
+            order = [stage.message for stage in self.stages.values()]
+            if kind not in order:
+                return Reason.UNKNOWN
+            now = list(self.stages).index(self.stage) if self.stage else len(order)
+            return Reason.LATE if order.index(kind) < now else Reason.EARLY
         if sender in self.got:
             return Reason.REPEATED
         return None if sender in self.expected else Reason.UNEXPECTED
-
-    def _mistimed(self, kind: type[Message]) -> Reason:
-        """Return why a message is none of the open stage's."""
-        order = [stage.message for stage in self.stages.values()]
-        if kind not in order:
-            return Reason.UNKNOWN
-        now = list(self.stages).index(self.stage) if self.stage else len(order)
-        return Reason.LATE if order.index(kind) < now else Reason.EARLY
 
     def _start_grace(self) -> Effects:
         if self._grace is None or len(self.got) < self._grace:
@@ -114,17 +107,14 @@ class Server(ABC):
         return [Timer(grace(self.stage), self.stages[self.stage].phase)]
 
     def awaits(self, timer: Timer) -> bool:
-        """Return True if a timer still means something."""
         return self.stage is not None and timer.name in (self.stage, grace(self.stage))
 
     def expire(self, timer: Timer) -> Effects:
-        """Close the stage whose deadline, or whose grace, has passed."""
         if not self.awaits(timer):
             return [Ignore(SERVER, "timer", Reason.STALE_TIMER)]
         return self._close()
 
     def gone(self, user: int) -> Effects:
-        """Wait no more for a user whose connection broke."""
         self.lost.add(user)
         if self.stage is None or user in self.got or user not in self.expected:
             return []
@@ -138,10 +128,9 @@ class Server(ABC):
         self.expected = set(expected) - self.lost
         self.got = {}
         fraction = self.quorum.get(stage)
+        self._grace = None
         if fraction is not None:
             self._grace = max(self.needed(stage), math.ceil(fraction * len(self.expected)))
-        else:
-            self._grace = None
         return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
 
     def _close(self) -> Effects:
@@ -159,11 +148,10 @@ class Server(ABC):
         return [*effects, *getattr(self, stage.then)(answers)]
 
     def abort(self, reason: str) -> Effects:
-        """End the round without an aggregate."""
         self.stage = None
         return [Abort(reason)]
 
 
 def grace(stage: str) -> str:
-    """The name of the timer that a quorum starts."""
+    """Return the name of the timer that a quorum starts."""
     return f"{stage} grace"

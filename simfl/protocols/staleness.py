@@ -24,15 +24,10 @@ class Staleness(Block):
     main_key: ClassVar[str] = ""
 
     @abstractmethod
-    def __call__(self, tau: int) -> float:
-        """Return s(tau)."""
+    def __call__(self, tau: int) -> float: ...
 
     def checked(self, tau: int) -> float:
-        """Return s(tau).
-
-        Raises:
-            ValueError: it is not in (0, 1].
-        """
+        """Return s(tau). ValueError if it is not in (0, 1]."""
         weight = self(tau)
         if not 0 < weight <= 1:
             raise ValueError(f"staleness weight s({tau}) = {weight} must be above 0 and at most 1")

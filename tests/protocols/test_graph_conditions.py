@@ -1,4 +1,4 @@
-"""simfl.protocols.graph_conditions: the two theorems against their definitions and against linear algebra."""
+"""simfl.protocols.graphs: the two theorems against their definitions and against linear algebra."""
 
 from collections import Counter
 from itertools import combinations, product
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.graph_conditions import Evolution
-from simfl.protocols.graphs import complete
+from simfl.protocols.graphs import Evolution, complete
 
 LOST, SHARED, UPLOADED, ANSWERED = range(4)
 """How far a user came: beyond V1, into V2, V3 or V4."""

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.protocols import graph_design, graphs
-from simfl.protocols.graph_conditions import Evolution
 from simfl.protocols.graph_design import Failure, design, failure
+from simfl.protocols.graphs import Evolution
 
 # --- CCESA: the paper's tables --------------------------------------------------------------------
 TABLE_2 = [(100, 0, 0.6362, 43), (100, 0.1, 0.7953, 51), (300, 0, 0.4109, 83), (300, 0.1, 0.5136, 98)]

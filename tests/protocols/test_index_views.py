@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from simfl.protocols.index_views import (
     AllBut,
-    Holdings,
     Lookup,
     Others,
     Same,
@@ -15,6 +14,7 @@ from simfl.protocols.index_views import (
     are_distinct,
     are_within,
     closed,
+    holdings,
     rows_of,
     users_among,
     users_of,
@@ -95,8 +95,8 @@ def test_a_list_with_a_double_is_not_distinct_without_another():
 
 def test_holdings_say_in_which_answers_a_users_rows_are():
     """Of three answers, about users 7, 4, 9, then 4, then 9, 7, by hand."""
-    there = Holdings([np.array([7, 4, 9]), np.array([4]), np.array([9, 7])])
-    found = there.of([9, 4, 5, 7], [2, 1, 3, 9])
+    owners = [np.array([7, 4, 9]), np.array([4]), np.array([9, 7])]
+    found = holdings(owners, [9, 4, 5, 7], [2, 1, 3, 9])
     assert [(a.tolist(), r.tolist()) for a, r in found] == [
         ([0, 2], [2, 0]),
         ([0], [1]),

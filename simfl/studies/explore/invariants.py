@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.crypto.shamir import SHARE_BYTES
-from simfl.protocols.graph_conditions import Evolution
-from simfl.protocols.graphs import Graph
+from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.keyed_messages import Answer, Survivors
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, Params

@@ -1,6 +1,8 @@
-"""The server of a masking protocol: keys and shares first, uploads folded, masks taken off at the end.
+"""The two machines of a masking protocol, but for how masks are made and taken off.
 
-It asks nobody what a user would refuse: who is left with fewer than t_i of its circle is given up.
+A user shares its secrets, uploads under its mask, and helps to take masks off. The server passes keys and
+shares on, folds uploads, and asks nobody what a user would refuse: who is left with fewer than t_i of its
+circle is given up.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, assert_never
 
+from simfl.crypto.keys import TAG_BYTES
 from simfl.dataplane.handles import U8, U32, Handle, HandleList
-from simfl.dataplane.ops import Ops
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.channels import Channels
+from simfl.protocols.client import Client
 from simfl.protocols.graphs import Graph
-from simfl.protocols.index_views import Lookup, Others, Users, users_among
+from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, users_among, users_of
 from simfl.protocols.keyed_messages import (
-    TAG_BYTES,
     Advertise,
     Answer,
     Inbox,
@@ -24,17 +28,103 @@ from simfl.protocols.keyed_messages import (
     Roster,
     Shares,
     Survivors,
+    check_inbox,
+    check_roster,
+    check_survivors,
 )
-from simfl.protocols.machine import Effects, GiveUp, Member, Params, Result, Send, misshapen
+from simfl.protocols.machine import Effects, Entropy, GiveUp, Member, Params, Result, Send, Update, misshapen
 from simfl.protocols.server import Server, Stage
+from simfl.results.trace import SERVER
+
+
+class MaskedClient(Client):
+    """peers: the others of its roster; partners: those of them whose shares the server passed on; kept: those
+    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer."""
+
+    initial = "invited"
+    table = {
+        ("invited", Invite): ("advertise", "keyed"),
+        ("keyed", Roster): ("share", "shared"),
+        ("shared", Inbox): ("hold_shares", "ready"),
+        ("uploaded", Survivors): ("answer", "answered"),
+        # Two sets of survivors would reveal the mask of a user that is in one of them only.
+        ("answered", Survivors): ("refuse", "answered"),
+    }
+    keys: ClassVar[int]
+    """Public keys that a user advertises: the first is of its channels."""
+    width: ClassVar[int]
+    """Bytes of an element of a share."""
+
+    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(user, ops, entropy)
+        self.params = params
+
+    @property
+    @abstractmethod
+    def share_bytes(self) -> int:
+        """Length of one share before it is sealed."""
+
+    @abstractmethod
+    def threshold(self, roster: Roster) -> int:
+        """Return how many of a roster must answer. PeerFault if that is too few, or more than it has."""
+
+    @abstractmethod
+    def share_secrets(self, roster: Roster) -> Handle:
+        """Return a share of this user's secrets for each user of the roster, itself included, row by row."""
+
+    @abstractmethod
+    def mask(self, x: Handle) -> Handle:
+        """Return a quantised update under this user's mask."""
+
+    @abstractmethod
+    def answer(self, survivors: Survivors) -> Effects:
+        """Reveal what recovery needs, once, and never for too few."""
+
+    def advertise(self, message: Invite) -> Effects:
+        secret = self.ops.secret(self.entropy("channel key"))
+        self.channels = Channels(self.user, secret, self.params, self.ops)
+        return [Send(SERVER, Advertise(self.ops.public(secret)))]
+
+    def share(self, roster: Roster) -> Effects:
+        ops = self.ops
+        check_roster(roster, self.user, self.params, self.keys)
+        self.t = self.threshold(roster)
+        place = roster.users.place[self.user]
+        others = AllBut(len(roster.users), place)
+        self.peers = Others(roster.users, self.user)
+        shares = self.share_secrets(roster)
+        self.own = ops.pick(shares, [place])
+        self.channels.agree(self.peers, ops.pick(roster.publics, others))
+        return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
+
+    def hold_shares(self, inbox: Inbox) -> Effects:
+        check_inbox(inbox, self.peers, self.t, self.share_bytes)
+        self.partners = users_of(inbox.senders)
+        self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.width)
+        self.held = self.own if opened is None else self.ops.join([opened, self.own])
+        return refusals
+
+    def upload(self, update: Update) -> Effects:
+        x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
+        return [Send(SERVER, MaskedUpload(self.mask(x)))]
+
+    def check(self, survivors: Survivors) -> Users:
+        """Return the survivors. PeerFault if no honest server names them."""
+        check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
+        return survivors.users
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """The users whose shares it holds, row by row."""
+        return (*self.kept, self.user)
+
+    def refuse(self, survivors: Survivors) -> Effects:
+        raise PeerFault(SERVER, "asks for a second set of survivors")
 
 
 class MaskedServer(Server):
-    """The part of a masking protocol's server that all have.
-
-    circles: user -> the users, itself included, among whom it shares; t: user -> how many of these must be
-    left. Users who share one list as circle share one roster: what all are told is put together once.
-    """
+    """circles: user -> the users, itself included, among whom it shares; t: user -> how many of these must be
+    left. Users who share one list as circle share one roster: what all are told is put together once."""
 
     stages = {
         "advertise": Stage(Advertise, "offline", "send_rosters"),
@@ -57,8 +147,7 @@ class MaskedServer(Server):
 
     @property
     @abstractmethod
-    def share_bytes(self) -> int:
-        """Length of one share before it is sealed."""
+    def share_bytes(self) -> int: ...
 
     @abstractmethod
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
@@ -127,8 +216,7 @@ class MaskedServer(Server):
     def _row_for(self, user: int, sender: int) -> int:
         """Return which of a sender's sealed shares is for a user: there is none for the sender itself."""
         place = self.rosters[sender].place
-        row = place[user]
-        return row - (row > place[sender])
+        return place[user] - (place[user] > place[sender])
 
     def _go_on(self, stage: str, got: Iterable[int], messages: list[Send]) -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
@@ -141,16 +229,11 @@ class MaskedServer(Server):
         """Tell each survivor those of its roster who are: it must hear of no others."""
         self.ops.phase("recovery")
         self.survivors = tuple(got)
-        made: dict[int, Survivors] = {}
-        effects: Effects = []
-        for user in got:
-            roster = self.rosters[user]
-            if id(roster) not in made:
-                made[id(roster)] = Survivors(users_among(roster, got))
-            effects.append(Send(user, made[id(roster)]))
-        return [*self.open_stage("recovery", got), *effects]
+        rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
+        made = {key: Survivors(users_among(roster, got)) for key, roster in rosters.items()}
+        sends = [Send(user, made[id(self.rosters[user])]) for user in got]
+        return [*self.open_stage("recovery", got), *sends]
 
     def unmasked(self, total: Handle) -> Effects:
-        """Return the result: the sum without its masks, and the mean update."""
         mean = self.ops.dequantise(total, self.params.levels, None)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]
