@@ -153,7 +153,6 @@ class LightSecAggAsyncClient(BufferedClient):
         return [k for k, (cycle, last) in enumerate(zip(cycles, known, strict=True)) if cycle > last]
 
     def _forget(self, oldest: int) -> None:
-        """Drop the shares of masks that no recovery asks for any more."""
         for version in [version for version in self.made if version < oldest]:
             for mask in self.made.pop(version):
                 self.held.pop(mask, None)

@@ -210,7 +210,6 @@ class LoopbackBuffer(Record):
                 self.trained[effect.update.user] = effect.update
 
     def admitted(self) -> list[int]:
-        """Return the users that may begin a cycle now."""
         users = (user for user in self.clients if user not in self.away and user not in self.trained)
         return [user for user in users if self.server.admits(user)] if self.server.open else []
 
