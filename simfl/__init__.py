@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from simfl.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from simfl.errors import ScenarioError as ScenarioError
     from simfl.folder.result import Result as Result
-    from simfl.scenario.load import ScenarioError as ScenarioError
     from simfl.simulation import run as run
     from simfl.simulation import simulate as simulate
 
@@ -23,7 +23,7 @@ __all__ = ["Result", "ScenarioError", "run", "simulate"]
 
 _HOMES = {
     "Result": "simfl.folder.result",
-    "ScenarioError": "simfl.scenario.load",
+    "ScenarioError": "simfl.errors",
     "run": "simfl.simulation",
     "simulate": "simfl.simulation",
 }

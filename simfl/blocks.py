@@ -22,25 +22,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    model_validator,
-)
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from simfl.errors import show
 
+# Bounds of factors and of seconds; a nanosecond is the least time that the clock can show.
 LEAST, GREATEST = 1e-9, 1e9
-"""Bounds of factors and of seconds; a nanosecond is the least time that the clock can show."""
-
-MAX_NAME = 80
-"""Characters of a name; it becomes a folder's."""
-
+MAX_NAME = 80  # characters of a name, which becomes a folder's
 
 STANDARD_NORMAL = NormalDist()
 
@@ -73,10 +61,8 @@ Text = Annotated[str, Field(max_length=4096)]
 
 def _is_name(text: str) -> str:
     if not re.fullmatch(rf"(?!\.)[A-Za-z0-9._-]{{1,{MAX_NAME}}}", text):
-        rule = (
-            f"must be 1 to {MAX_NAME} letters (a-z, A-Z), digits, '-', '_' or '.', and not begin with a dot"
-        )
-        raise ValueError(f"{rule}, as it names files: not {show(text)}")
+        rule = "letters (a-z, A-Z), digits, '-', '_' or '.', and not begin with a dot, as it names files"
+        raise ValueError(f"must be 1 to {MAX_NAME} {rule}: not {show(text)}")
     return text
 
 
@@ -93,10 +79,20 @@ def as_name(text: str) -> str:
 Name = Annotated[str, Field(strict=True), AfterValidator(_is_name)]
 
 
+def _describe_keys(schema: dict[str, Any], block: Any) -> None:
+    """Add to a block's JSON Schema what it says of its keys."""
+    properties = schema.get("properties", {})
+    for key, text in block.descriptions().items():
+        if key in properties:
+            properties[key]["description"] = text
+
+
 class Block(BaseModel):
     """A part of a scenario: frozen, extra keys forbidden, no silent coercion between types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys
+    )
 
     # pydantic's `use_attribute_docstrings` reads every class's source at each start: half a CPU second a run.
     @classmethod
@@ -116,17 +112,6 @@ class Block(BaseModel):
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
                         found[field.target.id] = inspect.cleandoc(value.value)
         return found
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for key, text in cls.descriptions().items():
-            if key in properties:
-                properties[key]["description"] = text
-        return schema
 
 
 def shorthand(**main: str) -> BeforeValidator:
@@ -149,11 +134,11 @@ def shorthand(**main: str) -> BeforeValidator:
     return BeforeValidator(expand)
 
 
-def bare_number(kind: str, main: str) -> BeforeValidator:
-    """Accept a number for `{kind: <kind>, <main>: number}`."""
+def fixed_number(main: str) -> BeforeValidator:
+    """Accept a number for `{kind: fixed, <main>: number}`."""
 
     def expand(value: Any) -> Any:
-        return {"kind": kind, main: value} if isinstance(value, int | float) else value
+        return {"kind": "fixed", main: value} if isinstance(value, int | float) else value
 
     return BeforeValidator(expand)
 
@@ -252,5 +237,5 @@ Distribution = Annotated[
     Fixed | Uniform | LogNormal | Exponential,
     Field(discriminator="kind"),
     shorthand(fixed="value", exponential="mean"),
-    bare_number("fixed", "value"),
+    fixed_number("value"),
 ]

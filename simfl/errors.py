@@ -11,8 +11,8 @@ from typing import Any
 
 from simfl.python_files import blame
 
-MAX_SHOWN = 200
-"""Characters of a user's own text in a message."""
+MAX_SHOWN = 200  # characters of a user's own text in a message
+MAX_PROBLEMS = 40  # lines of a message; `ScenarioError.problems` has them all
 
 
 def cut(text: str, most: int = MAX_SHOWN) -> str:
@@ -87,10 +87,6 @@ class Problem:
         file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
         place = file if self.line is None else f"{file}:{self.line}"
         return ": ".join(part for part in (place, cut(self.path), self.message) if part)
-
-
-MAX_PROBLEMS = 40
-"""Lines of a message; `ScenarioError.problems` has them all."""
 
 
 class ScenarioError(BadInput):

@@ -19,22 +19,14 @@ from inspect import isabstract
 from operator import or_
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
-from pydantic import (
-    BaseModel,
-    Field,
-    ModelWrapValidatorHandler,
-    SerializeAsAny,
-    create_model,
-    model_validator,
-)
+from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
 
 from simfl import python_files
 from simfl.blocks import Block, Text, shorthand
 from simfl.errors import BadInput, cut
 
 B = TypeVar("B", bound=Block)
-MAX_LINE = 600
-"""Characters of what is wrong with a file."""
+MAX_LINE = 600  # characters of what is wrong with a file
 
 
 class Choice(Block):
@@ -67,7 +59,7 @@ class Outside(Block):
     def named(cls, reference: str) -> type[Block]:
         """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
         try:
-            _, found = python_files.find(reference, f"a class of {cls.thing}")
+            found = python_files.find(reference, f"a class of {cls.thing}")
         except ValueError as problem:  # a path may be long, and hold what acts on a terminal
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
         _check(found, cls.base, f"{reference:.200}", cls.thing)
@@ -110,9 +102,7 @@ def _tagged(
 
 @dataclass(frozen=True, slots=True)
 class UnionName:
-    """The name of a union in the reference of scenarios."""
-
-    name: str
+    name: str  # of a union in the reference of scenarios
 
 
 class Kinds(Generic[B]):
@@ -125,7 +115,7 @@ class Kinds(Generic[B]):
     def __init__(
         self, thing: str, base: type[B], own: Iterable[type[B]], group: str, tag: str = "kind"
     ) -> None:
-        self.thing, self.base, self.group, self.tag = thing, base, group, tag
+        self.thing, self.base, self.tag = thing, base, tag
         self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
@@ -155,10 +145,7 @@ class Kinds(Generic[B]):
         return self.classes[word]
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
-        """Return the annotation of a field that takes any of them, with shorthands of its own.
-
-        mixin: fields that each has besides.
-        """
+        """Return the annotation of a field that takes any of them, each with the fields of `mixin` too."""
         classes = self.classes
         if mixin is not None:
             classes = {w: cast(type[B], _tagged(c, self.tag, w, mixin=mixin)) for w, c in classes.items()}
@@ -166,29 +153,22 @@ class Kinds(Generic[B]):
         mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
         short = [shorthand(**mains, module="module")] if self.tag == "kind" else []
         any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
-        return Annotated[
-            any_of_them, Field(discriminator=self.tag), UnionName(self.base.__name__), *short, *before
-        ]
+        tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
+        return Annotated[any_of_them, tag, name, *short, *before]
 
     def _outside(self, mixin: type[Block] | None) -> type[Outside]:
-        """Return the member of the union that stands for files' own classes."""
         name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
         fixed = {"base": self.base, "thing": self.thing, "tag": self.tag, "mixin": mixin}
         tag = {"__annotations__": {self.tag: Literal["module"]}, self.tag: "module"}
         return type(name, (Outside,), {"__module__": __name__, "__doc__": Outside.__doc__, **fixed, **tag})
 
 
-@cache
-def _entry_points() -> tuple[Any, ...]:
-    found = entry_points()
-    return tuple(p for group in found.groups if group.startswith("simfl.") for p in found.select(group=group))
+_entry_points = cache(entry_points)  # reads what every installed package says of itself
 
 
 def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
     """Yield the classes that installed packages offer; BadInput names a package whose class is unusable."""
-    for point in _entry_points():
-        if point.group != group:
-            continue
+    for point in _entry_points().select(group=group):
         package = point.dist.name if point.dist else "?"
         offer = f"entry point {point.name} = {point.value} of package {package}"
         try:
@@ -200,13 +180,3 @@ def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str,
         except ValueError as problem:
             raise BadInput(str(problem)) from None
         yield point.name, found
-
-
-def resolved(model: type[BaseModel], reference: Any) -> type[BaseModel]:
-    """Return the class that a node of a scenario means: a file's own class where `model` stands for one."""
-    if issubclass(model, Outside) and isinstance(reference, str) and not python_files.are_left_alone():
-        try:
-            return model.named(reference)
-        except ValueError:
-            return model
-    return model

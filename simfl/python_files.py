@@ -17,9 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# File -> the digest of the text that was executed, and its module.
 _modules: dict[Path, tuple[str, ModuleType]] = {}
-"""File -> the digest of the text that was executed, and its module."""
-
 _left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
 
 
@@ -34,15 +33,11 @@ def left_alone() -> Iterator[None]:
 
 
 def are_left_alone() -> bool:
-    """Say if files are not to be executed now."""
     return _left_alone.get()
 
 
-def find(reference: str, what: str) -> tuple[Path, Any]:
-    """Return the file and the object that `path.py:Name` names; ValueError if none, or the file fails.
-
-    what: the word for it in messages.
-    """
+def find(reference: str, what: str) -> Any:
+    """Return the object, `what` in messages, of `path.py:Name`; ValueError if none or the file fails."""
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
@@ -52,7 +47,7 @@ def find(reference: str, what: str) -> tuple[Path, Any]:
     module = execute(path)
     if not hasattr(module, name):
         raise ValueError(f"{reference:.200}: {file:.200} has no {name:.80}")
-    return path, getattr(module, name)
+    return getattr(module, name)
 
 
 def execute(path: Path) -> ModuleType:
@@ -84,7 +79,6 @@ def executed() -> dict[str, str]:
 
 
 def raised(error: BaseException, path: Path) -> str:
-    """Return what a file raised, with the line of it."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)

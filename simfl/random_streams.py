@@ -67,7 +67,6 @@ class Uniforms:
         return ((self._block[place & 7] >> 12) + 0.5) * 2.0**-52
 
     def since(self, user: int, place: int) -> Iterator[float]:
-        """Yield the draws of a user's row from a place on."""
         return (self(user, later) for later in count(place))
 
 
@@ -78,28 +77,21 @@ class Streams:
         self.seed = seed
 
     def bytes(self, *names: Name) -> bytes:
-        """Return `derive(seed, *names)`, 32 bytes."""
         return derive(self.seed, *names)
 
     def rng(self, *names: Name) -> np.random.Generator:
-        """Return a generator at the start of its stream, for the world's draws and never for masks or keys:
-        it is not cryptographic."""
-        seed = int.from_bytes(self.bytes(*names), "big")
-        return np.random.Generator(np.random.Philox(seed))
+        """Return a generator for the world's draws, never for masks or keys: it is not cryptographic."""
+        return np.random.Generator(np.random.Philox(int.from_bytes(self.bytes(*names), "big")))
 
     def uniforms(self, *names: Name) -> Uniforms:
-        """Return uniform draws for each user, for a world in which most users are never asked for."""
         return Uniforms(self.bytes(*names))
 
 
 class ZeroEntropy:
-    """A machine's source of secrets, each 32 bytes by a name that is drawn once; all zero in a shadow run.
-
-    scope: the machine's own names, such as its user and round.
-    """
+    """A machine's source of secrets, 32 bytes by a name that is drawn once; all zero in a shadow run."""
 
     def __init__(self, *scope: Name) -> None:
-        self.scope = scope
+        self.scope = scope  # the machine's own names, such as its user and round
         self._drawn: set[str] = set()
 
     def __call__(self, name: str) -> bytes:

@@ -21,17 +21,11 @@ from numpy.typing import NDArray
 
 from simfl.errors import reason
 
-VARIABLE = "SIMFL_UNPACK_GB"
-"""The environment's variable for another bound."""
-
+VARIABLE = "SIMFL_UNPACK_GB"  # the environment's variable for another bound
 MOST_GB = 4.0
-
 _CHUNK_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 14
-"""More than the longest header of an array that numpy reads, 10,000."""
-
+_HEADER_BYTES = 1 << 14  # more than the longest header of an array that numpy reads, 10,000
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_SHOWN_CHARACTERS = 200
 
 
 class UnpackingError(ValueError):
@@ -51,17 +45,14 @@ def most_bytes() -> float:
 
 
 def too_large(most: float) -> UnpackingError:
-    """Return the error that a file unpacks to more bytes than `most`."""
-    return UnpackingError(
-        f"unpacks to more than {most / 1e9:g} GB; {VARIABLE} in the environment allows more"
-    )
+    remedy = f"{VARIABLE} in the environment allows more"
+    return UnpackingError(f"unpacks to more than {most / 1e9:g} GB; {remedy}")
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """Return arrays of an .npz file by name: all that are needed, and those of the optional that are there.
 
-    UnpackingError if it is no such file, lacks an array, or an array is too large, not plain or damaged.
-    """
+    UnpackingError if it is no such file, lacks an array, or an array is too large, not plain or damaged."""
     most = most_bytes()
     try:
         with ZipFile(path) as archive:
@@ -80,7 +71,7 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
 
 
 def _short(error: Exception) -> str:
-    return " ".join(reason(error).split())[:_SHOWN_CHARACTERS]
+    return " ".join(reason(error).split())[:200]
 
 
 def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
@@ -94,7 +85,6 @@ def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
 
 
 def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """Read the array in an .npy file of `size` bytes."""
     first = stream.read(_HEADER_BYTES)
     head = BytesIO(first)
     version = npy.read_magic(head)

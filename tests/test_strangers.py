@@ -15,11 +15,11 @@ import pytest
 
 import simfl
 from simfl import kinds
-from simfl.errors import BadInput, RunFailed
+from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.folder.identity import scenario_key
 from simfl.kinds import Kinds
 from simfl.protocols.staleness import Constant, Staleness
-from simfl.scenario.load import ScenarioError, load, resolved_yaml
+from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.study import load_study
 from simfl.scenario.yaml_tree import dump
 from tests.engine.harness import ASYNC, ROOT, SYNC

@@ -16,13 +16,13 @@ def reserve(folder: Path) -> Path:
         try:
             fresh.parent.mkdir(parents=True, exist_ok=True)
             fresh.mkdir()  # fails if it is there, so that two runs at once get two folders
-            break
+            return fresh
         except FileExistsError:
             if not fresh.parent.is_dir():
                 raise BadInput(f"{fresh.parent} is a file, not a folder") from None
         except (OSError, ValueError) as error:
             raise BadInput(f"{fresh} cannot be made: {reason(error)}") from None
-    return fresh
+    raise AssertionError("numbers do not end")
 
 
 def make(run: Path) -> list[Path]:
@@ -48,7 +48,6 @@ def write(path: Path, content: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder last."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,7 +6,7 @@ import json
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from simfl.folder.result import versions
 from simfl.scenario.schema import Scenario
@@ -38,8 +38,7 @@ def identified(scenario: Scenario) -> dict[str, Any]:
     tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
     for node in naming_files(tree, FILES):
         node.value = _content(node.value)
-    identity: dict[str, Any] = plain(tree)
-    return identity
+    return cast(dict[str, Any], plain(tree))
 
 
 def _content(name: str) -> str:

@@ -31,11 +31,8 @@ from simfl.selection.schemes import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
 
-LARGEST_FAMILY = 10**4000
-"""Python reads and writes no integer of more than 4,300 digits."""
-
-WEAK_T_BUDGET = 2_000_000
-"""Cost of the search for T of a protocol, a fraction of a second (see `privacy.weak.BUDGET`)."""
+LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
+WEAK_T_BUDGET = 2_000_000  # of the search for T of a protocol, a fraction of a second (`privacy.weak.BUDGET`)
 
 
 @dataclass(frozen=True)
@@ -51,18 +48,14 @@ class Kept:
 
 @dataclass(repr=False)
 class Result:
-    """A run: the resolved scenario, and the trace and measurements of each protocol.
-
-    training: the way in which cohorts were trained. updates: of rounds, if `record_updates` is set.
-    interrupted: rounds are missing because the run was stopped.
-    """
+    """A run: the resolved scenario, and the trace and measurements of each protocol."""
 
     scenario: Scenario
     traces: dict[str, Trace] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
-    training: dict[str, str] = field(default_factory=dict)
-    updates: dict[str, list[Kept]] = field(default_factory=dict)
-    interrupted: bool = False
+    training: dict[str, str] = field(default_factory=dict)  # the way in which cohorts were trained
+    updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
+    interrupted: bool = False  # rounds are missing because the run was stopped
 
     def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
@@ -120,10 +113,9 @@ class Result:
                 for r in protocol.rounds:
                     row = {"protocol": name, "round": r.index, "time_s": r.end_s}
                     file.write(json.dumps(row | {key: getattr(r, key) for key in keys}) + "\n")
-        with atomic(folder / "breakdown.csv") as file:
-            write_csv(file, breakdown(rounds))
-        with atomic(folder / "participation.csv") as file:
-            write_csv(file, participation(rounds))
+        for table in (breakdown, participation):
+            with atomic(folder / f"{table.__name__}.csv") as file:
+                write_csv(file, table(rounds))
         for name, kept in self.updates.items():
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
@@ -155,21 +147,17 @@ def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any,
     """Yield the rows of `participation.csv`: the users whose updates are in each aggregate."""
     yield "protocol", "round", "user"
     for name, finished in rounds.items():
-        for r in finished:
-            for user, _, _ in sorted(r.members):
-                yield name, r.index, user
+        yield from ((name, r.index, user) for r in finished for user, _, _ in sorted(r.members))
 
 
 def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
     """Return T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
 
     A row of P holds those whose updates are in the round's aggregate; a round without one has a row of zeros.
-    Aggregations of an asynchronous run have none of these: their sums are weighted. `family` is None too
-    where it has more digits than JSON is read with.
+    Aggregations of an asynchronous run have none of these: their sums are weighted.
     """
-    users = s.population.users
-    family = s.selection.family(users)
-    P = Participation(users)
+    family = s.selection.family(s.population.users)
+    P = Participation(s.population.users)
     for r in rounds:
         P.append(user for user, _, _ in r.members)
     matrix = P.matrix()

@@ -1,8 +1,4 @@
-"""Saving of finished rounds, and taking up an interrupted run again.
-
-Rounds are saved every `every_s` seconds, so that whatever ends a run costs it its last seconds. Saving is put
-off where it would take more than `SAVING_SHARE` of the run.
-"""
+"""Saving of finished rounds every few seconds, and taking up an interrupted run again."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from simfl.results.trace import Trace
 from simfl.scenario.schema import Scenario
 
 EVERY_S = 2.0
-SAVING_SHARE = 0.02
+SAVING_SHARE = 0.02  # the most of a run that saving may take; beyond, it is put off
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +52,7 @@ class Saver:
         self._kept: list[Kept] = []
         self._point: Point | None = None
 
-    # -- at the beginning
     def begin(self, scenario: Scenario) -> Result:
-        """Start a new run."""
         self.own.begin(scenario)
         return Result(scenario)
 
@@ -74,7 +68,6 @@ class Saver:
         return result
 
     def is_done(self, name: str) -> bool:
-        """Say if all rounds of a protocol are finished."""
         return name in self._entries and self._entries[name].done
 
     def past(self, name: str) -> Past:
@@ -87,10 +80,8 @@ class Saver:
         return Past(len(entry.measured), models, moments)
 
     def clock(self, name: str, rows: Trace) -> Clock:
-        """Return the clock of a protocol that was measured so far."""
         return Recorded(Recording(rows, self._entries[name].running), then=Measured())
 
-    # -- on the way
     def start(self, name: str, rows: Trace, training: str | None) -> None:
         """Expect the rounds of a protocol, with their trace."""
         if name not in self._entries:
@@ -109,7 +100,6 @@ class Saver:
             self.save()
 
     def save(self) -> None:
-        """Save the rounds that are not saved yet."""
         point, name = self._point, self._name
         if point is None:
             return
@@ -122,7 +112,7 @@ class Saver:
         for key, array in arrays.items():
             self.own.save_array(key, array)
         self._write(point.rows, models=tuple(point.models), moments=moments, running=point.running)
-        self.own.only(set(arrays))
+        self.own.keep_only(set(arrays))
         now_s = time.monotonic()
         self._due_s = now_s + (max(self.every_s, (now_s - since_s) / SAVING_SHARE) if self.every_s else 0)
 
@@ -140,7 +130,6 @@ class Saver:
         self._entries[name] = before.model_copy(update={**state, "measured": (*before.measured, *self._new)})
         self._forget()
 
-    # -- at the end
     def end(self) -> None:
         """Save that all rounds of the protocol are finished."""
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
@@ -151,15 +140,12 @@ class Saver:
         discard(self.own.run)
 
     def stop(self, result: Result, error: BaseException) -> None:
-        """Write the files of the finished rounds when the run ends by an error or an interrupt.
-
-        It can be resumed if it was interrupted, or if the disk or the memory was full. What failed by itself
-        would fail again.
-        """
+        """Write the files of the finished rounds when the run ends by an error or an interrupt."""
         if isinstance(error, OSError):  # not even saving may have come to its end
             _, result = self.own.read(result.scenario)
         else:
             self.save()
+        # An interrupted run can be resumed, and one whose disk or memory was full; others would fail again.
         passing = isinstance(error, OSError | MemoryError) or not isinstance(error, Exception)
         if not any(result.measured.values()):
             discard(self.own.run)

@@ -38,31 +38,24 @@ from simfl.results.trace import Trace
 from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario
 
-NAME = "unfinished"
-"""The folder in a run's folder, which is there as long as the run is not finished."""
-
+NAME = "unfinished"  # in a run's folder, as long as the run is not finished
 JOURNAL, TRACE, SCENARIO, RUN = "journal.jsonl", "trace.jsonl", "scenario.yaml", "run.json"
 
 
 class Entry(BaseModel):
-    """A line of the journal: a protocol's finished rounds.
-
-    size: bytes of trace.jsonl. rows: of the protocol's trace. measured: of the rounds since its last line; of
-    all its rounds, once the journal is read. models: versions of the global model that are kept. moments: the
-    round of those that are kept. running: steps in progress. done: no more rounds are to come.
-    """
+    """A line of the journal: a protocol's finished rounds."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     protocol: str
-    size: int = 0
-    rows: int = 0
-    measured: tuple[Measurement, ...] = ()
+    size: int = 0  # bytes of trace.jsonl
+    rows: int = 0  # of the protocol's trace
+    measured: tuple[Measurement, ...] = ()  # since its last line; once the journal is read, of all rounds
     training: str | None = None
-    models: tuple[int, ...] = ()
-    moments: int | None = None
-    running: tuple[tuple[Key, Spans], ...] = ()
-    done: bool = False
+    models: tuple[int, ...] = ()  # versions of the global model that are kept
+    moments: int | None = None  # the round of those that are kept
+    running: tuple[tuple[Key, Spans], ...] = ()  # steps in progress
+    done: bool = False  # no more rounds are to come
 
 
 class Unfinished:
@@ -74,7 +67,6 @@ class Unfinished:
 
     # -- writing
     def begin(self, scenario: Scenario) -> None:
-        """Start anew."""
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
         write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
@@ -84,10 +76,7 @@ class Unfinished:
         sync(self.folder)
 
     def append(self, name: str, size: int, lines: Iterable[str]) -> int:
-        """Append to the trace or the journal, and return the new size once it will last.
-
-        size: the bytes of the file so far; anything beyond was written half.
-        """
+        """Append to a file of `size` bytes (what lies beyond was written half); return its new size."""
         with (self.folder / name).open("r+b") as file:
             file.truncate(size)
             file.seek(size)
@@ -105,8 +94,7 @@ class Unfinished:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def only(self, arrays: set[str]) -> None:
-        """Keep no other arrays in `models`."""
+    def keep_only(self, arrays: set[str]) -> None:
         for path in (self.folder / "models").iterdir():
             if path.stem not in arrays:
                 path.unlink()
@@ -155,7 +143,6 @@ class Unfinished:
         return entries
 
     def array(self, name: str) -> Any:
-        """Read an array of `models`."""
         path = self.folder / "models" / f"{name}.npy"
         with _readable(path):
             return np.load(path, allow_pickle=False)
@@ -217,10 +204,8 @@ def taken(run: Path) -> Iterator[Unfinished]:
             own = Unfinished(run)
             journal = own.folder / JOURNAL
             if journal.exists() and journal.stat().st_size:
-                raise BadInput(
-                    f"{run} holds an unfinished run: go on with it (simfl run --resume {run}), or remove "
-                    f"{own.folder}, or choose another folder"
-                )
+                remedy = f"go on with it (simfl run --resume {run}), or remove {own.folder}"
+                raise BadInput(f"{run} holds an unfinished run: {remedy}, or choose another folder")
             for path in (*run.glob(".*.writing"), *own.folder.glob("*/.*.writing")):
                 path.unlink(missing_ok=True)  # names that `atomic` gives, half-written by a killed run
             _empty(own.folder)

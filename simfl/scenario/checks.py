@@ -23,9 +23,10 @@ Problems = Iterator[tuple[str, str]]
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
     """Return all problems of a scenario that is valid block by block, as (dotted path, message)."""
-    mixed = list(_one_mode(scenario))
-    found = [*mixed, *_clock_and_payload(scenario), *_deadlines(scenario), *_field(scenario)]
-    if not mixed:
+    found = list(_one_mode(scenario))
+    one_mode = not found
+    found += _in_both_modes(scenario)
+    if one_mode:
         if scenario.asynchronous:
             found += _buffered(scenario)
         elif scenario.buffer is not None:
@@ -46,14 +47,11 @@ def _one_mode(s: Scenario) -> Problems:
     buffered = [name for name, kind in s.protocols.items() if kind.asynchronous]
     in_rounds = [name for name in s.protocols if name not in buffered]
     if buffered and in_rounds:
-        yield (
-            "protocols",
-            f"{', '.join(in_rounds)} synchronous, {', '.join(buffered)} asynchronous: one scenario compares "
-            "protocols of one mode; split it in two",
-        )
+        modes = f"{', '.join(in_rounds)} synchronous, {', '.join(buffered)} asynchronous"
+        yield "protocols", f"{modes}: one scenario compares protocols of one mode; split it in two"
 
 
-def _clock_and_payload(s: Scenario) -> Problems:
+def _in_both_modes(s: Scenario) -> Problems:
     measured, shadow = isinstance(s.clock, Measured), s.payload == "shadow"
     needs = "needs clock modelled or recorded"
     if measured and s.workers:
@@ -64,16 +62,10 @@ def _clock_and_payload(s: Scenario) -> Problems:
         yield "audit", "galois needs payload real: a shadow codes and shares nothing"
     if shadow and s.record_updates:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
-
-
-def _deadlines(s: Scenario) -> Problems:
     for name, kind in s.protocols.items():
         for timer in kind.timers:
             if getattr(s.deadlines, timer) is None:
                 yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
-
-
-def _field(s: Scenario) -> Problems:
     q, users = s.field.q, s.population.users
     if not is_prime(q):
         yield "field.q", f"q={q} must be prime"
@@ -81,7 +73,6 @@ def _field(s: Scenario) -> Problems:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
 
 
-# --- asynchronous or not ------------------------------------------------------------------------
 def _buffered(s: Scenario) -> Problems:
     for name, deadline in s.deadlines.given.items():
         if isinstance(deadline, Quorum):
@@ -128,14 +119,10 @@ def _overflow(s: Scenario, name: str) -> Problems:
     )
 
 
-# --- users --------------------------------------------------------------------------------------
 def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
-        yield (
-            "selection",
-            f"{s.selection.kind} is for rounds; in an asynchronous run it must be all (buffer.concurrency "
-            "limits who is in flight)",
-        )
+        remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
+        yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
     yield from _below("selection", s.selection.problems(s.population.users))
 
 
@@ -144,7 +131,6 @@ def _below(block: str, problems: Problems) -> Problems:
         yield f"{block}.{key}".rstrip("."), message
 
 
-# --- privacy ------------------------------------------------------------------------------------
 def _privacy(s: Scenario) -> Problems:
     masked = [name for name, kind in s.protocols.items() if kind.offline]
     for block in ("privacy", "quantization") if masked else ():

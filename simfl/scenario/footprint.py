@@ -13,14 +13,10 @@ from collections.abc import Iterator
 from simfl.errors import counted
 from simfl.scenario.schema import Scenario
 
-USER_BYTES = 350
-"""A user whom nothing happens to."""
-SESSION_BYTES = 1_650
-"""A user whose presence changes with time: the next change, and the session last looked at."""
-JITTER_BYTES = 2_500
-"""A member whose links have jitter: two random generators."""
-SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80
-"""A sample while it is dealt out, in one piece or not."""
+USER_BYTES = 350  # a user whom nothing happens to
+SESSION_BYTES = 1_650  # whose presence changes with time: the next change, and the session last looked at
+JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
+SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 
 def users_bytes(s: Scenario, name: str) -> int:
@@ -55,10 +51,7 @@ def limit_bytes(s: Scenario) -> float:
 
 
 def check(s: Scenario, every: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield users and data that do not fit under some entry of the protocols, as (dotted path, message).
-
-    every: only where they do not fit under any entry.
-    """
+    """Yield users and data that do not fit under some entry, or under every one, as (path, message)."""
     name = (min if every else max)(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):

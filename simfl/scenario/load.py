@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.errors import BadInput, Problem, cut, did_you_mean, refusal, show
-from simfl.errors import ScenarioError as ScenarioError
+from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
 from simfl.scenario.messages import place, translate
@@ -34,19 +33,14 @@ PATHS = (
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
-    """Return the scenario of a YAML file, a mapping, or an earlier scenario, validated and cross-checked.
+    """Return the scenario of a YAML file, a mapping, or an earlier scenario; ScenarioError has all problems.
 
     Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
     folder, in a mapping or an override to the working directory.
 
-    Args:
-        overrides: values by dotted path, such as `{"population.users": 50}`, taken as they are and applied in
-            order. A path descends through shorthands, a list's entries are numbered from 0, and a key that
-            only another kind has as a main value switches to that kind.
-        seed: overrides the scenario's.
-
-    Raises:
-        ScenarioError: the file cannot be read, or anything in it is wrong.
+    overrides: values by dotted path, such as `{"population.users": 50}`, applied in order. A path descends
+        through shorthands, a list's entries are numbered from 0, and a key that only another kind has as a
+        main value switches to that kind.
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
@@ -59,8 +53,7 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
 def look_at(path: Path) -> Scenario:
     """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
 
-    A class of such a file stays an `Outside`: its keys are there, its behaviour is not; so what the parts of
-    the scenario ask of each other, which was checked before the run, is not asked again.
+    A class of such a file stays an `Outside`, keys without behaviour, so `checks` is not asked again.
     """
     with left_alone():
         return load(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -35,11 +34,10 @@ _MESSAGES = {
 }
 """By pydantic's type of error, or by the part of it before the first underscore."""
 
-MAX_LINE = 600
-"""Characters of a line of a message that was made elsewhere."""
+MAX_LINE = 600  # characters of a line of a message that was made elsewhere
 
 _GONE: dict[Keys, str] = {
-    ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes",
+    ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes"
 }
 """Keys that scenarios once had."""
 
@@ -65,10 +63,7 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """Return a problem at a path, or where that is not in the tree, at the mapping around it.
-
-    tag: the key of a union's kind; what is wrong with the kind is placed there where it is written.
-    """
+    """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there."""
     node = tree
     for part in path if tag is None else (*path, tag):
         key = int(part) if isinstance(node.value, list) and str(part).isdecimal() else part
@@ -86,7 +81,7 @@ def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scena
     misspelt: set[Keys] = set()
     for error, path, owner, _ in found:
         if error["type"] == "extra_forbidden":
-            misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.fields()))
+            misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.keys))
     for error, path, owner, shape in found:
         in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
         if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
@@ -97,39 +92,24 @@ def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scena
     return list(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """The model that a key belongs to, and the union that it was chosen from."""
-
-    model: type[BaseModel] | None = None
-    union: Shape | None = None
-
-    def fields(self) -> list[str]:
-        return list(self.model.model_fields) if self.model else []
-
-
-def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, _Owner, Shape]:
-    """Turn pydantic's location into the user's path, the model around it, and the shape there."""
+def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, Shape, Shape]:
+    """Turn pydantic's location into the user's path, the shape of the block around it, and its own."""
     path: list[str | int] = []
     node: Node | None = tree
-    owner, current, shape = _Owner(), _Owner(root), Shape(root)
+    owner = shape = Shape(root)
     for part in loc:
         if part in shape.kinds:
-            model = shape.own_class(shape.kinds[part], node)
-            current = _Owner(model, shape)
-            shape = Shape(model)
+            shape = Shape(shape.own_class(shape.kinds[part], node), union=shape)
         elif len(shape.members) > 1 and isinstance(part, str):  # pydantic's name of an alternative
             continue
         else:
             path.append(part)
             node = node.child(part) if node else None
-            owner = current
-            shape = Shape(shape.child(part, shape.model))
-            current = _Owner(shape.model)
+            owner, shape = shape, Shape(shape.child(part, shape.model))
     return tuple(path), owner, shape
 
 
-def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> str:
+def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if path in _GONE:
         return _GONE[path]
@@ -157,10 +137,9 @@ def _message(error: dict[str, Any], path: Keys, owner: _Owner, shape: Shape) -> 
     return message.format(**{**bounds, "input": show(value)})
 
 
-def _unknown_key(key: str, owner: _Owner) -> str:
-    message = f"unknown key {show(key)}"
-    if closest(key, owner.fields()) or owner.union is None:
-        return message + did_you_mean(key, owner.fields())
+def _unknown_key(key: str, owner: Shape) -> str:
+    if closest(key, owner.keys) or owner.union is None:
+        return f"unknown key {show(key)}{did_you_mean(key, owner.keys)}"
     tag, kinds = owner.union.tag, owner.union.kinds
     own = next((name for name, model in kinds.items() if model is owner.model), "module")
     message = f"{tag} {own} has no key {show(key)}"
@@ -187,7 +166,6 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
 
 
 def _purpose(shape: Shape) -> str:
-    """Say what a missing value should be."""
     if shape.kinds:
         return f"one of {', '.join(shape.kinds)}"
     if shape.model:

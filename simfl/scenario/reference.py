@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from simfl import blocks
 from simfl.kinds import UnionName
-from simfl.scenario import learning, schema, world
+from simfl.scenario import schema, world
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.scenario.yaml_tree import dump
 
@@ -43,7 +43,7 @@ BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def markdown() -> str:
     """Return the whole page: a section for each block and union, in the order in which they are met."""
-    aliases = vars(blocks) | vars(learning) | vars(world) | vars(schema)
+    aliases = vars(blocks) | vars(world) | vars(schema)
     names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     sections: dict[str, list[str]] = {}
     todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
@@ -64,7 +64,6 @@ class _Section:
         self.met: list[tuple[str, Any]] = []
 
     def of(self, annotation: Any) -> Iterator[str]:
-        """Yield the paragraphs and tables of a block or union."""
         shape = Shape(annotation)
         if shape.model:
             yield from self._block(shape.model, None)
@@ -91,7 +90,6 @@ class _Section:
             yield "\n".join(rows)
 
     def _type(self, annotation: Any) -> str:
-        """Return the type of a value in words, with links to sections."""
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         own = next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
         name = own or self.names.get(id(annotation))
@@ -103,8 +101,7 @@ class _Section:
         if get_origin(annotation) is Literal:
             return " or ".join(f"`{word}`" for word in get_args(annotation))
         if get_origin(annotation) in (Union, UnionType):
-            parts = [self._type(part) for part in get_args(annotation) if part is not NoneType]
-            return " or ".join(parts)
+            return " or ".join(self._type(part) for part in get_args(annotation) if part is not NoneType)
         if get_origin(annotation) is tuple:
             return f"list: {self._type(get_args(annotation)[0])}"
         if get_origin(annotation) is dict:
@@ -143,19 +140,16 @@ def _default(info: FieldInfo) -> str:
 
 def _bound(annotation: Any) -> str:
     """Return pydantic's bounds of a number or of a list's length; those of a list's entries come first."""
-    bounds: dict[str, Any] = {}
-    for part in _parts(annotation):
-        for name in (*BOUNDS, "min_length", "max_length"):
-            if (bound := getattr(part, name, None)) is not None:
-                bounds[name] = bound
+    names = (*BOUNDS, "min_length", "max_length")
+    found = ((name, getattr(part, name, None)) for part in _parts(annotation) for name in names)
+    bounds: dict[str, Any] = {name: bound for name, bound in found if bound is not None}
     for strict, loose in (("lt", "le"), ("gt", "ge")):
         if strict in bounds and bounds.get(loose) == bounds[strict]:
             del bounds[loose]
     least, most = bounds.get("min_length"), bounds.get("max_length")
     entries = [f"{least} to {most} entries" if most else f"{least} entry or more"] if least else []
-    return ", ".join(
-        [f"{BOUNDS[name]} {_power(bounds[name])}" for name in BOUNDS if name in bounds] + entries
-    )
+    numbers = [f"{sign} {_power(bounds[name])}" for name, sign in BOUNDS.items() if name in bounds]
+    return ", ".join(numbers + entries)
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

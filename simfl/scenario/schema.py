@@ -1,6 +1,6 @@
 """The content of a scenario: frozen pydantic models, one for each block of the YAML file.
 
-Blocks of the world are in `world`, those of training in `learning`.
+Blocks of the world are in `world`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from simfl.blocks import Block, Count, Levels, Name, Natural, Positive, Seed, Text, Threads
+from simfl.blocks import (
+    Block,
+    Count,
+    Fraction,
+    Levels,
+    Name,
+    Natural,
+    NonNegative,
+    Positive,
+    Seed,
+    Text,
+    Threads,
+)
 from simfl.crypto import ntt
 from simfl.errors import show
-from simfl.learning.partition import AnyPartition
+from simfl.learning.clipping import AnyClip, NoClip
+from simfl.learning.data.bundled import Digits
+from simfl.learning.data.registry import AnyDataset
+from simfl.learning.models.registry import AnyModel, Logistic
+from simfl.learning.partition import AnyPartition, Iid
+from simfl.learning.server_opt import AnyServerRule, Averaging
 from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.scenario.learning import Learning
 from simfl.scenario.world import Buffer, Clock, Deadlines, Detect, Network, Population, Server
 from simfl.selection.schemes import All, AnySelection
 
 
-# --- protocols ----------------------------------------------------------------------------------
 class Overrides(Block):
     """The part of a scenario that an entry of `protocols` may say for itself."""
 
@@ -63,7 +78,6 @@ def _name_protocols(value: Any) -> Any:
 Protocols = Annotated[dict[Name, Entry], BeforeValidator(_name_protocols), Field(min_length=1)]
 
 
-# --- masks and sums -----------------------------------------------------------------------------
 class Privacy(Block):
     """The guarantee of masked protocols for N users: N - D >= U > T."""
 
@@ -81,15 +95,9 @@ def _named_prime(value: Any) -> Any:
     return ntt.Q if value == "ntt" else value
 
 
-Prime = Annotated[
-    int,
-    BeforeValidator(_named_prime),
-    Field(strict=True, ge=3, lt=2**32),
-    WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 3, "exclusiveMaximum": 2**32}, {"const": "ntt"}]}
-    ),
-]
-"""A prime by its value, or by its name."""
+_WHOLE = {"type": "integer", "minimum": 3, "exclusiveMaximum": 2**32}
+_PRIME_SCHEMA = WithJsonSchema({"anyOf": [_WHOLE, {"const": "ntt"}]})
+Prime = Annotated[int, BeforeValidator(_named_prime), Field(strict=True, ge=3, lt=2**32), _PRIME_SCHEMA]
 
 
 class FieldOfSums(Block):
@@ -113,7 +121,61 @@ class Quantization(Block):
     """`wrap` runs although sums could wrap around, and counts those that do."""
 
 
-# --- the whole ----------------------------------------------------------------------------------
+class Data(Block):
+    """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
+
+    root: Text | None = None
+    """The folder, from the scenario's."""
+
+
+class Decay(Block):
+    """The local step size is multiplied by `factor` at each round in `at`."""
+
+    factor: Positive
+    """What the step size is multiplied by."""
+    at: Annotated[tuple[Natural, ...], Field(min_length=1, max_length=32)]
+    """Rounds, counted from 0; several multiply up."""
+
+
+class Learning(Block):
+    """Data, model, local SGD (LightSecAgg eqs. 24-25) and the server's step, of size `server_lr` (eq. 26)."""
+
+    dataset: AnyDataset = Digits()
+    """See `simfl list datasets`."""
+    data: Data = Data()
+    """Where published data sets lie."""
+    partition: AnyPartition = Iid()
+    """How users share the samples."""
+    model: AnyModel = Logistic()
+    """See `simfl list models`."""
+    epochs: Count = 5
+    """E, passes over a user's samples."""
+    batch_size: Count = 10
+    """Samples of a minibatch."""
+    lr: Positive = 0.1
+    """The local step size."""
+    lr_decay: Decay | None = None
+    """How `lr` falls; it stays as it is unless given."""
+    momentum: Annotated[Fraction, Field(lt=1)] = 0.0
+    """Of local SGD, below 1."""
+    weight_decay: NonNegative = 0.0
+    """Of local SGD."""
+    mu: NonNegative = 0.0
+    """The weight of FedProx's term."""
+    clip: AnyClip = NoClip()
+    """How each update is bounded before it is sent."""
+    server: AnyServerRule = Averaging()
+    """The server's rule."""
+    server_lr: Positive = 1.0
+    """The server's step size (eq. 26)."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto`: a GPU if torch sees one."""
+    way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
+    """How cohorts are trained: `auto` knows what is fastest where; `clock: measured` always takes `loop`."""
+    evaluate_every: Count = 1
+    """Rounds from one evaluation to the next."""
+
+
 class Scenario(Block):
     """One world, and the protocols that are compared on it."""
 
@@ -173,10 +235,9 @@ class Scenario(Block):
     @property
     def asynchronous(self) -> bool:
         """True if its protocols are: one scenario compares protocols of one mode."""
-        entries = (
-            self.protocols.values()
-        )  # of one that is only looked at, a file's protocol has no attributes
-        return any(getattr(entry, "asynchronous", self.buffer is not None) for entry in entries)
+        # In a scenario that is only looked at, the protocol of a file has no such attribute.
+        guess = self.buffer is not None
+        return any(getattr(entry, "asynchronous", guess) for entry in self.protocols.values())
 
     @property
     def cohort(self) -> int:

@@ -10,7 +10,8 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from simfl.errors import cut, did_you_mean, show
-from simfl.kinds import resolved
+from simfl.kinds import Outside
+from simfl.python_files import are_left_alone
 from simfl.scenario.schema import Scenario
 from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
@@ -26,11 +27,13 @@ class Shape:
     """An annotation of the schema, taken apart.
 
     members: its alternatives but None; kinds: the models of a union by their `tag` (`kind` or `protocol`);
-    model: the one block that it is; open: its keys are the user's own; item: the annotation of a dict's
-    values or a tuple's entries; before: what is applied to a value before pydantic looks at it.
+    model: the one block that it is; union: the one that this block was chosen from; open: its keys are the
+    user's own; item: the annotation of a dict's values or a tuple's entries; before: what is applied to a
+    value before pydantic looks at it.
     """
 
-    def __init__(self, annotation: Any) -> None:
+    def __init__(self, annotation: Any, union: Shape | None = None) -> None:
+        self.union = union
         self.before: list[Any] = []
         self.tag: str | None = None
         # `Annotated[Annotated[A | B, ...] | None, ...]`: peel layer by layer, down to the bare union or type.
@@ -42,8 +45,8 @@ class Shape:
             self.before += [extra.func for extra in extras if isinstance(extra, BeforeValidator)]
             tags = [extra.discriminator for extra in extras if isinstance(extra, FieldInfo)]
             self.tag = next((str(tag) for tag in tags if tag), self.tag)
-        union = get_origin(annotation) in (Union, UnionType)
-        self.members = [m for m in (get_args(annotation) if union else (annotation,)) if m is not NoneType]
+        is_union = get_origin(annotation) in (Union, UnionType)
+        self.members = [m for m in (get_args(annotation) if is_union else (annotation,)) if m is not NoneType]
         models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
         # The words of a kind are those of its tag's `Literal`; a model of the zoo has many.
         tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
@@ -67,13 +70,23 @@ class Shape:
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
         """Return the class that a node means: where `model` stands for a file's own class, that class."""
         reference = node.child("module") if node else None
-        return resolved(model, reference.value if reference else None)
+        if issubclass(model, Outside) and reference and not are_left_alone():
+            try:
+                return model.named(reference.value) if isinstance(reference.value, str) else model
+            except ValueError:  # validation will say so
+                return model
+        return model
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
         """Return the annotation of a key or entry; None where the schema has none."""
         if model is not None:
             return hints(model)[str(key)] if key in model.model_fields else None
         return self.item
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the block."""
+        return list(self.model.model_fields) if self.model else []
 
     @property
     def words(self) -> list[str]:
@@ -116,7 +129,6 @@ def _shallow(node: Node) -> Any:
     return {k: v.value if v.value is None or isinstance(v.value, dict) else v for k, v in inner}
 
 
-# --- overrides ----------------------------------------------------------------------------------
 class Unfit(Exception):
     """An override whose path has no such entry, or no keys at all."""
 
@@ -125,7 +137,9 @@ def override(tree: Node, path: str, value: Any) -> None:
     """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
     node, annotation, parts = tree, Scenario, path.split(".")
     for depth, part in enumerate(parts, 1):
-        key, annotation, shape = _step(node, annotation, part, ".".join(parts[: depth - 1]))
+        shape = Shape(annotation)
+        key = _enter(node, shape, part, ".".join(parts[: depth - 1]))
+        annotation = shape.child(key, shape.chosen(node))
         if depth == len(parts):
             node.value[key] = expand(annotation, nodes(value, Node(None, SET)))
             _drop_stale(node, shape, part)
@@ -139,32 +153,26 @@ def override(tree: Node, path: str, value: Any) -> None:
         node = child
 
 
-def _step(node: Node, annotation: Any, part: str, path: str) -> tuple[str | int, Any, Shape]:
-    """Return the key that a part of a path means in a node, its annotation, and the node's shape."""
-    shape = Shape(annotation)
-    key: str | int = part
+def _enter(node: Node, shape: Shape, key: str, path: str) -> str | int:
+    """Return the key that a part of a path means in a node, which becomes ready to take it.
+
+    A mapping gets the first kind that is named for the key, unless its own has the key.
+    """
     if isinstance(node.value, list):
-        if not part.isdecimal() or int(part) >= len(node.value):
-            raise Unfit(f"no entry {cut(part)}: the list has {len(node.value)}, numbered from 0")
-        key = int(part)
-    else:
-        _enter(node, shape, part, path)
-    return key, shape.child(key, shape.chosen(node)), shape
-
-
-def _enter(node: Node, shape: Shape, key: str, path: str) -> None:
-    """Make a node ready to take a key: a mapping, and of the first kind that is named for the key."""
+        if not key.isdecimal() or int(key) >= len(node.value):
+            raise Unfit(f"no entry {cut(key)}: the list has {len(node.value)}, numbered from 0")
+        return int(key)
     if node.value is None:
         node.value = {}
     if not isinstance(node.value, dict):
         raise Unfit(f"{cut(path)} is {show(node.value)}, which has no keys")
     model = shape.chosen(node)
-    if shape.tag != "kind" or key == "kind" or (model and key in model.model_fields):
-        return
-    owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
-    if owners:
-        node.value["kind"] = Node(owners[0], SET)
-        _drop_stale(node, shape, "kind")
+    if shape.tag == "kind" and key != "kind" and not (model and key in model.model_fields):
+        owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
+        if owners:
+            node.value["kind"] = Node(owners[0], SET)
+            _drop_stale(node, shape, "kind")
+    return key
 
 
 def _main_keys(model: type[BaseModel]) -> list[str]:

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,8 +93,7 @@ class Study:
 
     def resolve(self, settings: Settings, seed: int) -> Scenario:
         """Return the scenario with these settings. ScenarioError with each problem at its setting."""
-        settings = (*self.common, *settings)
-        tree = deepcopy(self.base)
+        settings, tree = (*self.common, *settings), deepcopy(self.base)
         overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
         try:
             return load_tree(tree, {**overrides, "seed": seed}, self.folders)
@@ -118,7 +118,12 @@ def load_study(path: Path) -> Study:
         study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:
         raise ScenarioError(translate(errors, tree, SweepFile)) from None
-    base = _tree_of(study, tree, path)
+    if isinstance(study.base, str):
+        base_file = os.path.normpath(path.parent / study.base)
+        base = read(Path(base_file), base_file)
+    else:
+        base = tree.value["base"]
+        base.value.setdefault("name", Node(study.name, file))
     folders = {name: Path(name).parent for name in (file, base.file)}
     anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
     base = expand(Scenario, base)
@@ -129,7 +134,7 @@ def load_study(path: Path) -> Study:
         tuple(Setting("grid", key, value) for value in axis.value)
         for key, axis in parts.get("grid", {}).items()
     )
-    problems = list(_misplaced(tree, common, cells, grid))
+    problems = list(_misplaced(tree, common, (*chain(*cells),), tuple(axis[0] for axis in grid)))
     if problems:
         raise ScenarioError(problems)
     return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
@@ -137,17 +142,6 @@ def load_study(path: Path) -> Study:
 
 def _settings(part: str, mapping: dict[str, Node]) -> Settings:
     return tuple(Setting(part, key, node) for key, node in mapping.items())
-
-
-def _tree_of(study: SweepFile, tree: Node, path: Path) -> Node:
-    """Return the base's tree."""
-    if isinstance(study.base, str):
-        file = Path(os.path.normpath(path.parent / study.base))
-        base = read(file, str(file))
-    else:
-        base = tree.value["base"]
-        base.value.setdefault("name", Node(study.name, tree.file))
-    return base
 
 
 def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
@@ -164,11 +158,8 @@ def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
     raise ScenarioError([place(tree, ("seeds",), message)])
 
 
-def _misplaced(
-    tree: Node, common: Settings, cells: tuple[Settings, ...], grid: tuple[Settings, ...]
-) -> Iterator[Problem]:
-    varied = [s for cell in cells for s in cell]
-    for s in (*common, *varied, *(axis[0] for axis in grid)):
+def _misplaced(tree: Node, common: Settings, varied: Settings, axes: Settings) -> Iterator[Problem]:
+    for s in (*common, *varied, *axes):
         where = (*s.part.split("."), s.key)
         if s.key == "seed":
             yield place(tree, where, "say it in `seeds`")

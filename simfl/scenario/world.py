@@ -17,7 +17,7 @@ from simfl.blocks import (
     Positive,
     Spread,
     Text,
-    bare_number,
+    fixed_number,
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
@@ -26,7 +26,6 @@ PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
 
 
-# --- clocks -------------------------------------------------------------------------------------
 class Measured(Block):
     """CPU seconds that each step really took on this machine, times the device's slowdown."""
 
@@ -50,7 +49,6 @@ class Recorded(Block):
 Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(recorded="dir")]
 
 
-# --- users --------------------------------------------------------------------------------------
 class Devices(Block):
     """The users' devices."""
 
@@ -73,7 +71,6 @@ class Population(Block):
     """The times at which users are online."""
 
 
-# --- network and server -------------------------------------------------------------------------
 class UserLink(Block):
     """A user's link. A preset gives both rates; the latency is always stated.
 
@@ -138,7 +135,6 @@ class Server(Block):
     """Times that the server is slower than the clock's machine."""
 
 
-# --- rounds and buffers -------------------------------------------------------------------------
 class Buffer(Block):
     """The buffer of an asynchronous run."""
 
@@ -173,10 +169,7 @@ class Quorum(Block):
 
 
 Deadline = Annotated[
-    FixedDeadline | Quorum,
-    Field(discriminator="kind"),
-    shorthand(fixed="after_s"),
-    bare_number("fixed", "after_s"),
+    FixedDeadline | Quorum, Field(discriminator="kind"), shorthand(fixed="after_s"), fixed_number("after_s")
 ]
 
 

@@ -18,11 +18,8 @@ import yaml
 from simfl.blocks import as_name
 from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
-SET = "--set"
-"""The file of a value that came from an override."""
-
-MAX_VALUES = 200_000
-"""More values than this in one file are taken for aliases that multiply."""
+SET = "--set"  # the file of a value that came from an override
+MAX_VALUES = 200_000  # more in one file are taken for aliases that multiply
 
 Keys = tuple[str | int, ...]
 
@@ -56,7 +53,6 @@ def nodes(value: Any, like: Node) -> Node:
 
 
 def plain(node: Node) -> Any:
-    """Return the plain value of a node."""
     if isinstance(node.value, dict):
         return {key: plain(child) for key, child in node.value.items()}
     if isinstance(node.value, list):
@@ -108,10 +104,7 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 
 def read(path: Path, file: str, what: str = "scenario") -> Node:
-    """Return the mapping in a file, named for the file unless it has a name. ScenarioError if there is none.
-
-    what: the word for it in messages.
-    """
+    """Return the mapping in a file, named for it unless it has a name. ScenarioError if there is none."""
     tree = parse(text_of(path, file), file)
     if tree.value is None:
         raise refusal(file, None, f"the file is empty; a {what} is a mapping of keys to values")
@@ -123,11 +116,7 @@ def read(path: Path, file: str, what: str = "scenario") -> Node:
 
 
 def parse(text: str, file: str, path: str = "") -> Node:
-    """Return YAML text as nodes. path: the key that it is meant for.
-
-    Raises:
-        ScenarioError: a syntax error, a doubled key, a tag, aliases that multiply, ...
-    """
+    """Return YAML text, meant for the key `path`, as nodes. ScenarioError with all problems of the text."""
     reader = _Reader(file)
     above = (path,) if path else ()
     try:
@@ -168,7 +157,6 @@ class _Reader:
         return None if self.file == SET else node.start_mark.line + 1
 
     def convert(self, node: yaml.Node, path: Keys, line: int | None) -> Node:
-        """Convert a node and everything below it. line: of its key, where it has one."""
         self.count += 1
         if self.count > MAX_VALUES:
             raise refusal(self.file, None, f"more than {MAX_VALUES} values: do its aliases multiply?")
@@ -223,9 +211,8 @@ class _Reader:
 
 def _whole(text: str) -> int:
     if re.match(r"[-+]?0[0-9]", text):
-        raise ValueError(
-            f"{cut(text)} has a leading zero: drop it, write 0o.. for octal, or put it in quotes"
-        )
+        remedy = "drop it, write 0o.. for octal, or put it in quotes"
+        raise ValueError(f"{cut(text)} has a leading zero: {remedy}")
     try:
         return int(text, 0)
     except ValueError:

@@ -19,10 +19,10 @@ from simfl.crypto import ntt
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
 from simfl.engine.clocks import ReplayError
+from simfl.errors import ScenarioError
 from simfl.experiment import build
 from simfl.results.trace import Lost, Step
 from simfl.results.trace_reader import read
-from simfl.scenario.load import ScenarioError
 from tests.engine.harness import ASYNC, PLAIN, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
 
 TROUBLE: dict[str, Any] = {

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
+from simfl.errors import ScenarioError
 from simfl.experiment.build import build
 from simfl.results.trace import Step
-from simfl.scenario.load import ScenarioError, load
+from simfl.scenario.load import load
 from tests.engine.harness import PLAIN, SYNC, run
 
 BARE = """

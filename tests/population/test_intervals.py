@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.cli import main
+from simfl.errors import ScenarioError
 from simfl.population import intervals
 from simfl.population.availability import Trace
 from simfl.population.intervals import MAX_PROBLEMS, Intervals, read_intervals
 from simfl.scenario import schema
-from simfl.scenario.load import ScenarioError, load, resolved_yaml
+from simfl.scenario.load import load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
 
 HEADER = "user,from_s,to_s\n"

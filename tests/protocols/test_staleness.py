@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import simfl
+from simfl.errors import ScenarioError
 from simfl.protocols.staleness import Constant, Polynomial, Staleness
-from simfl.scenario.load import ScenarioError, load, resolved_yaml
+from simfl.scenario.load import load, resolved_yaml
 from tests.engine.harness import ASYNC
 
 HINGE = """

@@ -11,9 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from simfl.blocks import GREATEST, LEAST, as_name
+from simfl.errors import ScenarioError
 from simfl.experiment.build import build, make_clocks
 from simfl.profiles import Profile
-from simfl.scenario.load import ScenarioError, load
+from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import SweepFile
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, write

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from simfl.errors import ScenarioError
 from simfl.scenario import schema
-from simfl.scenario.load import ScenarioError, load, resolved_yaml, select_protocols
+from simfl.scenario.load import load, resolved_yaml, select_protocols
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap, write
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simfl.scenario.load import ScenarioError, load
+from simfl.errors import ScenarioError
+from simfl.scenario.load import load
 from tests.scenario.worlds import SYNC, problems, read, swap
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from simfl.scenario.load import ScenarioError, load
+from simfl.errors import ScenarioError
+from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 
 SYNC = """\
