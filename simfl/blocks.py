@@ -1,15 +1,10 @@
 """The parts of a scenario's blocks: frozen models, shorthands, numbers, distributions.
 
-Every choice is a union told apart by `kind`. Two shorthands hold everywhere: a bare word is its kind
-(`availability: always`), and a mapping with one entry may name kind and main value
-(`detect: {disconnect: 0.5}`). Units live in names. Nothing that costs time has a default of zero
-seconds: durations, rates and deadlines are either given or an error.
-
-Every number has a least and a greatest value, chosen here: within them no time that must pass rounds to zero,
-and no product or power overflows a float. A test walks the schema for it.
+Every choice is a union told apart by `kind`. Nothing that costs time has a default of zero seconds:
+durations, rates and deadlines are either given or an error. Every number has a least and a greatest value:
+within them no time that must pass rounds to zero, and no product or power overflows a float (a test walks
+the schema for it).
 """
-
-from __future__ import annotations
 
 import ast
 import inspect
@@ -18,7 +13,7 @@ from itertools import pairwise
 from math import exp, log1p
 from statistics import NormalDist
 from textwrap import dedent
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +110,7 @@ class Block(BaseModel):
 
 
 def shorthand(**main: str) -> BeforeValidator:
-    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}`, and
+    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}` and
     `{module: path.py:Name, ...}` for the same with `kind: module`."""
 
     def expand(value: Any) -> Any:
@@ -182,7 +177,7 @@ class Uniform(Block):
     """The greatest value, not below `low`."""
 
     @model_validator(mode="after")
-    def ordered(self) -> Uniform:
+    def ordered(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
         return self

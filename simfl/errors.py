@@ -1,7 +1,5 @@
 """The errors that a user can cause; any other is a bug."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -124,13 +122,9 @@ class DataPlaneError(RunFailed):
 
 
 class Diverged(ValueError):
-    """A local training whose update is not finite."""
-
     def __init__(self, user: int, index: int) -> None:
-        super().__init__(
-            f"training diverged: user {user}, round {index}: its update is not finite: "
-            "use a smaller learning.lr, or learning.clip"
-        )
+        remedy = "its update is not finite: use a smaller learning.lr, or learning.clip"
+        super().__init__(f"training diverged: user {user}, round {index}: {remedy}")
 
 
 def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:

@@ -8,8 +8,6 @@ are three ways to name one, with the same checks, messages and JSON Schema:
     staleness: {module: hinge.py:Hinge, a: 10}          a file's, relative to the scenario's folder
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,12 +28,9 @@ MAX_LINE = 600  # characters of what is wrong with a file
 
 
 class Choice(Block):
-    """The base of what a scenario chooses by its kind.
+    """The base of what a scenario chooses by its kind."""
 
-    main_key: the key whose value may stand alone, as in `{polynomial: 1.0}`, if there is one.
-    """
-
-    main_key: ClassVar[str] = ""
+    main_key: ClassVar[str] = ""  # the key whose value may stand alone, as in `{polynomial: 1.0}`
     kind: str = ""
     """The word by which scenarios know it."""
 
@@ -106,10 +101,9 @@ class UnionName:
 
 
 class Kinds(Generic[B]):
-    """All kinds of one thing, by the word that names each in a scenario.
+    """All kinds of one thing (its name in messages), by the word that names each in a scenario.
 
-    thing: its name in messages. base: the class that each is derived from. own: ours; entry points of
-    `simfl.GROUP` add to them. tag: the key that tells them apart.
+    own: ours, each derived from `base`; entry points of `simfl.GROUP` add to them. tag: tells them apart.
     """
 
     def __init__(

@@ -3,8 +3,6 @@
 Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys
@@ -94,8 +92,7 @@ def blame(error: BaseException) -> str | None:
             return raised(error, Path(frame.filename))
     # SimPy raises what a process raised once more, as the cause of its like.
     cause = error.__cause__
-    again = type(cause) is type(error) and cause.args == error.args
-    return blame(cause) if cause is not None and again else None
+    return blame(cause) if type(cause) is type(error) and cause.args == error.args else None
 
 
 @contextmanager

@@ -71,8 +71,6 @@ class Uniforms:
 
 
 class Streams:
-    """All streams of one scenario."""
-
     def __init__(self, seed: int) -> None:
         self.seed = seed
 

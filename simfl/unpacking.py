@@ -4,8 +4,6 @@ Nothing is ever unpickled. An .npz file is a ZIP archive of .npy files. The size
 directory, and once more in each array's header; the two and what is really there must agree.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

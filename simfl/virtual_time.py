@@ -1,7 +1,5 @@
 """Virtual time: integer nanoseconds since the start of a run."""
 
-from __future__ import annotations
-
 NS = 10**9
 
 

@@ -1,7 +1,5 @@
 """Folders that are made, and files that last a crash: each problem is one message."""
 
-from __future__ import annotations
-
 import os
 from itertools import count
 from pathlib import Path

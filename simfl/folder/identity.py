@@ -1,7 +1,5 @@
 """The identity of a run: simfl's own code, the resolved scenario, the content of the files that it names."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from hashlib import sha256
@@ -9,16 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from simfl.folder.result import versions
+from simfl.scenario.load import DATA_FILES
 from simfl.scenario.schema import Scenario
 from simfl.scenario.yaml_tree import Node, naming_files, nodes, plain
 
-FILES = (
-    ("population", "availability", "file"),
-    ("learning", "dataset", "file"),
-    ("profile",),
-    ("clock", "dir"),
-)
-"""Keys of single files whose content decides the outcome; every `module` names one too."""
+# Keys of single files whose content decides the outcome; every `module` names one too.
+FILES = (*DATA_FILES, ("profile",), ("clock", "dir"))
 
 
 @cache

@@ -1,7 +1,5 @@
 """The result of a run, and the files of its folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -62,7 +60,6 @@ class Result:
 
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:
-        """The finished rounds of each protocol."""
         with trace.seldom_collecting():
             return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
 
@@ -72,7 +69,6 @@ class Result:
         return self.summarised().dump()
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
-        """Return the summary; finished: `rounds`, where they are at hand."""
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
         return Summary(
             schema=SCHEMA,
@@ -126,7 +122,6 @@ class Result:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results may depend on."""
     own = {"simfl": __version__, "python": platform.python_version()}
     return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
 
@@ -187,7 +182,6 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write one recorded round for `read_kept`."""
     with atomic(path, binary=True) as file:
         np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
 

@@ -1,7 +1,5 @@
 """Saving of finished rounds every few seconds, and taking up an interrupted run again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
@@ -71,7 +69,6 @@ class Saver:
         return name in self._entries and self._entries[name].done
 
     def past(self, name: str) -> Past:
-        """Return a protocol's finished rounds, for its session."""
         entry = self._entries.get(name)
         if entry is None:
             return Past()
@@ -131,11 +128,9 @@ class Saver:
         self._forget()
 
     def end(self) -> None:
-        """Save that all rounds of the protocol are finished."""
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
     def finish(self, result: Result) -> None:
-        """Write the files of a finished run; nothing is unfinished any more."""
         result.write(self.own.run, self.own.folder / TRACE)
         discard(self.own.run)
 

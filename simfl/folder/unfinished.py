@@ -13,8 +13,6 @@ Invariant: a line of the journal is written and synced last. So everything in it
 and whatever lies beyond that (half a line, rows of a round that has not ended) is cut off when it is read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -65,7 +63,6 @@ class Unfinished:
         self.run = folder
         self.folder = folder / NAME
 
-    # -- writing
     def begin(self, scenario: Scenario) -> None:
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
@@ -86,7 +83,6 @@ class Unfinished:
             return file.tell()
 
     def save_array(self, name: str, array: Any) -> None:
-        """Write an array to `models`, unless it is there."""
         path = self.folder / "models" / f"{name}.npy"
         if not path.exists():
             with atomic(path, binary=True) as file:
@@ -99,7 +95,6 @@ class Unfinished:
             if path.stem not in arrays:
                 path.unlink()
 
-    # -- reading
     def read(self, scenario: Scenario) -> tuple[dict[str, Entry], Result]:
         """Return the journal's entries and the result so far; cut off the rest. BadInput for bad files."""
         entries = self._journal(scenario)

@@ -4,8 +4,6 @@ Invariant: every check speaks of the scenario alone. What needs the data, the mo
 checked where those are made, in `build`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -17,8 +15,7 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Quorum
 from simfl.selection.schemes import All
 
-Problems = Iterator[tuple[str, str]]
-"""(dotted path, message)."""
+Problems = Iterator[tuple[str, str]]  # (dotted path, message)
 
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
@@ -92,8 +89,7 @@ def _buffered(s: Scenario) -> Problems:
 def overflow(s: Scenario, weights: int) -> tuple[int, int] | None:
     """Return the largest sum of these weights and its bound, where it is not below that (eq. 36).
 
-    The bound is (q - 1)/2, or where sums may wrap around, what the audit's 64-bit integers hold.
-    """
+    The bound is (q - 1)/2, or where sums may wrap around, what the audit's 64-bit integers hold."""
     assert s.quantization is not None
     wrap = s.quantization.on_overflow == "wrap"
     bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)

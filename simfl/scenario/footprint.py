@@ -6,8 +6,6 @@ the content that a run holds besides. Not counted: the trace, which grows with t
 training needs while it works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from simfl.errors import counted

@@ -5,8 +5,6 @@ shorthands are expanded in the tree (`schema_shape`), so that an override can de
 then pydantic validates, then `checks`, and `messages` words what they find at its place.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,12 +22,9 @@ from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes,
 
 Source = str | Path | Mapping[str, Any] | Scenario
 
-PATHS = (
-    ("population", "availability", "file"),
-    ("learning", "dataset", "file"),
-    ("learning", "data", "root"),
-)
-"""Keys of files and folders; besides, every `module` names one."""
+# Keys of files, and of a folder; besides, every `module` names a file.
+DATA_FILES = (("population", "availability", "file"), ("learning", "dataset", "file"))
+PATHS = (*DATA_FILES, ("learning", "data", "root"))
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
@@ -127,11 +122,11 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     """Keep the entries whose name, or whose protocol, is in `names`. ScenarioError if a name fits none."""
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
-    entries_are = f"; there are: {cut(', '.join(known))}"
-    unknown = [name for name in names if name not in known]
-    messages = [f"no protocol {show(name)}{entries_are}{did_you_mean(name, known)}" for name in unknown]
-    if not names:
-        messages = [f"no protocol was chosen{entries_are}"]
+    there_are = f"; there are: {cut(', '.join(known))}"
+    unknown = [f"{show(name)}{there_are}{did_you_mean(name, known)}" for name in names if name not in known]
+    messages = (
+        [f"no protocol {name}" for name in unknown] if names else [f"no protocol was chosen{there_are}"]
+    )
     if messages:
         raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}

@@ -1,7 +1,5 @@
 """Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +11,7 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 from simfl.scenario.yaml_tree import Keys, Node
 
-_MESSAGES = {
+_MESSAGES = {  # by pydantic's type of error, or by the part of it before the first underscore
     "int": "must be a whole number, not {input}",
     "float": "must be a number, not {input}",
     "finite_number": "must be a finite number, not {input}",
@@ -32,14 +30,9 @@ _MESSAGES = {
     "too_short": "must have at least {min_length} entry",
     "too_long": "must have at most {max_length} entries, not {actual_length}",
 }
-"""By pydantic's type of error, or by the part of it before the first underscore."""
-
 MAX_LINE = 600  # characters of a line of a message that was made elsewhere
-
-_GONE: dict[Keys, str] = {
-    ("field", "backend"): "is gone, leave it out: how products are made follows from `field.q` and the sizes"
-}
-"""Keys that scenarios once had."""
+_REMEDY = "is gone, leave it out: how products are made follows from `field.q` and the sizes"
+_GONE: dict[Keys, str] = {("field", "backend"): _REMEDY}  # keys that scenarios once had
 
 
 def error(s: Scenario, path: str, message: str) -> ScenarioError:

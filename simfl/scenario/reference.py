@@ -4,8 +4,6 @@ Nothing is said here that the schema does not say: blocks and unions have the na
 sentences are their docstrings, and shorthands are found by trying them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -75,9 +73,7 @@ class _Section:
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
-        yield from (
-            part for part in parts if not part.startswith(">>>")
-        )  # examples are for the code's readers
+        yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of code
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
         rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
@@ -96,16 +92,17 @@ class _Section:
         shape = Shape(annotation)
         if name and shape.kinds:
             return self._link(name, annotation)
-        if get_origin(annotation) is Annotated:
-            return self._type(get_args(annotation)[0])
-        if get_origin(annotation) is Literal:
-            return " or ".join(f"`{word}`" for word in get_args(annotation))
-        if get_origin(annotation) in (Union, UnionType):
-            return " or ".join(self._type(part) for part in get_args(annotation) if part is not NoneType)
-        if get_origin(annotation) is tuple:
-            return f"list: {self._type(get_args(annotation)[0])}"
-        if get_origin(annotation) is dict:
-            return f"list of names, or name: {self._type(get_args(annotation)[1])}"
+        outer, parts = get_origin(annotation), get_args(annotation)
+        if outer is Annotated:
+            return self._type(parts[0])
+        if outer is Literal:
+            return " or ".join(f"`{word}`" for word in parts)
+        if outer in (Union, UnionType):
+            return " or ".join(self._type(part) for part in parts if part is not NoneType)
+        if outer is tuple:
+            return f"list: {self._type(parts[0])}"
+        if outer is dict:
+            return f"list of names, or name: {self._type(parts[1])}"
         if shape.model:
             return self._link(shape.model.__name__, annotation)
         return WORDS[annotation]

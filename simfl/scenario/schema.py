@@ -3,9 +3,7 @@
 Blocks of the world are in `world`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -248,7 +246,7 @@ class Scenario(Block):
         """Pickle as plain data: the classes of protocols are made anew from it, a file's own too."""
         return Scenario.model_validate, (self.model_dump(mode="json"),)
 
-    def of(self, name: str) -> Scenario:
+    def of(self, name: str) -> Self:
         """Return the scenario with the overrides of one entry of `protocols`."""
         entry = self.protocols[name]
         learning = self.learning

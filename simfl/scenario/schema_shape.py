@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,7 +19,6 @@ from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
 @cache
 def hints(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the annotation of each field."""
     found = get_type_hints(model, include_extras=True)
     return {name: found[name] for name in model.model_fields}
 
@@ -70,11 +70,14 @@ class Shape:
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
         """Return the class that a node means: where `model` stands for a file's own class, that class."""
         reference = node.child("module") if node else None
-        if issubclass(model, Outside) and reference and not are_left_alone():
-            try:
-                return model.named(reference.value) if isinstance(reference.value, str) else model
-            except ValueError:  # validation will say so
-                return model
+        if (
+            issubclass(model, Outside)
+            and reference
+            and isinstance(reference.value, str)
+            and not are_left_alone()
+        ):
+            with suppress(ValueError):  # validation will say so
+                return model.named(reference.value)
         return model
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
@@ -85,7 +88,6 @@ class Shape:
 
     @property
     def keys(self) -> list[str]:
-        """The keys of the block."""
         return list(self.model.model_fields) if self.model else []
 
     @property
@@ -154,10 +156,9 @@ def override(tree: Node, path: str, value: Any) -> None:
 
 
 def _enter(node: Node, shape: Shape, key: str, path: str) -> str | int:
-    """Return the key that a part of a path means in a node, which becomes ready to take it.
+    """Return a path's key in a node, which becomes ready to take it.
 
-    A mapping gets the first kind that is named for the key, unless its own has the key.
-    """
+    A mapping gets the first kind that is named for the key, unless its own has the key."""
     if isinstance(node.value, list):
         if not key.isdecimal() or int(key) >= len(node.value):
             raise Unfit(f"no entry {cut(key)}: the list has {len(node.value)}, numbered from 0")

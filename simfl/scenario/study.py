@@ -12,8 +12,6 @@ Keys are those of `--set`, and are applied in the order `set`, `cells`, `grid`; 
 `protocols` keeps these entries of the base as they are there.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -101,7 +99,6 @@ class Study:
             raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
 
     def _placed(self, problem: Problem, settings: Settings) -> Problem:
-        """Return a problem by its path in the study's file, if it is one of that file."""
         if problem.file != self.file:
             return problem
         for s in reversed(settings):
@@ -130,10 +127,8 @@ def load_study(path: Path) -> Study:
     parts = {key: child.value for key, child in tree.value.items() if child.value}
     common = _settings("set", parts.get("set", {}))
     cells = tuple(_settings(f"cells.{i}", cell.value) for i, cell in enumerate(parts.get("cells", ())))
-    grid = tuple(
-        tuple(Setting("grid", key, value) for value in axis.value)
-        for key, axis in parts.get("grid", {}).items()
-    )
+    axes = parts.get("grid", {}).items()
+    grid = tuple(tuple(Setting("grid", key, value) for value in axis.value) for key, axis in axes)
     problems = list(_misplaced(tree, common, (*chain(*cells),), tuple(axis[0] for axis in grid)))
     if problems:
         raise ScenarioError(problems)
@@ -145,7 +140,6 @@ def _settings(part: str, mapping: dict[str, Node]) -> Settings:
 
 
 def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
-    """Return the seeds: a count starts at the base's."""
     if isinstance(study.seeds, list):
         return study.seeds
     first = base.child("seed")

@@ -1,8 +1,6 @@
 """The world of a scenario: clocks, users and their devices, links, deadlines, and how losses are noticed."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -97,7 +95,7 @@ class UserLink(Block):
         return data
 
     @model_validator(mode="after")
-    def has_rates(self) -> UserLink:
+    def has_rates(self) -> Self:
         for name in ("uplink_mbps", "downlink_mbps"):
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is missing: give it or a preset ({', '.join(PRESETS_MBPS)})")
@@ -187,7 +185,6 @@ class Deadlines(Block):
 
     @property
     def given(self) -> dict[str, FixedDeadline | Quorum]:
-        """The deadlines that are given, by the state's name."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 

@@ -20,7 +20,6 @@ from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 SET = "--set"  # the file of a value that came from an override
 MAX_VALUES = 200_000  # more in one file are taken for aliases that multiply
-
 Keys = tuple[str | int, ...]
 
 
@@ -68,16 +67,15 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
             node = node.child(key) if node else None
         if node is not None and isinstance(node.value, str):
             yield node
-    yield from _modules(tree)
-
-
-def _modules(node: Node) -> Iterator[Node]:
-    module = node.child("module")
-    if module is not None and isinstance(module.value, str):
-        yield module
-    inner = node.value.values() if isinstance(node.value, dict) else node.value
-    for child in inner if isinstance(node.value, dict | list) else ():
-        yield from _modules(child)
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop().value
+        if isinstance(value, dict):
+            if (module := value.get("module")) and isinstance(module.value, str):
+                yield module
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 class _Loader(yaml.SafeLoader):
