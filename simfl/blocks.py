@@ -110,8 +110,8 @@ class Block(BaseModel):
 
 
 def shorthand(**main: str) -> BeforeValidator:
-    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}` and
-    `{module: path.py:Name, ...}` for the same with `kind: module`."""
+    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}`,
+    `{module: path.py:Name, ...}` for the same with `kind: module`, and a number as the value of `fixed`."""
 
     def expand(value: Any) -> Any:
         if isinstance(value, str):
@@ -124,16 +124,9 @@ def shorthand(**main: str) -> BeforeValidator:
                 return {"kind": "module", **value}
             if len(value) == 1 and (word := next(iter(value))) in main:
                 return {"kind": word, main[word]: value[word]}
+        if isinstance(value, int | float) and "fixed" in main:
+            return {"kind": "fixed", main["fixed"]: value}
         return value
-
-    return BeforeValidator(expand)
-
-
-def fixed_number(main: str) -> BeforeValidator:
-    """Accept a number for `{kind: fixed, <main>: number}`."""
-
-    def expand(value: Any) -> Any:
-        return {"kind": "fixed", main: value} if isinstance(value, int | float) else value
 
     return BeforeValidator(expand)
 
@@ -228,9 +221,5 @@ class Exponential(Block):
         return self.mean
 
 
-Distribution = Annotated[
-    Fixed | Uniform | LogNormal | Exponential,
-    Field(discriminator="kind"),
-    shorthand(fixed="value", exponential="mean"),
-    fixed_number("value"),
-]
+_Kinds = Fixed | Uniform | LogNormal | Exponential
+Distribution = Annotated[_Kinds, Field(discriminator="kind"), shorthand(fixed="value", exponential="mean")]

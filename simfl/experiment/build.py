@@ -44,8 +44,7 @@ from simfl.protocols.server import grace
 from simfl.python_files import blamed
 from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.results import trace_reader
-from simfl.scenario import footprint
-from simfl.scenario.checks import overflow
+from simfl.scenario import checks
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
@@ -116,7 +115,7 @@ def build(scenario: Scenario, tell: Tell = lambda stage: None) -> Experiment:
     """
     s = scenario
     with blamed(BadInput):
-        for path, message in footprint.check(s):
+        for path, message in checks.memory(s):
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
@@ -281,7 +280,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
         return
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
-    if weights is None or (found := overflow(s, weights)) is None:
+    if weights is None or (found := checks.overflow(s, weights)) is None:
         return
     largest, bound = found
     if to.on_overflow == "wrap":

@@ -1,6 +1,6 @@
 """The memory of a run, predicted before it starts.
 
-Users and data are `footprint`'s. The content that is held besides is known, to the byte, from a shadow run of
+Users and data are `checks`'. The content that is held besides is known, to the byte, from a shadow run of
 the first rounds. There is no such run where a bound in closed form fits already, and none that would be long
 itself (FORECAST_USERS): then the bound is the prediction.
 """
@@ -19,7 +19,7 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
 from simfl.protocols.machine import Params
 from simfl.results.trace import seldom_collecting
-from simfl.scenario.footprint import gb, limit_bytes, present_bytes
+from simfl.scenario.checks import gb, limit_bytes, present_bytes
 from simfl.scenario.messages import error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured

@@ -57,8 +57,8 @@ class Saver:
     def resume(self, scenario: Scenario) -> Result:
         """Take up an interrupted run, and return the result so far; BadInput if that cannot be."""
         if scenario.entropy == "os":
-            run = self.own.run
-            raise BadInput(f"{run} cannot be resumed: with entropy: os its masks cannot be made again")
+            why = "with entropy: os its masks cannot be made again"
+            raise BadInput(f"{self.own.run} cannot be resumed: {why}")
         self._entries, result = self.own.read(scenario)
         folder = self.own.folder
         self._trace_size, self._journal_size = ((folder / file).stat().st_size for file in (TRACE, JOURNAL))

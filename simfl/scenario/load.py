@@ -123,10 +123,10 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
     there_are = f"; there are: {cut(', '.join(known))}"
-    unknown = [f"{show(name)}{there_are}{did_you_mean(name, known)}" for name in names if name not in known]
-    messages = (
-        [f"no protocol {name}" for name in unknown] if names else [f"no protocol was chosen{there_are}"]
-    )
+    unknown = [name for name in names if name not in known]
+    messages = [f"no protocol {show(name)}{there_are}{did_you_mean(name, known)}" for name in unknown]
+    if not names:
+        messages = [f"no protocol was chosen{there_are}"]
     if messages:
         raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}

@@ -69,15 +69,10 @@ class Shape:
     @staticmethod
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
         """Return the class that a node means: where `model` stands for a file's own class, that class."""
-        reference = node.child("module") if node else None
-        if (
-            issubclass(model, Outside)
-            and reference
-            and isinstance(reference.value, str)
-            and not are_left_alone()
-        ):
+        module = node.child("module") if node and not are_left_alone() else None
+        if issubclass(model, Outside) and module and isinstance(module.value, str):
             with suppress(ValueError):  # validation will say so
-                return model.named(reference.value)
+                return model.named(module.value)
         return model
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Any:

@@ -50,8 +50,6 @@ Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
 class SweepFile(Block):
-    """The keys of a study file."""
-
     name: Name
     base: Annotated[Any, AfterValidator(_base)] = None
     set: dict[str, Any] = {}

@@ -15,7 +15,6 @@ from simfl.blocks import (
     Positive,
     Spread,
     Text,
-    fixed_number,
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
@@ -166,9 +165,7 @@ class Quorum(Block):
     """Seconds of the longest wait."""
 
 
-Deadline = Annotated[
-    FixedDeadline | Quorum, Field(discriminator="kind"), shorthand(fixed="after_s"), fixed_number("after_s")
-]
+Deadline = Annotated[FixedDeadline | Quorum, Field(discriminator="kind"), shorthand(fixed="after_s")]
 
 
 class Deadlines(Block):

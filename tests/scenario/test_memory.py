@@ -11,7 +11,7 @@ import pytest
 from simfl.errors import ScenarioError
 from simfl.experiment.build import build
 from simfl.protocols.registry import PROTOCOLS
-from simfl.scenario import footprint
+from simfl.scenario import checks
 from simfl.scenario.load import load, select_protocols
 from simfl.simulation import run
 from tests.engine.harness import ASYNC as ASYNC_WORLD
@@ -64,7 +64,7 @@ def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: di
             run(scenario)
             continue
         measured.append(peak(scenario, run))
-        told.append(footprint.users_bytes(scenario, protocol))
+        told.append(checks.users_bytes(scenario, protocol))
     assert 0.35 < (measured[1] - measured[0]) / (told[1] - told[0]) < 1
 
 
@@ -79,7 +79,7 @@ def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: di
 def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
     scenario = load(SYNC_WORLD, {"learning.dataset": {"kind": "synthetic", **data}, "payload": "shadow"})
     build(scenario)
-    assert 0.4 < peak(scenario, build) / footprint.data_bytes(scenario) < 1.05
+    assert 0.4 < peak(scenario, build) / checks.data_bytes(scenario) < 1.05
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_a_misfit_of_some_protocols_is_refused_when_built(tmp_path: Path) -> Non
     scenario = load(write(tmp_path, ASYNC), {"population.users": 100_000, "memory_limit_gb": 20})
     with pytest.raises(ScenarioError, match=r"users would take 1,6\d\d GB \(protocol lightsecagg_async\)"):
         build(scenario)
-    assert not list(footprint.check(select_protocols(scenario, ["fedbuff"])))
+    assert not list(checks.memory(select_protocols(scenario, ["fedbuff"])))
