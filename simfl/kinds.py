@@ -90,9 +90,8 @@ def _tagged(
     if reference:
         fields["module"] = (Text, reference)
     bases: Any = found if mixin is None else (found, mixin)
-    named: dict[str, Any] = {"__doc__": found.__doc__, "__module__": found.__module__}
-    made: type[Block] = create_model(found.__name__, __base__=bases, **named, **fields)
-    return made
+    fields |= {"__doc__": found.__doc__, "__module__": found.__module__}
+    return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +139,9 @@ class Kinds(Generic[B]):
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
         """Return the annotation of a field that takes any of them, each with the fields of `mixin` too."""
-        classes = self.classes
+        classes: dict[str, type[Block]] = {**self.classes}
         if mixin is not None:
-            classes = {w: cast(type[B], _tagged(c, self.tag, w, mixin=mixin)) for w, c in classes.items()}
+            classes = {word: _tagged(cls, self.tag, word, mixin=mixin) for word, cls in classes.items()}
         union = reduce(or_, (*classes.values(), self._outside(mixin)))
         mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
         short = [shorthand(**mains, module="module")] if self.tag == "kind" else []

@@ -14,13 +14,13 @@ def reserve(folder: Path) -> Path:
         try:
             fresh.parent.mkdir(parents=True, exist_ok=True)
             fresh.mkdir()  # fails if it is there, so that two runs at once get two folders
-            return fresh
+            break
         except FileExistsError:
             if not fresh.parent.is_dir():
                 raise BadInput(f"{fresh.parent} is a file, not a folder") from None
         except (OSError, ValueError) as error:
             raise BadInput(f"{fresh} cannot be made: {reason(error)}") from None
-    raise AssertionError("numbers do not end")
+    return fresh
 
 
 def make(run: Path) -> list[Path]:

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from simfl.folder.result import versions
 from simfl.scenario.load import DATA_FILES
@@ -27,12 +27,12 @@ def code_version() -> str:
     return f"{versions()['simfl']}+{digest.hexdigest()[:16]}"
 
 
-def identified(scenario: Scenario) -> dict[str, Any]:
-    """Return a resolved scenario as plain values, with digests in the place of the files that it names."""
+def identified(scenario: Scenario, code: str) -> dict[str, Any]:
+    """Return code and resolved scenario as plain values, with digests in place of the files that it names."""
     tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
     for node in naming_files(tree, FILES):
         node.value = _content(node.value)
-    return cast(dict[str, Any], plain(tree))
+    return {"code": code, "scenario": plain(tree)}
 
 
 def _content(name: str) -> str:
@@ -46,7 +46,7 @@ def _content(name: str) -> str:
 
 def scenario_key(scenario: Scenario, code: str) -> str:
     """Return a hash of a resolved scenario, the files that it names, and the code: 32 hexadecimal digits."""
-    text = json.dumps({"code": code, "scenario": identified(scenario)}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(identified(scenario, code), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:32]
 
 

@@ -82,14 +82,11 @@ class Result:
         )
 
     def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
-        s, buffered = self.scenario.of(name), self.traces[name].buffered
+        s, buffered, way = self.scenario.of(name), self.traces[name].buffered, self.training.get(name)
+        selection = s.selection.model_dump(mode="json")
+        users = taking_part(rounds, s) if rounds and not buffered else None
         return ProtocolSummary.of(
-            rounds,
-            self.measured[name],
-            buffered,
-            selection=s.selection.model_dump(mode="json"),
-            training=self.training.get(name),
-            participation=taking_part(rounds, s) if rounds and not buffered else None,
+            rounds, self.measured[name], buffered, selection=selection, training=way, participation=users
         )
 
     def write(self, folder: Path, traced: Path | None = None) -> None:

@@ -67,7 +67,7 @@ class Unfinished:
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
         write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
-        write(self.folder / RUN, json.dumps(_identity(scenario)).encode())
+        write(self.folder / RUN, json.dumps(identified(scenario, code_version())).encode())
         for name in (TRACE, JOURNAL):
             write(self.folder / name, b"")
         sync(self.folder)
@@ -147,15 +147,11 @@ class Unfinished:
         path = self.folder / RUN
         with _readable(path):
             before = json.loads(path.read_text(encoding="utf-8"))
-        found = differences(before, json.loads(json.dumps(_identity(scenario))))
+        found = differences(before, json.loads(json.dumps(identified(scenario, code_version()))))
         if found:
             what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
             more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
             raise BadInput(f"{self.run} cannot be resumed: it was another run: {what}{more}")
-
-
-def _identity(scenario: Scenario) -> dict[str, Any]:
-    return {"code": code_version(), "scenario": identified(scenario)}
 
 
 def _nothing(run: Path) -> BadInput:

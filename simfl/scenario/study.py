@@ -141,12 +141,11 @@ def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
     if isinstance(study.seeds, list):
         return study.seeds
     first = base.child("seed")
-    if first is None or type(first.value) is not int:
-        message = "a count starts at the base's seed, which it does not give: list the seeds"
-    elif first.value + study.seeds > 2**63:
+    message = "a count starts at the base's seed, which it does not give: list the seeds"
+    if first is not None and type(first.value) is int:
+        if first.value + study.seeds <= 2**63:
+            return range(first.value, first.value + study.seeds)
         message = f"{study.seeds} seeds from {show(first.value)} on reach beyond 2^63"
-    else:
-        return range(first.value, first.value + study.seeds)
     raise ScenarioError([place(tree, ("seeds",), message)])
 
 
@@ -170,8 +169,9 @@ def _subset(tree: Node, setting: Setting) -> Node | None:
     for i, name in enumerate(names):
         if name not in known:
             node = setting.node.child(i) or setting.node
-            message = f"no protocol {show(name)}; the base has {cut(', '.join(map(str, known)))}"
-            message += did_you_mean(name, known)
-            raise refusal(node.file, node.line, message, f"{setting.part}.protocols")
+            there = f"the base has {cut(', '.join(map(str, known)))}{did_you_mean(name, known)}"
+            raise refusal(
+                node.file, node.line, f"no protocol {show(name)}; {there}", f"{setting.part}.protocols"
+            )
     chosen = {name: entries[name] for name in entries if name in names or kinds[name] in names}
     return Node(chosen, setting.node.file, setting.node.line)
