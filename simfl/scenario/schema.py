@@ -120,7 +120,7 @@ class Quantization(Block):
 
 
 class Data(Block):
-    """Where published data sets lie; the environment's SIMFL_DATA where `root` is not given."""
+    """The place of published data sets; the environment's SIMFL_DATA where `root` is not given."""
 
     root: Text | None = None
     """The folder, from the scenario's."""
@@ -141,7 +141,7 @@ class Learning(Block):
     dataset: AnyDataset = Digits()
     """See `simfl list datasets`."""
     data: Data = Data()
-    """Where published data sets lie."""
+    """The place of published data sets."""
     partition: AnyPartition = Iid()
     """How users share the samples."""
     model: AnyModel = Logistic()
