@@ -212,7 +212,7 @@ class Scenario(Block):
     detect: Detect
     """How the server learns of a loss."""
     deadlines: Deadlines
-    """How long the server waits in each collecting state."""
+    """The waits of the server in its collecting states."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()

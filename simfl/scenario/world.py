@@ -169,7 +169,7 @@ Deadline = Annotated[FixedDeadline | Quorum, Field(discriminator="kind"), shorth
 
 
 class Deadlines(Block):
-    """How long the server waits in each collecting state; those that a protocol uses must be given."""
+    """The waits of the server in its collecting states; those that a protocol uses must be given."""
 
     advertise: Deadline | None = None
     """The wait for public keys."""
