@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import simfl
-from simfl.learning.threads import one_thread
+from simfl.learning.trainer import one_thread
 
 ROOT = Path(__file__).parents[1]
 TURNS = 3

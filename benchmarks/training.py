@@ -23,8 +23,7 @@ from torch.nn.functional import cross_entropy
 from simfl.learning.data import Split
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd, WayName
-from simfl.learning.threads import one_thread
-from simfl.learning.trainer import Trainer
+from simfl.learning.trainer import Trainer, one_thread
 
 ROUNDS = 5
 SGD = LocalSgd(epochs=1, batch_size=10, lr=0.1)

@@ -7,7 +7,7 @@ from importlib import import_module
 KINDS = {
     "models": "learning.models.registry:MODELS",
     "protocols": "protocols.registry:PROTOCOLS",
-    "datasets": "learning.data.registry:DATASETS",
+    "datasets": "learning.data:DATASETS",
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",
     "dropout": "population.dropout:DROPOUT",

@@ -25,7 +25,7 @@ from simfl.folder import unfinished
 from simfl.folder.result import Kept, Result
 from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
-from simfl.learning.threads import one_thread
+from simfl.learning.trainer import one_thread
 from simfl.python_files import blamed
 from simfl.results.summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting

@@ -225,7 +225,7 @@ def test_no_global_randomness_and_no_unsafe_loading(path: Path) -> None:
             assert called not in ("torch.manual_seed", "torch.seed", "torch.load"), path
             if called.startswith(("np.random.", "numpy.random.")):
                 kinds = ("Generator", "Philox")  # RandomState(seed): scikit-learn's split, made again
-                kinds += ("RandomState",) if name_of(path) == "learning.data.bundled" else ()
+                kinds += ("RandomState",) if name_of(path) == "learning.data.unpublished" else ()
                 assert called.split(".")[-1] in kinds, f"{path}:{node.lineno}: {called}"
 
 

@@ -1,8 +1,7 @@
 """An update held within a bound before it leaves the user: in its length, or coordinate by coordinate.
 
-This is a rule of the training (gradient clipping; McMahan et al. 2018, "Learning Differentially Private
-Recurrent Language Models"), not the clipping of `simfl.crypto.quantize`, which keeps the field
-from wrapping around.
+A rule of the training (McMahan et al. 2018, "Learning Differentially Private Recurrent Language Models"),
+not the clipping of `simfl.crypto.quantize`, which keeps the field from wrapping around.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.blocks import Positive
 from simfl.kinds import Choice, Kinds
-
-F32 = NDArray[np.float32]
+from simfl.learning.data.dataset import F32
 
 
 class Clip(Choice):
@@ -42,7 +39,6 @@ class Clip(Choice):
         return self.clipped(delta)
 
     def changes(self, delta: F32) -> bool:
-        """Say if `apply` changes an update [1, d]."""
         return self.apply(delta) is not delta
 
 
@@ -65,10 +61,9 @@ class ClipNorm(Clip):
 
     def clipped(self, delta: F32) -> F32:
         """Return delta min(1, norm / ||delta||_2), in float64, where no square of a float32 is lost."""
-        length = float(np.linalg.norm(delta.astype(np.float64)))
-        if length <= self.norm:
-            return delta
-        return (delta.astype(np.float64) * (self.norm / length)).astype(np.float32)
+        exact = delta.astype(np.float64)
+        length = float(np.linalg.norm(exact))
+        return delta if length <= self.norm else (exact * (self.norm / length)).astype(np.float32)
 
 
 class ClipValue(Clip):

@@ -1,8 +1,5 @@
-"""Training samples dealt to users.
-
-Every sample is dealt exactly once, but `natural` leaves out the samples of users that are not drawn, and
-`shared` deals some samples to everyone.
-"""
+"""Training samples dealt to users: each exactly once, but `natural` leaves out those of users that are not
+drawn, and `shared` deals some to everyone."""
 
 from __future__ import annotations
 
@@ -11,13 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from simfl.blocks import Count, Positive
 from simfl.kinds import Choice, Kinds
-from simfl.learning.data.dataset import Split
+from simfl.learning.data.dataset import I64, Split
 
-I64 = NDArray[np.int64]
 HAND_BYTES = 900
 """Of a user whose samples are not one piece of an array, besides their numbers."""
 USERS_CHECKED_AT_ONCE = 4096
@@ -41,18 +37,15 @@ class Partition(Choice):
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> Sequence[ArrayLike]:
         """Return the numbers of each user's samples, in any order; a ValueError tells why there are none.
 
-        Args:
-            split: the data; labels are `split.y_train` [n], natural users `split.owner` [n] if there are any.
-            rng: the partition's own stream.
+        Labels are `split.y_train` [n], natural users `split.owner` [n] or None; `rng` is the partition's own.
         """
 
     def hand_bytes(self, classes: int) -> int:
-        """Return what a user takes in memory besides the numbers of its samples."""
+        """Return a user's memory besides the numbers of its samples."""
         return 0 if self.one_piece else HAND_BYTES
 
     def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return what `deal` does, an ascending array a user. ValueError if there is another number of users,
-        no such sample, or a user has one twice."""
+        """Return `deal`'s hands, ascending. ValueError: too few, too many, no such sample, one held twice."""
         whose, n = f"partition {type(self).__name__}", len(split.y_train)
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
         if len(parts) != users:
@@ -85,8 +78,9 @@ class Iid(Partition):
 
 
 class _Skewed(Partition):
-    """Users hold different amounts, drawn from a Dirichlet distribution."""
+    """Users hold different amounts, drawn from a Dirichlet distribution, of each label or of all samples."""
 
+    by_label: ClassVar[bool]
     main_key = "beta"
     beta: Positive
     """The smaller, the more uneven."""
@@ -94,25 +88,13 @@ class _Skewed(Partition):
     """What every user has at least."""
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
-        n = len(split.y_train)
+        y, n = split.y_train, len(split.y_train)
         if users * self.min_samples > n:
             raise ValueError(f"users={users} times min_samples={self.min_samples} is above the {n} samples")
-        return self._filled_up(self._parts(split.y_train, users, rng), rng)
-
-    @abstractmethod
-    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return the samples of each user, before those with few are filled up."""
-
-    def _in_proportion(self, samples: I64, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
-        shares = rng.dirichlet(np.full(users, self.beta)).cumsum()[:-1]
-        cuts = np.minimum(shares * len(samples), len(samples)).astype(np.int64)
-        return np.split(samples, cuts)
-
-    def _filled_up(self, parts: list[I64], rng: np.random.Generator) -> list[list[int]]:
-        """Give users with too few samples some, one at a time, of whoever then holds the most."""
+        groups = [np.flatnonzero(y == label) for label in np.unique(y)] if self.by_label else [np.arange(n)]
+        cut = [self._in_proportion(rng.permutation(group), users, rng) for group in groups]
         # Shuffled, so that what a user gives away is of no particular class.
-        hands = [rng.permutation(part).tolist() for part in parts]
+        hands = [rng.permutation(np.concatenate(parts)).tolist() for parts in zip(*cut, strict=True)]
         sizes = np.array([len(hand) for hand in hands])
         for user in np.flatnonzero(sizes < self.min_samples):
             while sizes[user] < self.min_samples:
@@ -121,6 +103,11 @@ class _Skewed(Partition):
                 sizes[user] += 1
                 sizes[richest] -= 1
         return hands
+
+    def _in_proportion(self, samples: I64, users: int, rng: np.random.Generator) -> list[I64]:
+        """Return samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
+        shares = rng.dirichlet(np.full(users, self.beta)).cumsum()[:-1]
+        return np.split(samples, np.minimum(shares * len(samples), len(samples)).astype(np.int64))
 
 
 class Dirichlet(_Skewed):
@@ -131,13 +118,7 @@ class Dirichlet(_Skewed):
     """
 
     kind: Literal["dirichlet"] = "dirichlet"
-
-    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
-        by_label = [
-            self._in_proportion(rng.permutation(np.flatnonzero(y == label)), users, rng)
-            for label in np.unique(y)
-        ]
-        return [np.concatenate(parts) for parts in zip(*by_label, strict=True)]
+    by_label = True
 
     def hand_bytes(self, classes: int) -> int:
         return HAND_BYTES + 140 * classes
@@ -152,9 +133,7 @@ class QuantitySkew(_Skewed):
     """
 
     kind: Literal["quantity_skew"] = "quantity_skew"
-
-    def _parts(self, y: I64, users: int, rng: np.random.Generator) -> list[I64]:
-        return self._in_proportion(rng.permutation(len(y)), users, rng)
+    by_label = False
 
 
 class Shards(Partition):
@@ -190,9 +169,9 @@ class Natural(Partition):
             raise ValueError("the data set has no natural users: its samples have no owner")
         order = np.argsort(owner, kind="stable")
         names, starts = np.unique(owner[order], return_index=True)
-        parts = np.split(order, starts[1:])
         if len(names) < users:
             raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
+        parts = np.split(order, starts[1:])
         return [parts[k] for k in np.sort(rng.choice(len(names), users, replace=False))]
 
 

@@ -16,8 +16,8 @@ from pydantic import Field
 
 from simfl.blocks import Fraction, Positive
 from simfl.kinds import Choice, Kinds
+from simfl.learning.data.dataset import F32
 
-F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 
@@ -40,7 +40,7 @@ class ServerRule(Choice):
     """
 
     rows: ClassVar[int] = 0
-    """Vectors that are kept; none unless a rule says so."""
+    """Vectors that are kept."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -57,11 +57,9 @@ class ServerRule(Choice):
 
     @abstractmethod
     def step(self, state: F64, lr: float) -> F64:
-        """Return what is subtracted from the model, [1, d].
+        """Return what is subtracted from the model, [1, d], with the step size lr = eta_g.
 
-        Args:
-            state: the new state [rows, d], or for a rule without memory the mean update g [1, d].
-            lr: eta_g.
+        state: the new state [rows, d], or for a rule without memory the mean update g [1, d].
         """
 
     def apply(self, weights: F32, state: F64, lr: float) -> F32:
@@ -98,13 +96,12 @@ class _Adaptive(ServerRule):
         return np.array([[0.0], [self.tau**2]]).repeat(d, axis=1)
 
     def remember(self, state: F64, g: F64) -> F64:
-        """Return m_t = beta1 m_{t-1} + (1 - beta1) g and v_t, in which the rules differ."""
         m, v = state
         return np.stack([self.beta1 * m + (1 - self.beta1) * g[0], self.second(v, g[0] ** 2)])
 
     @abstractmethod
     def second(self, v: F64, square: F64) -> F64:
-        """Return v_t of v_{t-1} and g^2."""
+        """Return v_t of v_{t-1} and g^2, in which the rules differ."""
 
     def step(self, state: F64, lr: float) -> F64:
         moved: F64 = lr * state[:1] / (np.sqrt(state[1:]) + self.tau)

@@ -2,23 +2,23 @@
 
 An update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
 is trained before or beside it (on a GPU as far as its kernels are deterministic); the cohort's ways differ
-from it by rounding only. Callers hold every library to one thread: with tiny batches more are slower.
-
-What is known without training (d, samples, work) needs no torch: it is imported with the first training.
+from it by rounding only. Torch is imported with the first training: d, samples and work are known without.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from simfl.errors import Diverged
-from simfl.learning.data.dataset import EVALUATED, Split
+from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Split
 from simfl.learning.models.facts import facts
 from simfl.learning.models.model import Model
 from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
@@ -26,11 +26,9 @@ from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
 if TYPE_CHECKING:
     import torch
 
-    from simfl.learning.minibatches import Samples
     from simfl.learning.workspace import Workspace
 
-F32 = NDArray[np.float32]
-Seed = bytes | NDArray[np.uint8]
+Seed = bytes | U8
 """32 bytes, also as an array [1, 32]."""
 
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
@@ -45,19 +43,36 @@ def pick_device(requested: str) -> str:
     return "cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-class Trainer:
-    """Trains users; safe to call from several threads at once.
+@contextmanager
+def one_thread(training: bool = True) -> Iterator[None]:
+    """Hold every library to one thread: two pools on the same cores, or tiny batches, are slower with more.
 
-    split: the data. parts: the training samples of each user. device: as for `pick_device`. way: how cohorts
-    are trained, or the fastest as far as is known. dtype: what is computed in, None for float32.
-    by_law: work is counted for a law of the model (see `training_time`), not in multiply-adds. `d` is the
-    number of parameters. ValueError where the model cannot be built or trained so.
+    training: torch is going to be used; it is imported first, as limits reach only what is there.
+    """
+    if training:
+        import torch
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        if training:
+            torch.set_num_threads(threads)
+
+
+class Trainer:
+    """Trains users, of whose training samples `parts` are the numbers; safe for several threads at once.
+
+    device: as for `pick_device`. dtype: what is computed in, None for float32. by_law: work is counted for a
+    `Law` of the model, not in multiply-adds. ValueError where the model cannot be built or trained so.
     """
 
     def __init__(
         self,
         split: Split,
-        parts: Sequence[NDArray[np.int64]],
+        parts: Sequence[I64],
         model: Model,
         sgd: LocalSgd,
         device: str = "auto",
@@ -71,18 +86,16 @@ class Trainer:
         if way == "closed_form" and not self._facts.softmax:
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
         self._device, self._way, self._dtype, self._by_law = device, way, dtype, by_law
-        self._made: tuple[Workspace, Samples] | None = None
+        self._made: Workspace | None = None
         self._lock = threading.Lock()
         self.training = Training(self)
 
     def samples(self, user: int) -> int:
-        """Return the number of the user's training samples."""
         return len(self.parts[user])
 
     def work(self, user: int) -> dict[str, int]:
-        """Return what one local training of a user is charged as: its start and E n samples where there is a
-        law of the model; otherwise multiply-adds, forward and backward, and minibatches. ValueError if the
-        multiply-adds are not known."""
+        """Return the work of one local training: its start and E n samples by a law of the model, or
+        multiply-adds, forward and backward, and minibatches. ValueError if those are not known."""
         passes = self.sgd.epochs * self.samples(user)
         if self._by_law:
             return {"train_start": 1, "train_sample": passes}
@@ -96,73 +109,69 @@ class Trainer:
         """The way in which cohorts are trained here."""
         return way_of(self._way, self._facts.softmax, pick_device(self._device))
 
-    def _ready(self) -> tuple[Workspace, Samples]:
-        """Return what trains, made with the first training."""
+    def _ready(self) -> Workspace:
         with self._lock:
             if self._made is None:
                 import torch
 
-                from simfl.learning.minibatches import Samples
-                from simfl.learning.workspace import Workspace
+                from simfl.learning.workspace import Samples, Workspace
 
                 device, dtype = pick_device(self._device), self._dtype or torch.float32
                 if device == "cuda":  # its 10-bit products are not float32's
                     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-                work = Workspace(self.model, self.split.shape, self.split.classes, device, dtype)
-                self._made = work, Samples(self.split, self.parts, device, dtype)
+                samples = Samples(self.split, device, dtype)
+                self._made = Workspace(self.model, self.split.classes, samples)
             return self._made
 
     def initial(self, seed: Seed) -> F32:
         """Return x^(0) [1, d] (see `workspace.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
-        from simfl.learning.minibatches import generator
         from simfl.learning.workspace import initial
 
-        flat: F32 = initial(self._ready()[0].module, generator(_raw(seed)[:4])).numpy()
+        flat: F32 = initial(self._ready().module, bytes(seed)).numpy()
         return flat.reshape(1, -1)
 
     def train(
         self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
     ) -> F32:
         """Return Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
-        eqs. 24-25).
+        eqs. 24-25); zero for a user without samples.
 
-        weights: x^(t_i) [1, d] a client. seeds: 32 bytes each, also as uint8 [1, 32]; all that a client
-        draws comes from its own. rounds: whose step sizes they take. A user without samples has a zero
-        update. ValueError for weights or a seed of another shape.
+        weights: x^(t_i) [1, d] a client. seeds: all that a client draws comes from its own. rounds: whose
+        step sizes they take. ValueError for weights or a seed of another shape.
         """
         import torch
 
         from simfl.learning import ways
-        from simfl.learning.minibatches import Cohort, Draws
 
-        work, samples = self._ready()
-        starts = torch.stack([self._start(row, samples) for row in weights])
-        draws = [Draws(_raw(seed)) for seed in seeds]
-        cohort = Cohort(starts, users, draws, self.sgd, [self.sgd.lr_at(index) for index in rounds])
+        work = self._ready()
+        order = sorted(range(len(users)), key=lambda k: -self.samples(users[k]))
+        starts = torch.stack([self._start(weights[k], work) for k in order])
+        parts, draws = [self.parts[users[k]] for k in order], [ways.Draws(bytes(seeds[k])) for k in order]
+        cohort = ways.Cohort(starts, parts, draws, self.sgd, [self.sgd.lr_at(rounds[k]) for k in order])
         train = {"loop": ways.loop, "vectorised": ways.vectorised, "closed_form": ways.closed_form}
-        update: F32 = (starts - train[self.way.name](work, samples, cohort)).cpu().numpy()
-        return update
+        update: F32 = (starts - train[self.way.name](work, cohort)).cpu().numpy()
+        return update[np.argsort(order)]
 
-    def _start(self, weights: F32, samples: Samples) -> torch.Tensor:
-        from simfl.learning.minibatches import to_tensor
+    def _start(self, weights: F32, work: Workspace) -> torch.Tensor:
+        from simfl.learning.workspace import to_tensor
 
         if weights.shape != (1, self.d) or weights.dtype != np.float32:
             raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
-        return to_tensor(weights[0], samples.device).to(samples.dtype)
+        return to_tensor(weights[0], work.samples.device).to(work.samples.dtype)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
-        """Return (accuracy, mean cross-entropy) on the test samples, [1, 2]. weights: [1, d].
+        """Return (accuracy, mean cross-entropy) on the test samples, [1, 2], for weights [1, d].
 
         Batch statistics, where a model has them, are those of `EVALUATED` samples.
         """
         import torch
         from torch.nn.functional import cross_entropy
 
-        from simfl.learning.minibatches import floats, to_tensor
-        from simfl.learning.workspace import images
+        from simfl.learning.workspace import floats, images, to_tensor
 
-        work, samples = self._ready()
-        work.flat.copy_(self._start(weights, samples))
+        work = self._ready()
+        samples = work.samples
+        work.flat.copy_(self._start(weights, work))
         hits = loss = 0.0
         count = len(self.split.y_test)
         with torch.no_grad():
@@ -175,15 +184,8 @@ class Trainer:
         return np.array([[hits / count, loss / count]])
 
 
-def _raw(seed: Seed) -> bytes:
-    return seed if isinstance(seed, bytes) else seed.tobytes()
-
-
 class Training:
-    """`Trainer.train` as a kernel: of one client, or of many that wait together.
-
-    Every update of a run leaves its training here, so this is where one that diverged is found.
-    """
+    """`Trainer.train` as a kernel of one client or many, in which an update that diverged is found."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -191,7 +193,6 @@ class Training:
 
     @property
     def chunk(self) -> int:
-        """The clients that are best trained at a time."""
         return self.trainer.way.chunk
 
     def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:

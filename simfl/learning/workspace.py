@@ -1,4 +1,4 @@
-"""A model's parameters as views of one flat vector, and linear layers that step amid the backward pass.
+"""Tensors that trainings share: samples, parameters as views of one vector, and layers that step them early.
 
 The vector is what the field sees: an update, a mask and an aggregate are d numbers in this order. Weights
 of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
@@ -12,16 +12,55 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from simfl.learning.models.layers import dropouts, dry_pass
+from simfl.learning.data.dataset import F32, U8, Split
 from simfl.learning.models.model import Model, Shape
-from simfl.learning.models.rules import blank
+from simfl.learning.models.rules import blank, dropouts, dry_pass
 
 MIN_STEPPING_WEIGHTS = 2**16
 """Weights of a layer for which stepping pays: below, the call of Python in the backward pass costs more."""
+
+
+class Samples:
+    """All training samples, resident on the device once.
+
+    Pixels stay bytes until they are in a minibatch; images that a data set reads lazily stay on disk.
+    """
+
+    def __init__(self, split: Split, device: str, dtype: torch.dtype) -> None:
+        self.device, self.dtype, self.shape, x = device, dtype, split.shape, split.x_train
+        self._x = to_tensor(x, device) if isinstance(x, np.ndarray) else x
+        self._y = torch.as_tensor(split.y_train, device=device)
+
+    def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples by their numbers, `rows` of any shape: x [*rows, *shape] and y [*rows]."""
+        rows = rows.to(self.device)
+        if isinstance(self._x, Tensor):
+            x = self._x[rows]
+        else:
+            read = to_tensor(self._x[rows.reshape(-1).cpu().numpy()], self.device)
+            x = read.view(*rows.shape, *read.shape[1:])
+        return floats(x, self.dtype), self._y[rows]
+
+
+def to_tensor(x: F32 | U8, device: str) -> Tensor:
+    """Return an array on the device, through pinned memory where that is a GPU."""
+    tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
+    return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+def floats(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return pixels as numbers: bytes 0 .. 255 become 0 .. 1."""
+    return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
+
+
+def images(x: Tensor) -> Tensor:
+    """Return samples as the convolutions want them: channels last where there are channels."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +73,6 @@ class Slot:
     shape: tuple[int, ...]
 
     def view(self, flat: Tensor) -> Tensor:
-        """Return the parameter as a view of a flat vector [d]."""
         part = flat[self.start : self.end]
         if len(self.shape) != 4:
             return part.view(self.shape)
@@ -43,7 +81,6 @@ class Slot:
 
 
 def slots(module: nn.Module) -> list[Slot]:
-    """Return the layout of a module's parameters, in the order of `named_parameters`."""
     found, start = [], 0
     for name, parameter in module.named_parameters():
         found.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
@@ -54,24 +91,25 @@ def slots(module: nn.Module) -> list[Slot]:
 class Workspace(threading.local):
     """One module a thread, its parameters views of `flat` [d]: threading.local runs __init__ in each.
 
-    `others` are the parameters that do not belong to a `Stepping` layer as its weights. The model is one that
-    was tried (`facts`): nothing here is on torch's meta device, whose compiler takes over a second to import.
+    `others` are the parameters that are no `Stepping` layer's weights. The model is one that was tried
+    (`facts`): nothing here is run on torch's meta device, whose compiler takes over a second to import.
     """
 
-    def __init__(self, model: Model, shape: Shape, classes: int, device: str, dtype: torch.dtype) -> None:
-        self.module = blank(model, shape, classes, tried=True)
+    def __init__(self, model: Model, classes: int, samples: Samples) -> None:
+        self.samples = samples
+        self.module = blank(model, samples.shape, classes, tried=True)
         self.slots = slots(self.module)
-        self.flat = torch.zeros(self.slots[-1].end, device=device, dtype=dtype)
+        self.flat = torch.zeros(self.slots[-1].end, device=samples.device, dtype=samples.dtype)
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
             owner, _, leaf = slot.name.rpartition(".")
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
-        self.stepping = _install(self.module, shape)
+        self.stepping = _install(self.module, samples.shape)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
-        self.dropouts = dropouts(self.module, shape)
+        self.dropouts = dropouts(self.module, samples.shape)
 
     def keep(self, masks: list[Tensor] | None) -> None:
         """Set what each dropout keeps of the next minibatch; None: everything."""
@@ -79,29 +117,27 @@ class Workspace(threading.local):
             layer.keep = None if masks is None else masks[k]
 
     def step_within(self, lr: float | None) -> None:
-        """Let the stepping layers take their steps in backward passes, or (None) leave it."""
         for layer in self.stepping:
             layer.lr = lr
 
 
-def initial(module: nn.Module, generator: torch.Generator) -> Tensor:
+def generator(raw: bytes) -> torch.Generator:
+    return torch.Generator().manual_seed(int.from_bytes(raw, "big"))
+
+
+def initial(module: nn.Module, seed: bytes) -> Tensor:
     """Return x^(0) [d]: weights uniform on +-1 / sqrt(fan-in), torch's default (Kaiming-uniform with
     a = sqrt 5); scales of normalisation layers one, biases zero."""
-    layout = slots(module)
+    layout, draws = slots(module), generator(seed[:4])
     flat = torch.zeros(layout[-1].end)
     for slot in layout:
         if len(slot.shape) >= 2:
             bound = prod(slot.shape[1:]) ** -0.5
-            uniform = torch.rand(prod(slot.shape), generator=generator)
+            uniform = torch.rand(prod(slot.shape), generator=draws)
             slot.view(flat).copy_(((2 * uniform - 1) * bound).view(slot.shape))
         elif slot.name.rpartition(".")[2] == "weight":
             flat[slot.start : slot.end] = 1
     return flat
-
-
-def images(x: Tensor) -> Tensor:
-    """Return samples as the convolutions want them: channels last where there are channels."""
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 class Stepping(nn.Linear):
@@ -140,20 +176,14 @@ class _Step(torch.autograd.Function):
 def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
     """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
     pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
+    linears = {name: layer for name, layer in module.named_modules() if type(layer) is nn.Linear}
     large = {
         name: layer
-        for name, layer in module.named_modules()
-        if type(layer) is nn.Linear
-        and layer.bias is not None
-        and layer.weight.numel() >= MIN_STEPPING_WEIGHTS
+        for name, layer in linears.items()
+        if layer.bias is not None and layer.weight.numel() >= MIN_STEPPING_WEIGHTS
     }
-    dimensions: dict[str, list[int]] = {name: [] for name in large}
-    if large:
-        dry_pass(module, shape, 2, large, lambda name, inputs, _: dimensions[name].append(inputs[0].dim()))
-    found = []
+    calls = dry_pass(module, (2, *shape), large) if large else []
     for name, layer in large.items():
-        if dimensions[name] == [2]:
+        if [given[0].dim() for called, given, _ in calls if called == name] == [2]:
             layer.__class__ = Stepping
-            assert isinstance(layer, Stepping)
-            found.append(layer)
-    return found
+    return [layer for layer in large.values() if isinstance(layer, Stepping)]

@@ -23,8 +23,8 @@ from simfl.blocks import (
 from simfl.crypto import ntt
 from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
-from simfl.learning.data.bundled import Digits
-from simfl.learning.data.registry import AnyDataset
+from simfl.learning.data import AnyDataset
+from simfl.learning.data.unpublished import Digits
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging

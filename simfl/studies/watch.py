@@ -11,7 +11,7 @@ from typing import Any
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import Experiment, make_clocks
-from simfl.learning.threads import one_thread
+from simfl.learning.trainer import one_thread
 from simfl.protocols.loopback import LoopbackRound
 from simfl.protocols.machine import SERVER, Effects, Send
 from simfl.results.trace import Trace

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simfl.learning.data.bundled import Digits
+from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from simfl.errors import Diverged
 from simfl.learning.data import Split
-from simfl.learning.data.bundled import Digits
+from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.learning.training_time import fit
+from simfl.learning.sgd import fit
 
 PASSES = (10, 20, 40, 80, 160)
 

@@ -16,13 +16,12 @@ from torch.nn.functional import cross_entropy
 
 from simfl.learning import workspace
 from simfl.learning.data import Split
-from simfl.learning.minibatches import Draws, floats
 from simfl.learning.models import MODELS
 from simfl.learning.models.rules import blank
 from simfl.learning.sgd import LocalSgd, WayName
-from simfl.learning.threads import one_thread
-from simfl.learning.trainer import Trainer
-from simfl.learning.workspace import images, slots
+from simfl.learning.trainer import Trainer, one_thread
+from simfl.learning.ways import Draws
+from simfl.learning.workspace import floats, images, slots
 from tests.learning.models.made import made
 
 SIZES = (23, 7, 0, 40, 10, 12)
@@ -120,7 +119,7 @@ def test_layers_that_are_not_simple_are_trained_by_autograd() -> None:
     model, shape = made(Odd), (1, 5, 4)
     split = made_up(shape, (12,))
     trainer = Trainer(split, [np.arange(12)], model, LocalSgd(2, 5, 0.1), "cpu", "loop", torch.float64)
-    assert [layer.out_features for layer in trainer._ready()[0].stepping] == [12]
+    assert [layer.out_features for layer in trainer._ready().stepping] == [12]
     module = Odd(shape, 5).double()
     start = torch.from_numpy(trainer.initial(bytes(32))[0].astype(np.float64))
     layout = slots(module)

@@ -1,6 +1,21 @@
-"""Data sets, split once into training and test samples: one format a file."""
+"""Data sets, split once into training and test samples: those that a scenario can name."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simfl.kinds import Kinds
 from simfl.learning.data.dataset import DataError, Dataset, Split
-from simfl.learning.data.registry import DATASETS
+from simfl.learning.data.federated import Femnist, Landmarks
+from simfl.learning.data.raw_images import AttFaces, Cifar10, Cifar100, FashionMnist, Mnist
+from simfl.learning.data.unpublished import Digits, Npz, Synthetic
 
 __all__ = ["DATASETS", "DataError", "Dataset", "Split"]
+
+_OURS = (Digits, Synthetic, Npz, Mnist, FashionMnist, Cifar10, Cifar100, Femnist, AttFaces, Landmarks)
+DATASETS = Kinds("data set", Dataset, _OURS, "dataset")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyDataset = Dataset
+else:
+    AnyDataset = DATASETS.annotation()

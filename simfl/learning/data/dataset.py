@@ -1,4 +1,4 @@
-"""What a data set is: a block that loads a split, of training and test samples, checked in one place."""
+"""A data set: a block that loads a split, of training and test samples, checked in one place."""
 
 from __future__ import annotations
 
@@ -27,11 +27,8 @@ class DataError(ValueError):
 class LazyImages(Protocol):
     """Images [n, *shape] of pixels 0 .. 255 that are read when they are indexed."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]: ...
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.uint8]
 
     def __len__(self) -> int: ...
 
@@ -47,8 +44,8 @@ Samples = F32 | U8 | LazyImages
 class Split:
     """Training samples x [n, *shape] with labels y [n] int64 in 0 .. classes - 1, and the same for the test.
 
-    owner: the natural user of each training sample [n], 0 .. writers - 1 (the writer of a FEMNIST sample),
-    None for data without. Arrays are shared, not copied: they are not to be written to.
+    owner: the natural user of each training sample [n], 0 .. writers - 1 (the writer of a FEMNIST sample).
+    Arrays are shared, not copied: they are not to be written to.
     """
 
     x_train: Samples
@@ -60,7 +57,6 @@ class Split:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -69,24 +65,20 @@ class Split:
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
 
     def checked(self, where: str) -> Split:
-        """Return the split itself. DataError, its text beginning with `where`, unless it is as said above,
-        has a sample of each kind and is finite."""
+        """Return the split itself. DataError unless it is as said above, finite and not empty."""
         if self.classes < 1:
             raise DataError(f"{where}: classes={self.classes} must be at least 1")
         _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
         _check_side(f"{where}: x_test", self.x_test, f"{where}: y_test", self.y_test, self.classes)
-        if tuple(self.x_test.shape[1:]) != self.shape:
-            raise DataError(
-                f"{where}: a test sample has shape {list(self.x_test.shape[1:])}, a training sample "
-                f"{list(self.shape)}"
-            )
+        train, test = list(self.x_train.shape[1:]), list(self.x_test.shape[1:])
+        if test != train:
+            raise DataError(f"{where}: a test sample has shape {test}, a training sample {train}")
         if self.owner is not None:
             _check_owner(f"{where}: owner", self.owner, len(self.y_train))
         return self
 
 
 def check_labels(where: str, y: I64, classes: int) -> None:
-    """Raise a DataError, its text beginning with `where`, if a label is not in 0 .. classes - 1."""
     wrong = np.flatnonzero((y < 0) | (y >= classes))
     if wrong.size:
         at = wrong[0]
@@ -134,20 +126,15 @@ class Dataset(Choice):
     """
 
     size_bytes: ClassVar[int] = 0
-    """Bytes of its samples in memory, where they are the same everywhere; else known once it is read."""
+    """Bytes of its samples in memory; 0 where they are known only once it is read."""
     labels: ClassVar[int] = 10
     """The number of classes, about, before it is read."""
 
     @abstractmethod
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return training and test samples, of one class each.
+        """Return training and test samples. DataError if it is not there or cannot be used.
 
-        Args:
-            rng: for samples that are drawn; the stream of the scenario's data.
-            root: `learning.data.root`, the folder in which published ones lie.
-
-        Raises:
-            DataError: it is not there, or cannot be used.
+        rng: for samples that are drawn. root: `learning.data.root`, the folder of published ones.
         """
 
     def loaded(self, rng: np.random.Generator, root: Path | None = None) -> Split:
@@ -158,10 +145,8 @@ class Dataset(Choice):
         return split.checked(type(self).__name__ if self.kind in ("", "module") else self.kind)
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
-        """Return what it takes while it is made and dealt out (each_dealt: bytes a sample), and a pass of
-        evaluation where training is real."""
+        """Return what making it, dealing it out (each_dealt: bytes a sample) and a real evaluation take."""
         return self.size_bytes
 
     def classes_expected(self) -> int:
-        """Return the number of classes, about, before it is read."""
         return self.labels

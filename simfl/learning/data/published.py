@@ -30,8 +30,7 @@ class Published(Dataset):
 
     @abstractmethod
     def read(self, folders: list[Path]) -> Split:
-        """Return what the files hold, in the first of these folders that has any. DataError if one is missing
-        or malformed."""
+        """Return the content of the first of these folders that has any; DataError if it is incomplete."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return what is read from `root`, or without one from the environment's SIMFL_DATA."""
@@ -48,8 +47,7 @@ class Published(Dataset):
         return self.read([outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")])
 
     def files(self, folders: list[Path], *wanted: tuple[str, ...]) -> list[list[Path]]:
-        """Return for each of `wanted` its files, sorted: those of the first of its spellings, which may be
-        patterns such as `train/*.json`, that there is.
+        """Return for each of `wanted` the sorted files of the first of its spellings (or patterns) with any.
 
         All are of one folder, the first that has any: sets that name their files alike are not mixed.
         DataError if there is no such folder, or it has not all.
@@ -65,7 +63,9 @@ class Published(Dataset):
 
     def missing(self, names: list[str], where: str) -> DataError:
         """Return the error that these files are not there."""
-        return DataError(f"{self.kind}: {listed(names)} not found in {where}; published as {self.published}")
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        listed = ", ".join(names[:_LISTED]) + more
+        return DataError(f"{self.kind}: {listed} not found in {where}; published as {self.published}")
 
 
 def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
@@ -73,15 +73,8 @@ def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
     return next((paths for paths in found if paths), [])
 
 
-def listed(names: list[str]) -> str:
-    """Return the first few, and the number of the others."""
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
 def read(path: Path) -> bytearray:
-    """Return a file's bytes, which may be written to, unzipped if it is gzipped. DataError if it is missing,
-    empty, a corrupt gzip file or unpacks to too much."""
+    """Return a file's bytes, writable, unzipped. DataError if it is missing, empty, corrupt or too large."""
     content = bytearray()
     try:
         most = most_bytes()
@@ -105,7 +98,7 @@ def read(path: Path) -> bytearray:
 
 
 def decoded(path: Path) -> str:
-    """Return a file's text, UTF-8 with or without a byte order mark. DataError as `read`, or if it is not."""
+    """Return a file's text, UTF-8 with or without a byte order mark. DataError as of `read`."""
     try:
         return read(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

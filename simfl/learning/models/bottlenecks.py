@@ -37,10 +37,21 @@ _STOCHASTIC_DEPTH = 0.2
 
 def mobilenet_v3(channels: int, classes: int) -> nn.Module:
     """Return MobileNetV3 small in FedML's variant."""
+    blocks = []
+    for into, out, kernel, stride, excite, wide, act in _MOBILENET:
+        body = [
+            *_normed(nn.Conv2d(into, wide, 1, bias=False)),
+            act(),
+            *_normed(nn.Conv2d(wide, wide, kernel, stride, padding=kernel // 2, groups=wide)),
+            _Excite(wide, wide // 4, nn.ReLU(), nn.Hardsigmoid()) if excite else nn.Identity(),
+            *_normed(nn.Conv2d(wide, out, 1)),
+            act(),
+        ]
+        blocks.append(_Bottleneck(body, residual=stride == 1 and into == out))
     return nn.Sequential(
         *_normed(nn.Conv2d(channels, 16, 3, stride=2, padding=1)),
         nn.Hardswish(),
-        *(_mobilenet_row(*row) for row in _MOBILENET),
+        *blocks,
         nn.Conv2d(96, 576, 1),
         _Excite(576, 576 // 4, nn.ReLU(), nn.Hardsigmoid()),
         nn.BatchNorm2d(576),
@@ -53,22 +64,7 @@ def mobilenet_v3(channels: int, classes: int) -> nn.Module:
     )
 
 
-def _mobilenet_row(
-    into: int, out: int, kernel: int, stride: int, excite: bool, wide: int, act: type[nn.Module]
-) -> nn.Module:
-    body = [
-        *_normed(nn.Conv2d(into, wide, 1, bias=False)),
-        act(),
-        *_normed(nn.Conv2d(wide, wide, kernel, stride, padding=kernel // 2, groups=wide)),
-        _Excite(wide, wide // 4, nn.ReLU(), nn.Hardsigmoid()) if excite else nn.Identity(),
-        *_normed(nn.Conv2d(wide, out, 1)),
-        act(),
-    ]
-    return _Bottleneck(body, residual=stride == 1 and into == out)
-
-
 def efficientnet_b0(channels: int, classes: int) -> nn.Module:
-    """Return EfficientNet-B0."""
     depth = sum(repeats for *_, repeats in _EFFICIENTNET)
     blocks: list[nn.Module] = []
     into = 32

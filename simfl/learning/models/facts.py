@@ -1,7 +1,6 @@
-"""What is to be known of a model before it trains: found out once a machine, and then without torch.
+"""Facts of a model that are needed before it trains: found once a machine, as torch's compiler takes seconds.
 
-To find it out takes seconds, since a forward pass on torch's meta device brings its compiler along. A user's
-own model is always looked at: its file may have changed, and what it imports too.
+A user's own model is always looked at: its file may have changed, and what it imports too.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import json
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from simfl.learning.models.model import Model, Shape
 
@@ -41,35 +40,31 @@ def facts(model: Model, shape: Shape, classes: int) -> Facts:
     """Return the facts of a model for such samples. ValueError as of `rules.blank`."""
     if not type(model).__module__.startswith("simfl."):
         return _find(model, shape, classes)
-    file = cache_folder() / "models.json"
+    # SIMFL_CACHE, or the user's cache folder by the XDG rules.
+    own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    folder = Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
+    file = folder / "models.json"
     key = f"{model.name} {'x'.join(map(str, shape))} {classes} {_code()}"
     known: dict[str, Any] = {}
     # An unreadable or unwritable cache is ignored.
     with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(file.read_text(encoding="utf-8")))
-    with suppress(KeyError, ValueError):
-        return TypeAdapter(Facts).validate_python(known[key])
+    with suppress(KeyError, TypeError, ValueError):
+        return Facts(**known[key])
     found = _find(model, shape, classes)
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             json.dump({**known, key: asdict(found)}, out, indent=1)
         os.replace(temporary, file)
     return found
 
 
-def cache_folder() -> Path:
-    """Return SIMFL_CACHE, or the user's cache folder by the XDG rules."""
-    own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
-
-
 def _find(model: Model, shape: Shape, classes: int) -> Facts:
     import torch
 
-    from simfl.learning.models.layers import macs
-    from simfl.learning.models.rules import blank
+    from simfl.learning.models.rules import blank, macs
 
     with torch.device("meta"):
         module = model.build(shape, classes)
@@ -88,7 +83,6 @@ def _find(model: Model, shape: Shape, classes: int) -> Facts:
 
 
 def is_softmax(module: nn.Module, inputs: int, classes: int) -> bool:
-    """Say if a module is a flattening and one linear layer with bias, and nothing else."""
     from torch import nn
 
     if type(module) is not nn.Sequential or [type(layer) for layer in module] != [nn.Flatten, nn.Linear]:

@@ -1,6 +1,5 @@
-"""What a model is: a block that builds a torch module.
+"""A model: a block that builds a torch module, under the rules of `rules`.
 
-A model is a deterministic function of its parameters, its input and what its dropouts keep (see `rules`).
 Torch is imported when a module is built, not before: reading a scenario takes a tenth of a second without.
 """
 
@@ -40,7 +39,7 @@ class Model(Choice):
 
     @property
     def name(self) -> str:
-        """What a profile's law and messages know it by: its word or path.py:Name, and its fields."""
+        """Its word or path.py:Name, and its fields: the key of profiles' laws."""
         word = getattr(self, "module", self.kind) or type(self).__name__
         fields = self.model_dump(mode="json", exclude={"kind", "module"})
         return word + (f"({', '.join(f'{key}={value}' for key, value in fields.items())})" if fields else "")

@@ -135,11 +135,8 @@ def _cnn(
     dropouts: tuple[float, ...] = (),
     averaged: bool = False,
 ) -> nn.Module:
-    """Return convolutions (channels, kernel, padding, pooled by), hidden layers of so many units, and the
-    last layer, with ReLU between them.
-
-    dropouts: before each linear layer, none if empty. averaged: positions are, before the linear layers.
-    """
+    """Return convolutions (channels, kernel, padding, pooled by), hidden layers of so many units, and a last
+    layer, with ReLU between them. dropouts: before linear layers. averaged: positions are, before those."""
     from torch import nn
 
     layers: list[nn.Module] = []

@@ -1,29 +1,138 @@
-"""What a module must be so that its update is a pure function of its parameters, the samples and a stream.
+"""The rules by which a module's update is a pure function of its parameters, the samples and a stream.
 
 Its parameters are all its state, each in one place: that is what is flattened, masked and aggregated. All
-that it draws is what its `Dropout` layers keep. `blank` makes a module so, or says why it cannot be.
-Everything happens on the meta device, where tensors have shapes and no content: nothing is initialised, and
-torch's global random state is not touched.
+that it draws is what its `Dropout` layers keep. Everything happens on the meta device, where tensors have
+shapes and no content: nothing is initialised, and torch's global random state is not touched.
+
+Two layers stand for torch's own. Batch norm has no running statistics: they are buffers, which are neither
+trained nor aggregated. Every layer normalises with the mean and variance of the batch that it sees, in
+evaluation too: static batch normalisation (HeteroFL, Diao, Ding and Tarokh 2021, section 3), but with large
+batches for its last pass over users' data. Dropout draws nothing itself: torch's own draws from a global
+generator, and an update must depend on its user's stream alone. The trainer sets what is kept before each
+minibatch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from simfl.learning.models.layers import BatchNorm, Dropout, dropouts
 from simfl.learning.models.model import Model, Shape
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_TORCH_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
+_SAMPLES = 2  # of a dry run: with one, a module that mixes up samples and classes would pass
 
-_SAMPLES = 2
-"""In a dry run: with one, a module that mixes up samples and classes would pass."""
+
+class BatchNorm(nn.Module):
+    """y = weight (x - mean) / sqrt(var + eps) + bias, a channel (Ioffe and Szegedy 2015, Algorithm 1).
+
+    Maps [n, channels, ...] to the same shape; mean and biased variance are over the batch and all positions.
+    One value a channel, as in a batch of one sample without positions, has no variance: it gives `bias`.
+    """
+
+    def __init__(self, channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        # nn.functional.batch_norm refuses one value a channel.
+        cudnn = torch.backends.cudnn.enabled
+        return torch.batch_norm(x, self.weight, self.bias, None, None, True, 0.0, self.eps, cudnn)
+
+
+class Dropout(nn.Module):
+    """x keep / (1 - p) (inverted dropout; Srivastava et al. 2014, section 10).
+
+    keep: 0 or 1 in the shape of x, or what broadcasts to it, drawn as 1 with probability 1 - p; None, as at
+    first and in evaluation: x itself. It may be mapped by torch.func.vmap.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"dropout p={p} must be at least 0 and below 1")
+        self.p = p
+        self.keep: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.keep is None else x * self.keep / (1 - self.p)
+
+
+NORMS = (BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+Call = tuple[str, tuple[Tensor, ...], Tensor]
+"""A layer's name, its inputs and its output."""
+
+
+def dry_pass(module: nn.Module, inputs: Shape, watched: Mapping[str, nn.Module]) -> list[Call]:
+    """Make one forward pass where the module is, on zeros [*inputs]; return the watched layers' calls."""
+    calls: list[Call] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, given, output, name=name: calls.append((name, given, output)))
+        for name, layer in watched.items()
+    ]
+    some = next(module.parameters())
+    with torch.no_grad(), some.device:
+        module(torch.zeros(inputs, dtype=some.dtype))
+    for hook in hooks:
+        hook.remove()
+    return calls
+
+
+def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[Dropout, Shape]]:
+    """Return each `Dropout` with the shape of its input for one sample, in the order of their calls.
+
+    ValueError if one is called twice, as it would keep the same both times, or gets no [n, ...] of n samples.
+    """
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Dropout)}
+    found: dict[str, tuple[Dropout, Shape]] = {}
+    for name, given, _ in dry_pass(module, (2, *input_shape), layers) if layers else ():
+        if name in found:
+            raise ValueError(f"dropout {name!r} is called twice: use a layer for each place")
+        n, *shape = given[0].shape
+        if n != 2:
+            raise ValueError(f"dropout {name!r} gets {[n, *shape]} for 2 samples: they must come first")
+        found[name] = (layers[name], tuple(shape))
+    return list(found.values())
+
+
+def macs(module: nn.Module, input_shape: Shape) -> int:
+    """Return the multiply-adds of one sample's forward pass, those of padding included, biases not.
+
+    A normalisation layer counts 2 an output: one for the statistics, one for the scaling. Activations,
+    pooling and products of activations count nothing. ValueError if the work of a layer with parameters is
+    unknown, or it is used without being called.
+    """
+    layers = dict(module.named_modules())
+    silent = {name for name in layers if next(layers[name].parameters(recurse=False), None) is not None}
+    watched = {name: layer for name, layer in layers.items() if name in silent or isinstance(layer, NORMS)}
+    total = 0
+    for name, _, output in dry_pass(module, (1, *input_shape), watched):
+        each = _macs_per_output(layers[name])  # of the kinds that it knows, the output is one tensor
+        total += output.numel() * each
+        silent.discard(name)
+    if silent:
+        kinds = ", ".join(sorted({type(layers[name]).__name__ for name in silent}))
+        raise ValueError(f"the multiply-adds of layers that are not called are not known: {kinds}")
+    return total
+
+
+def _macs_per_output(layer: nn.Module) -> int:
+    if isinstance(layer, nn.Linear):
+        return layer.in_features
+    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return layer.in_channels // layer.groups * prod(layer.kernel_size)
+    if isinstance(layer, NORMS):
+        return 2
+    raise ValueError(f"the multiply-adds of a layer {type(layer).__name__} are not known")
 
 
 def blank(model: Model, shape: Shape, classes: int, tried: bool = False) -> nn.Module:
@@ -53,13 +162,12 @@ def _replaced(module: nn.Module) -> nn.Module:
     made: dict[nn.Module, nn.Module] = {}
     for path, layer in list(module.named_modules(remove_duplicate=False)):
         other = made.get(layer) or _replacement(path, layer)
-        if other is None:
-            continue
-        made[layer] = other
-        if not path:
+        if other is not None and not path:
             return other
-        owner, _, leaf = path.rpartition(".")
-        setattr(module.get_submodule(owner), leaf, other)
+        if other is not None:
+            made[layer] = other
+            owner, _, leaf = path.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, other)
     return module
 
 
@@ -69,16 +177,15 @@ def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
         return Dropout(layer.p)
     if isinstance(layer, _RANDOM):
         raise ValueError(f"{named} draws random numbers: only nn.Dropout may")
-    if not isinstance(layer, _BATCH_NORMS):
+    if not isinstance(layer, _TORCH_BATCH_NORMS):
         return None
-    if type(layer) not in _BATCH_NORMS:
+    if type(layer) not in _TORCH_BATCH_NORMS:
         raise ValueError(f"{named} is a batch norm of its own kind: use nn's as it is")
     return BatchNorm(layer.num_features, layer.eps, layer.affine)
 
 
 def _refuse_state(module: nn.Module) -> None:
-    buffers = [name for name, _ in module.named_buffers()]
-    if buffers:
+    if buffers := [name for name, _ in module.named_buffers()]:
         raise ValueError(f"buffers are not aggregated: {', '.join(buffers)}")
     loose = [
         f"{path}.{key}".lstrip(".")
@@ -91,8 +198,7 @@ def _refuse_state(module: nn.Module) -> None:
     places = Counter(p for layer in module.modules() for p in layer.parameters(recurse=False))
     if not places:
         raise ValueError("there are no parameters to train")
-    tied = [name for name, p in module.named_parameters() if places[p] > 1]
-    if tied:
+    if tied := [name for name, p in module.named_parameters() if places[p] > 1]:
         raise ValueError(f"parameters that several layers share are not supported: {', '.join(tied)}")
 
 
@@ -123,12 +229,10 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int) -> None:
     if not isinstance(logits, Tensor) or logits.shape != (_SAMPLES, classes):
         shown = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"for {_SAMPLES} samples it gives {shown}, not logits {[_SAMPLES, classes]}")
-    names, parameters = zip(*module.named_parameters(), strict=True)
-    trained = [p for p in parameters if p.requires_grad]
+    trained = [p for p in module.parameters() if p.requires_grad]
     gradients = torch.autograd.grad(logits.sum(), trained, allow_unused=True) if logits.requires_grad else ()
     reached = {p for p, g in zip(trained, gradients, strict=False) if g is not None}
-    idle = [name for name, p in zip(names, parameters, strict=True) if p not in reached]
-    if idle:
+    if idle := [name for name, p in module.named_parameters() if p not in reached]:
         raise ValueError(f"no gradient reaches the parameters {', '.join(idle)}")
 
 
@@ -139,8 +243,7 @@ def _channels_last(_: nn.Module, __: object, output: Tensor) -> Tensor:
 
 def _forward(module: nn.Module, input_shape: Shape) -> object:
     try:
-        logits: object = module(torch.empty(_SAMPLES, *input_shape))
+        return module(torch.empty(_SAMPLES, *input_shape))
     except Exception as error:
         shown = f"{type(error).__name__}: {error}"
         raise ValueError(f"its forward fails for samples {list(input_shape)}: {shown}") from error
-    return logits

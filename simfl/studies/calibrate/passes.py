@@ -19,7 +19,7 @@ from typing import Any
 from scipy.stats import binom
 
 from simfl.dataplane.work import WORK
-from simfl.learning.threads import one_thread
+from simfl.learning.trainer import one_thread
 from simfl.studies.calibrate import control, kernels, training
 
 CONFIDENCE = 0.95

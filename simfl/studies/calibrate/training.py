@@ -10,12 +10,11 @@ from functools import partial
 import numpy as np
 
 from simfl.learning.data import Split
-from simfl.learning.data.bundled import Digits
+from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
 from simfl.learning.partition import Iid
-from simfl.learning.sgd import LocalSgd
+from simfl.learning.sgd import SIZES, Law, LocalSgd, fit
 from simfl.learning.trainer import Trainer
-from simfl.learning.training_time import SIZES, Law, fit
 from simfl.random_streams import Streams
 from simfl.studies.calibrate.kernels import STREAMS, Rates, seconds, solve
 

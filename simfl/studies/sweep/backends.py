@@ -1,7 +1,7 @@
 """Workers for a sweep's cells: processes of this machine, or a Dask or Ray cluster; through joblib.
 
 Cells are handed over one at a time and come back as they are done. A worker has one thread: what a cell
-needs runs in line (`learning.threads`), and more would only take turns.
+needs runs in line (`learning.trainer`), and more would only take turns.
 """
 
 from __future__ import annotations

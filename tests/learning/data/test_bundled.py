@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from simfl.learning.data.bundled import Digits, stratified
+from simfl.learning.data.unpublished import Digits, stratified
 
 
 def test_digits_are_split_once_for_all() -> None:

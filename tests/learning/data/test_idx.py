@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from simfl.learning.data.idx import read_idx
+from simfl.learning.data.raw_images import read_idx
 from tests.learning.data.common import idx, idx_images, idx_labels, pixels, read, refused
 
 NAMES = (

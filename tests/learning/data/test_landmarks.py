@@ -137,5 +137,5 @@ def test_a_text_in_the_place_of_an_image(tmp_path: Path) -> None:
 
 
 def test_without_pillow_the_extra_is_named(tmp_path: Path) -> None:
-    with mock.patch("simfl.learning.data.landmarks.find_spec", return_value=None):
+    with mock.patch("simfl.learning.data.federated.find_spec", return_value=None):
         refused(lambda: read("gld23k", tmp_path), "Pillow", "simfl[images]")

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from simfl.learning.models import MODELS, Model, Shape
-from simfl.learning.models.layers import BatchNorm
-from simfl.learning.models.rules import blank
+from simfl.learning.models.rules import BatchNorm, blank
 
 
 class Made(Model):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from simfl.learning.models.layers import BatchNorm
+from simfl.learning.models.rules import BatchNorm
 from tests.learning.models.made import normal
 
 

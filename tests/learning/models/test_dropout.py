@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from simfl.learning.models import Shape
-from simfl.learning.models.layers import Dropout, dropouts
-from simfl.learning.models.rules import blank
+from simfl.learning.models.rules import Dropout, blank, dropouts
 from tests.learning.models.made import made, normal
 
 

@@ -15,9 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from simfl.learning.models import MODELS, Shape
 from simfl.learning.models.facts import facts
-from simfl.learning.models.layers import BatchNorm, Dropout, dropouts, macs
-from simfl.learning.models.rules import blank
-from simfl.learning.threads import one_thread
+from simfl.learning.models.rules import BatchNorm, Dropout, blank, dropouts, macs
+from simfl.learning.trainer import one_thread
 from tests.learning.models.made import filled, normal
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)

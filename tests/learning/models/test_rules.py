@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simfl.learning.models.facts import facts
-from simfl.learning.models.layers import BatchNorm, Dropout
-from simfl.learning.models.rules import blank
+from simfl.learning.models.rules import BatchNorm, Dropout, blank
 from tests.learning.models.made import made
 
 SHAPE = (3, 8, 8)

@@ -13,8 +13,7 @@ import torch
 from simfl.errors import BadInput
 from simfl.learning.models import MODELS, Model
 from simfl.learning.models.facts import facts
-from simfl.learning.models.layers import BatchNorm, Dropout
-from simfl.learning.models.rules import blank
+from simfl.learning.models.rules import BatchNorm, Dropout, blank
 
 GOOD = """
 from __future__ import annotations

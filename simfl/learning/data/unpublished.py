@@ -1,0 +1,160 @@
+"""Data sets without published files: digits that come with scikit-learn, made-up samples, your own arrays.
+
+The digits are UCI's optical recognition of handwritten digits (Alpaydin, Kaynak).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.blocks import Classes, Count, Positive, Sizes, Text
+from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, DataError, Dataset, Split
+from simfl.unpacking import UnpackingError, read_npz
+
+
+class Digits(Dataset):
+    """Handwritten digits, bundled: 1437 to train, 360 to test, 1x8x8, 10 classes."""
+
+    kind: Literal["digits"] = "digits"
+    size_bytes = 4 * 1_797 * 64
+
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return pixels scaled from 0 .. 16 to [0, 1], split 80 to 20.
+
+        `rng` is not used: accuracies of different scenarios are on the same 360 test samples.
+        """
+        # Importing scikit-learn for its file would take a second.
+        file = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+        rows = np.loadtxt(str(file), delimiter=",")
+        images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+        y = rows[:, -1].astype(np.int64)
+        train, test = stratified(y, test=0.2, seed=1)
+        return Split(images[train], y[train], images[test], y[test], classes=10)
+
+
+def stratified(y: I64, test: float, seed: int) -> tuple[I64, I64]:
+    """Return the samples to train and to test, as scikit-learn's `train_test_split(..., stratify=y)` does."""
+    rng = np.random.RandomState(seed)
+    _, label, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    n_test = int(np.ceil(test * len(y)))
+    n_train = _shares(sizes, len(y) - n_test, rng)
+    n_tests = _shares(sizes - n_train, n_test, rng)
+    mixed = [np.flatnonzero(label == k)[rng.permutation(size)] for k, size in enumerate(sizes)]
+    to_train = [own[:n] for own, n in zip(mixed, n_train, strict=True)]
+    to_test = [own[n : n + m] for own, n, m in zip(mixed, n_train, n_tests, strict=True)]
+    return rng.permutation(np.concatenate(to_train)), rng.permutation(np.concatenate(to_test))
+
+
+def _shares(sizes: I64, draws: int, rng: np.random.RandomState) -> I64:
+    """Return draws dealt to classes by their sizes; what rounding leaves goes to the largest remainders."""
+    exact = sizes / sizes.sum() * draws
+    shares = np.floor(exact)
+    remainder, left = exact - shares, int(draws - shares.sum())
+    for value in np.unique(remainder)[::-1]:
+        if left == 0:
+            break
+        tied = np.flatnonzero(remainder == value)
+        more = rng.choice(tied, size=min(len(tied), left), replace=False)
+        shares[more] += 1
+        left -= len(more)
+    return np.asarray(shares, np.int64)
+
+
+class Synthetic(Dataset):
+    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    shape: Sizes = (1, 8, 8)
+    """The shape of a sample."""
+    classes: Classes = 10
+    """The number of labels."""
+    train: Count = 2000
+    """Training samples."""
+    test: Count = 500
+    """Test samples."""
+    noise: Positive = 1.0
+    """The width of a class."""
+
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return x = m_y + noise e: a mean m_c for each class c and e, both standard normal.
+
+        Classes are as frequent as each other, to one sample. Means of two classes are about sqrt(2 d) apart
+        for samples of d numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most.
+        """
+        means = rng.standard_normal((self.classes, *self.shape), np.float32)
+        x_train, y_train = _drawn(rng, means, self.train, self.noise)
+        x_test, y_test = _drawn(rng, means, self.test, self.noise)
+        return Split(x_train, y_train, x_test, y_test, classes=self.classes)
+
+    def bytes_needed(self, each_dealt: int, real: bool) -> int:
+        values = math.prod(self.shape) * (self.classes + 2 * self.train + self.test)
+        scores = 12 * min(EVALUATED, self.test) * self.classes if real else 0
+        return 4 * values + 24 * (self.train + self.test) + each_dealt * self.train + scores
+
+    def classes_expected(self) -> int:
+        return self.classes
+
+
+def _drawn(rng: np.random.Generator, means: F32, n: int, noise: float) -> tuple[F32, I64]:
+    y = rng.permutation(np.arange(n) % len(means))
+    x = rng.standard_normal((n, *means.shape[1:]), np.float32)
+    with np.errstate(over="ignore"):  # `Split.checked` tells
+        x *= noise
+    x += means[y]
+    return x, y
+
+
+class Npz(Dataset):
+    """Your own arrays x_train, y_train, x_test, y_test (and owner, classes) of an .npz file."""
+
+    main_key = "file"
+    kind: Literal["npz"] = "npz"
+    file: Text
+    """The file's path, from the scenario's folder."""
+
+    def load(self, rng: np.random.Generator, root: Path | None) -> Split:
+        """Return the arrays of a file as `numpy.savez` writes it; others are not read, nothing is unpickled.
+
+        x are floats, kept as float32, or uint8 pixels that mean value / 255; y are integers. `owner` [n] is
+        the natural user of each training sample, 0 .. writers - 1; `classes` one integer, without it the
+        largest label + 1.
+        """
+        file = self.file
+        try:
+            arrays = read_npz(Path(file), ("x_train", "y_train", "x_test", "y_test"), ("owner", "classes"))
+        except UnpackingError as error:
+            raise DataError(f"{file}: {error}") from None
+        y_train, y_test = (_integers(file, arrays, key, 1) for key in ("y_train", "y_test"))
+        owner = _integers(file, arrays, "owner", 1) if "owner" in arrays else None
+        if "classes" in arrays:
+            classes = int(_integers(file, arrays, "classes", 0))
+        else:
+            classes = 1 + max(int(y.max(initial=0)) for y in (y_train, y_test))
+        x_train, x_test = (_floats_or_pixels(file, arrays, key) for key in ("x_train", "x_test"))
+        return Split(x_train, y_train, x_test, y_test, classes, owner).checked(file)
+
+
+def _integers(file: str, arrays: Mapping[str, NDArray[Any]], key: str, dimensions: int) -> I64:
+    array = arrays[key]
+    if array.dtype.kind not in "iu" or array.ndim != dimensions:
+        raise DataError(
+            f"{file}: {key} is {array.dtype} of {array.ndim} dimensions, expected integers of {dimensions}"
+        )
+    return array.astype(np.int64)
+
+
+def _floats_or_pixels(file: str, arrays: Mapping[str, NDArray[Any]], key: str) -> F32 | U8:
+    array = arrays[key]
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind != "f":
+        raise DataError(f"{file}: {key} is {array.dtype}, expected floats or uint8 pixels")
+    with np.errstate(over="ignore"):  # `Split.checked` tells
+        return array.astype(np.float32)
