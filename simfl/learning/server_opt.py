@@ -80,10 +80,11 @@ class Averaging(ServerRule):
         return lr * state
 
 
-class _Adaptive(ServerRule):
-    """x_{t+1} = x_t - eta m_t / (sqrt(v_t) + tau), with m_t and v_t the rows of the state."""
+class FedAdam(ServerRule):
+    """FedAdam (Reddi et al. 2021, Algorithm 2): v_t = beta2 v_{t-1} + (1 - beta2) g^2."""
 
-    rows = 2
+    kind: Literal["fedadam"] = "fedadam"
+    rows = 2  # m_t and v_t
     beta1: Annotated[Fraction, Field(lt=1)] = 0.9
     """Decay of the first moment."""
     beta2: Annotated[Fraction, Field(lt=1)] = 0.99
@@ -99,28 +100,20 @@ class _Adaptive(ServerRule):
         m, v = state
         return np.stack([self.beta1 * m + (1 - self.beta1) * g[0], self.second(v, g[0] ** 2)])
 
-    @abstractmethod
     def second(self, v: F64, square: F64) -> F64:
         """Return v_t of v_{t-1} and g^2, in which the rules differ."""
+        return self.beta2 * v + (1 - self.beta2) * square
 
     def step(self, state: F64, lr: float) -> F64:
+        """Return eta m_t / (sqrt(v_t) + tau)."""
         moved: F64 = lr * state[:1] / (np.sqrt(state[1:]) + self.tau)
         return moved
 
 
-class FedAdam(_Adaptive):
-    """FedAdam (Reddi et al. 2021, Algorithm 2): v_t = beta2 v_{t-1} + (1 - beta2) g^2."""
-
-    kind: Literal["fedadam"] = "fedadam"
-
-    def second(self, v: F64, square: F64) -> F64:
-        return self.beta2 * v + (1 - self.beta2) * square
-
-
-class FedYogi(_Adaptive):
+class FedYogi(FedAdam):
     """FedYogi (Reddi et al. 2021, Algorithm 2): v_t = v_{t-1} - (1 - beta2) g^2 sign(v_{t-1} - g^2)."""
 
-    kind: Literal["fedyogi"] = "fedyogi"
+    kind: Literal["fedyogi"] = "fedyogi"  # type: ignore[assignment]
 
     def second(self, v: F64, square: F64) -> F64:
         slow: F64 = v - (1 - self.beta2) * square * np.sign(v - square)

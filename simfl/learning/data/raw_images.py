@@ -35,9 +35,11 @@ _PGM_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
 _PGM_HEADER = re.compile(rb"P5" + (_PGM_GAP + rb"(\d{1,9})") * 3 + rb"\s")
 
 
-class _Idx(Published):
-    """Both sets have files of the same names, and as many samples."""
+class Mnist(Published):
+    """Handwritten digits: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
 
+    kind: Literal["mnist"] = "mnist"
+    published = "the MNIST database of handwritten digits, LeCun, Cortes, Burges"
     size_bytes = 70_000 * 784
 
     def read(self, folders: list[Path]) -> Split:
@@ -51,17 +53,10 @@ class _Idx(Published):
         return Split(x_train, y_train, x_test, y_test, classes=self.labels)
 
 
-class Mnist(_Idx):
-    """Handwritten digits: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
-
-    kind: Literal["mnist"] = "mnist"
-    published = "the MNIST database of handwritten digits, LeCun, Cortes, Burges"
-
-
-class FashionMnist(_Idx):
+class FashionMnist(Mnist):
     """Pictures of clothes: 60,000 to train, 10,000 to test, 1x28x28, 10 classes."""
 
-    kind: Literal["fashion_mnist"] = "fashion_mnist"
+    kind: Literal["fashion_mnist"] = "fashion_mnist"  # type: ignore[assignment]
     published = "Fashion-MNIST, Xiao, Rasul, Vollgraf, Zalando Research"
 
 
@@ -99,15 +94,19 @@ def read_idx(path: Path, *shape: int) -> U8:
     return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(sizes)
 
 
-class _Cifar(Published):
-    """Records with so many bytes of labels, the last of which counts."""
+class Cifar10(Published):
+    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 10 classes."""
 
+    kind: Literal["cifar10"] = "cifar10"
+    published = "CIFAR-10, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
+    inner = ("cifar-10-batches-bin",)
     size_bytes = 60_000 * _CIFAR_PIXELS
-    train: ClassVar[tuple[str, ...]]
-    test: ClassVar[str]
-    pickled: ClassVar[tuple[str, ...]]
+    train: ClassVar[tuple[str, ...]] = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+    test: ClassVar[str] = "test_batch.bin"
+    pickled: ClassVar[tuple[str, ...]] = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
     """Names by which the Python version is known."""
-    label_bytes: ClassVar[int]
+    label_bytes: ClassVar[int] = 1
+    """Bytes of labels in a record, the last of which counts."""
 
     def read(self, folders: list[Path]) -> Split:
         names = (*self.train, self.test)
@@ -122,21 +121,10 @@ class _Cifar(Published):
         return Split(*train, *_cifar_samples(paths[-1:], self.label_bytes, self.labels), classes=self.labels)
 
 
-class Cifar10(_Cifar):
-    """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 10 classes."""
-
-    kind: Literal["cifar10"] = "cifar10"
-    published = "CIFAR-10, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
-    inner = ("cifar-10-batches-bin",)
-    train, test = tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"
-    pickled = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
-    label_bytes = 1
-
-
-class Cifar100(_Cifar):
+class Cifar100(Cifar10):
     """Small photographs: 50,000 to train, 10,000 to test, 3x32x32, 100 classes."""
 
-    kind: Literal["cifar100"] = "cifar100"
+    kind: Literal["cifar100"] = "cifar100"  # type: ignore[assignment]
     published = "CIFAR-100, binary version, Krizhevsky, Nair, Hinton, University of Toronto"
     inner = ("cifar-100-binary",)
     train, test = ("train.bin",), "test.bin"
