@@ -45,10 +45,6 @@ class LocalSgd:
     def plain(self) -> bool:
         return not (self.momentum or self.weight_decay or self.mu)
 
-    def steps(self, n: int) -> int:
-        """Return the minibatches of one local training on n samples, E ceil(n / batch_size)."""
-        return self.epochs * -(-n // self.batch_size)
-
 
 @dataclass(frozen=True, slots=True)
 class Way:

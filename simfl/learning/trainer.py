@@ -96,13 +96,13 @@ class Trainer:
     def work(self, user: int) -> dict[str, int]:
         """Return the work of one local training: its start and E n samples by a law of the model, or
         multiply-adds, forward and backward, and minibatches. ValueError if those are not known."""
-        passes = self.sgd.epochs * self.samples(user)
+        n, epochs = self.samples(user), self.sgd.epochs
         if self._by_law:
-            return {"train_start": 1, "train_sample": passes}
+            return {"train_start": 1, "train_sample": epochs * n}
         if self._facts.macs is None:
             raise ValueError(self._facts.why)
-        macs = self._facts.macs * passes * _PASSES
-        return {"train_mac": macs, "train_step": self.sgd.steps(self.samples(user))}
+        macs = self._facts.macs * epochs * n * _PASSES
+        return {"train_mac": macs, "train_step": epochs * -(-n // self.sgd.batch_size)}
 
     @cached_property
     def way(self) -> Way:
@@ -124,10 +124,8 @@ class Trainer:
             return self._made
 
     def initial(self, seed: Seed) -> F32:
-        """Return x^(0) [1, d] (see `workspace.initial`). seed: 32 bytes, also as uint8 [1, 32]."""
-        from simfl.learning.workspace import initial
-
-        flat: F32 = initial(self._ready().module, bytes(seed)).numpy()
+        """Return x^(0) [1, d] (see `Workspace.initial`)."""
+        flat: F32 = self._ready().initial(bytes(seed)).numpy()
         return flat.reshape(1, -1)
 
     def train(
@@ -145,19 +143,12 @@ class Trainer:
 
         work = self._ready()
         order = sorted(range(len(users)), key=lambda k: -self.samples(users[k]))
-        starts = torch.stack([self._start(weights[k], work) for k in order])
+        starts = torch.stack([work.start(weights[k]) for k in order])
         parts, draws = [self.parts[users[k]] for k in order], [ways.Draws(bytes(seeds[k])) for k in order]
         cohort = ways.Cohort(starts, parts, draws, self.sgd, [self.sgd.lr_at(rounds[k]) for k in order])
         train = {"loop": ways.loop, "vectorised": ways.vectorised, "closed_form": ways.closed_form}
         update: F32 = (starts - train[self.way.name](work, cohort)).cpu().numpy()
         return update[np.argsort(order)]
-
-    def _start(self, weights: F32, work: Workspace) -> torch.Tensor:
-        from simfl.learning.workspace import to_tensor
-
-        if weights.shape != (1, self.d) or weights.dtype != np.float32:
-            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {self.d})")
-        return to_tensor(weights[0], work.samples.device).to(work.samples.dtype)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """Return (accuracy, mean cross-entropy) on the test samples, [1, 2], for weights [1, d].
@@ -171,7 +162,7 @@ class Trainer:
 
         work = self._ready()
         samples = work.samples
-        work.flat.copy_(self._start(weights, work))
+        work.flat.copy_(work.start(weights))
         hits = loss = 0.0
         count = len(self.split.y_test)
         with torch.no_grad():

@@ -111,6 +111,26 @@ class Workspace(threading.local):
         self.others = [p for p in self.parameters if id(p) not in own]
         self.dropouts = dropouts(self.module, samples.shape)
 
+    def initial(self, seed: bytes) -> Tensor:
+        """Return x^(0) [d]: weights uniform on +-1 / sqrt(fan-in), torch's default (Kaiming-uniform with
+        a = sqrt 5); scales of normalisation layers one, biases zero."""
+        flat, draws = torch.zeros(len(self.flat)), generator(seed[:4])
+        for slot in self.slots:
+            if len(slot.shape) >= 2:
+                bound = prod(slot.shape[1:]) ** -0.5
+                uniform = torch.rand(prod(slot.shape), generator=draws)
+                slot.view(flat).copy_(((2 * uniform - 1) * bound).view(slot.shape))
+            elif slot.name.rpartition(".")[2] == "weight":
+                flat[slot.start : slot.end] = 1
+        return flat
+
+    def start(self, weights: F32) -> Tensor:
+        """Return a client's model [1, d] as a vector [d] on the device. ValueError for another shape."""
+        d = len(self.flat)
+        if weights.shape != (1, d) or weights.dtype != np.float32:
+            raise ValueError(f"weights are {weights.dtype} {weights.shape}, not float32 (1, {d})")
+        return to_tensor(weights[0], self.samples.device).to(self.samples.dtype)
+
     def keep(self, masks: list[Tensor] | None) -> None:
         """Set what each dropout keeps of the next minibatch; None: everything."""
         for k, (layer, _) in enumerate(self.dropouts):
@@ -123,21 +143,6 @@ class Workspace(threading.local):
 
 def generator(raw: bytes) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(raw, "big"))
-
-
-def initial(module: nn.Module, seed: bytes) -> Tensor:
-    """Return x^(0) [d]: weights uniform on +-1 / sqrt(fan-in), torch's default (Kaiming-uniform with
-    a = sqrt 5); scales of normalisation layers one, biases zero."""
-    layout, draws = slots(module), generator(seed[:4])
-    flat = torch.zeros(layout[-1].end)
-    for slot in layout:
-        if len(slot.shape) >= 2:
-            bound = prod(slot.shape[1:]) ** -0.5
-            uniform = torch.rand(prod(slot.shape), generator=draws)
-            slot.view(flat).copy_(((2 * uniform - 1) * bound).view(slot.shape))
-        elif slot.name.rpartition(".")[2] == "weight":
-            flat[slot.start : slot.end] = 1
-    return flat
 
 
 class Stepping(nn.Linear):

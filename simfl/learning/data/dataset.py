@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,20 @@ class DataError(ValueError):
     """A data set that is not there or cannot be used: the file, what was found and what was expected."""
 
 
-class LazyImages(Protocol):
-    """Images [n, *shape] of pixels 0 .. 255 that are read when they are indexed."""
+class LazyImages:
+    """Images of pixels 0 .. 255 in all of a shape [n, ...], each read by its number when it is indexed."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.uint8]
+    def __init__(self, shape: tuple[int, ...], read: Callable[[int], U8]) -> None:
+        self.shape, self.dtype, self._read = shape, np.dtype(np.uint8), read
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.shape[0]
 
-    def __getitem__(self, rows: I64, /) -> U8:
-        """Images by their numbers [k]: [k, *shape]. DataError for one that cannot be read."""
+    def __getitem__(self, rows: I64) -> U8:
+        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        for image, row in zip(images, rows.tolist(), strict=True):
+            image[:] = self._read(row)
+        return images
 
 
 Samples = F32 | U8 | LazyImages

@@ -17,6 +17,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import Pixels
-from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, DataError, Split, check_labels
+from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, DataError, LazyImages, Split, check_labels
 from simfl.learning.data.published import Published, decoded
 
 _FEMNIST_PIXELS = 28 * 28
@@ -154,7 +155,7 @@ class Landmarks(Published):
         owner = np.array([numbers[name] for name in names], np.int64)
         return Split(x_train, y_train, x_test, y_test, classes=self.labels, owner=owner)
 
-    def _samples(self, table: Path, *more: str) -> tuple[_JpegImages, I64, list[str]]:
+    def _samples(self, table: Path, *more: str) -> tuple[LazyImages, I64, list[str]]:
         """Return the images and labels of a table, and its column `more`, if one is asked for."""
         names, labels, paths, folder = [], [], [], table.parent / "images"
         for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
@@ -168,39 +169,23 @@ class Landmarks(Published):
             names += name
         if absent := [path.name for path in paths if not path.is_file()]:
             raise self.missing(absent, f"{folder} ({len(absent)} of {len(paths)} images of {table})")
-        return _JpegImages(paths, self.size), np.array(labels, np.int64), names
+        images = LazyImages((len(paths), 3, self.size, self.size), partial(_opened, paths, self.size))
+        return images, np.array(labels, np.int64), names
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
         # Of a pass of evaluation: images stay on disk.
         return 5 * EVALUATED * 3 * self.size**2 if real else 0
 
 
-class _JpegImages:
-    """Images [n, 3, size, size] of files (see `LazyImages`)."""
-
-    def __init__(self, paths: list[Path], size: int) -> None:
-        self._paths, self.dtype = paths, np.dtype(np.uint8)
-        self.shape: tuple[int, ...] = (len(paths), 3, size, size)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, rows: I64, /) -> U8:
-        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        for image, row in zip(images, rows.tolist(), strict=True):
-            image[:] = _opened(self._paths[row], self.shape[2])
-        return images
-
-
-def _opened(path: Path, size: int) -> U8:
+def _opened(paths: list[Path], size: int, row: int) -> U8:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path, formats=("JPEG",)) as image:
+        with Image.open(paths[row], formats=("JPEG",)) as image:
             image.draft("RGB", (size, size))  # a JPEG need not be decoded at many times the size
             square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be read as an image: {error}") from None
+        raise DataError(f"{paths[row]}: cannot be read as an image: {error}") from None
     return np.asarray(square, np.uint8).transpose(2, 0, 1)
 
 

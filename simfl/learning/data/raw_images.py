@@ -173,7 +173,6 @@ class AttFaces(Published):
 
 
 def _pixels(path: Path) -> U8:
-    """Return the pixels [112, 92] of a raw PGM file."""
     content = read(path)
     header = _PGM_HEADER.match(content)
     if not header:

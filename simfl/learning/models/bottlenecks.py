@@ -110,13 +110,9 @@ class _Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.body(x)
-        if not self.residual:
-            return y
-        if self.depth is None:
-            return x + y
-        # One draw a sample: what is dropped out is not y but its factor.
-        factor: Tensor = self.depth(y.new_ones(y.shape[0], 1, 1, 1))
-        return x + y * factor
+        if self.depth is not None:  # one draw a sample: what is dropped out is not y but its factor
+            y = y * self.depth(y.new_ones(y.shape[0], 1, 1, 1))
+        return x + y if self.residual else y
 
 
 class _Excite(nn.Module):

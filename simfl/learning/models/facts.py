@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """d: parameters. softmax: softmax regression, which has a closed form. macs: multiply-adds of one
-    sample's forward pass (see `layers.macs`), or None and `why` they are not known."""
+    sample's forward pass (see `rules.macs`), or None and `why` they are not known."""
 
     d: int
     softmax: bool
