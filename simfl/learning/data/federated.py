@@ -1,13 +1,11 @@
 """Published data sets of natural users: FEMNIST by its writers, Google Landmarks by its photographers.
 
-FEMNIST is as LEAF's scripts write it: a file of train/ or test/ is {"users": [name], "num_samples": [n],
-"user_data": {name: {"x": [[784 numbers]], "y": [label]}}} (Caldas et al., "LEAF: A Benchmark for Federated
-Settings", 2018).
-
-Of GLD-23K, mini_gld_train_split.csv has a user_id, an image_id and a class a line, mini_gld_test.csv an
-image_id and a class; the images are images/<image_id>.jpg, or images/a/b/c/<image_id>.jpg by its first three
-characters (Hsu, Qi, Brown, "Federated Visual Classification with Real-World Data Distribution", 2020, as
-TensorFlow Federated and FedML publish it). They are read when they are indexed.
+LEAF's scripts write FEMNIST's train/ and test/, files of {"users": [name], "num_samples": [n], "user_data":
+{name: {"x": [[784 numbers]], "y": [label]}}} (Caldas et al., "LEAF: A Benchmark for Federated Settings").
+GLD-23K has a user_id, an image_id and a class a line in mini_gld_train_split.csv, an image_id and a class in
+mini_gld_test.csv, and images/<image_id>.jpg, or images/a/b/c/<image_id>.jpg by its first three characters
+(Hsu, Qi, Brown, "Federated Visual Classification with Real-World Data Distribution", 2020, as TensorFlow
+Federated and FedML publish it).
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """Images that are published as raw pixels: IDX files (MNIST), CIFAR's records, and PGM files (AT&T faces).
 
-An IDX file, gzipped or not, is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each
-dimension as a big-endian 32-bit integer, and the values, the last dimension running fastest (LeCun, Cortes,
-Burges, "The MNIST database of handwritten digits").
-
-A record of CIFAR's binary version is a label byte (CIFAR-100: a coarse one, then a fine one) and 3072 pixels,
-1024 of red, green and blue each, row by row (Krizhevsky, "Learning Multiple Layers of Features from Tiny
-Images", 2009, and its data's page). The Python version is pickled, which is never read: unpickling executes
-what it is given.
-
-A raw PGM file is "P5", width, height and the largest value in decimal, with white space or comments between
-them, one white space, and the pixels row by row (Poskanzer's pgm, 1991).
+IDX, gzipped or not: two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a
+big-endian 32-bit integer, and the values, the last dimension running fastest (LeCun, Cortes, Burges, "The
+MNIST database of handwritten digits"). A record of CIFAR's binary version: a label byte (CIFAR-100: a coarse
+one, then a fine one) and 1024 pixels of red, green and blue each, row by row (Krizhevsky, "Learning Multiple
+Layers of Features from Tiny Images", 2009). The Python version is pickled, which is never read: unpickling
+executes what it is given. Raw PGM: "P5", width, height and the largest value in decimal, with white space or
+comments between them, one white space, and the pixels row by row (Poskanzer's pgm, 1991).
 """
 
 from __future__ import annotations
