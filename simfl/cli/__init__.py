@@ -1,8 +1,7 @@
 """The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 130 interrupted;
 143 terminated.
 
-A module holds the commands of one kind. Heavy modules are imported inside the commands that need them:
-`--help` answers at once.
+Heavy modules are imported inside the commands that need them: `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ import sys
 import typer
 
 # Imported for the commands that they add to `app`.
-from simfl.cli import authoring, calibrate, explore, reports, reproduce, run, sweep  # noqa: F401
+from simfl.cli import authoring, reports, reproduce, run, studies  # noqa: F401
 from simfl.cli.common import BAD, app, heed_termination, keeping, tell
+from simfl.errors import BadInput
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. All that a user can cause ends in one message, never a traceback."""
-    from simfl.errors import BadInput
-
     # Imports and rows make little garbage, and torch's modules are large: the collector looks seldom, and not
     # once more at everything when the process ends. Together that was a tenth of a short run.
     gc.set_threshold(200_000, 20, 1000)

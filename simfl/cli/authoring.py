@@ -10,6 +10,7 @@ from string import Template
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from simfl.cli.common import app, say, tell
 
@@ -23,9 +24,7 @@ Things = Literal[
 
 @app.command()
 def schema(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As a page for people: docs/scenario.md.")
-    ] = False,
+    markdown: Annotated[bool, Option("--markdown", help="As a page for people: docs/scenario.md.")] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors."""
     if markdown:
@@ -39,7 +38,7 @@ def schema(
 
 
 @app.command("list")
-def list_command(things: Annotated[Things, typer.Argument(help="What to list.")]) -> None:
+def list_command(things: Annotated[Things, Argument(help="What to list.")]) -> None:
     """List protocols, models, datasets, profiles, or the kinds of another thing."""
     from simfl.catalog import listed
 
@@ -56,8 +55,8 @@ app.add_typer(new, name="new")
 
 @new.command()
 def protocol(
-    name: Annotated[str, typer.Argument(help="Small letters, digits and _: a Python module's name.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder.")] = Path(),
+    name: Annotated[str, Argument(help="Small letters, digits and _: a Python module's name.")],
+    out: Annotated[Path, Option("--out", metavar="DIR", help="The folder.")] = Path(),
 ) -> None:
     """Write a protocol's module, a scenario and a test that pass; change them from there."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name):

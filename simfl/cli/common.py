@@ -1,4 +1,4 @@
-"""The parts that commands share: the application, exit codes, options, loading, and printing."""
+"""The parts that commands share: the application, exit codes, and printing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
+from simfl.errors import RunFailed
+from simfl.python_files import executed
 from simfl.results.text import printable
 
-if TYPE_CHECKING:
-    from simfl.scenario.schema import Scenario
-
+WIDTH = 80  # columns of text, on a terminal and off it
+PATIENCE_S = 2.0  # after which a stage is told off a terminal
 FAILED, BAD, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 _ending_signals: list[int] = []
+_named_files: set[str] = set()
 
 
 def heed_termination() -> None:
@@ -36,29 +38,19 @@ def heed_termination() -> None:
         signal.signal(signal.SIGTERM, end)
 
 
-def interrupted() -> int:
-    """Return the exit code of a command that was interrupted."""
-    return TERMINATED if _ending_signals else INTERRUPTED
-
-
 @contextmanager
 def keeping(kept: Callable[[], str]) -> Iterator[None]:
     """Where a command is interrupted or fails, end it; its message closes with `kept`."""
-    from simfl.errors import RunFailed
-
     try:
         yield
         return
     except KeyboardInterrupt:
-        message, code = "Interrupted", interrupted()
+        message, code = "Interrupted", TERMINATED if _ending_signals else INTERRUPTED
     except (RunFailed, OSError) as error:
         message, code = f"simfl: {error}", FAILED
     tell(f"{message}{kept()}", error=True)
     raise typer.Exit(code)
 
-
-WIDTH = 80  # columns of text, on a terminal and off it
-PATIENCE_S = 2.0  # after which a stage is told off a terminal
 
 app = typer.Typer(
     name="simfl",
@@ -69,16 +61,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-ScenarioFile = Annotated[Path, typer.Argument(help="A scenario, YAML.", metavar="SCENARIO")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, such as a.b=c.")
-]
-Seed = Annotated[int | None, typer.Option(help="The scenario's seed.")]
-ClockOption = Annotated[
-    str | None, typer.Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")
-]
-Protocols = Annotated[str | None, typer.Option(metavar="A,B", help="Only these of its protocols.")]
-Workers = Annotated[int | None, typer.Option(help="Threads for the real work; 0: in line.")]
+_SET_HELP = "Override a value, such as a.b=c."
+Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 
 
 def overrides(set_: Set) -> dict[str, Any]:
@@ -88,27 +72,8 @@ def overrides(set_: Set) -> dict[str, Any]:
     return dict(parse_override(text) for text in set_ or [])
 
 
-def load_scenario(
-    scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
-) -> Scenario:
-    """Return the scenario of a file with the command line's overrides."""
-    from simfl.scenario.load import load, select_protocols
-
-    given = {"seed": seed, "clock": clock, "workers": workers}
-    loaded = load(scenario, overrides(set_) | {k: value for k, value in given.items() if value is not None})
-    tell_whose_code()
-    if protocols is not None:
-        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
-    return loaded
-
-
-_named_files: set[str] = set()
-
-
 def tell_whose_code() -> None:
     """Name each file whose code is executed, once: it can do whatever its user can."""
-    from simfl.python_files import executed
-
     for file in executed():
         if file not in _named_files:
             _named_files.add(file)
@@ -117,9 +82,8 @@ def tell_whose_code() -> None:
 
 def say(text: str, further: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `further`. No word is cut."""
-    tell(
-        textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-    )
+    whole_words = textwrap.TextWrapper(WIDTH, "", further, break_long_words=False, break_on_hyphens=False)
+    tell(whole_words.fill(text))
 
 
 def tell(text: str, error: bool = False) -> None:
@@ -129,10 +93,7 @@ def tell(text: str, error: bool = False) -> None:
 
 @contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each stage of a long command as it begins, which stderr shows.
-
-    On a terminal one line shows it, and goes at the end; elsewhere a stage that lasts has a line of its own.
-    """
+    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last."""
     if sys.stderr.isatty():
         from rich.console import Console
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from simfl.cli.common import app, say, tell
 from simfl.errors import BadInput, need
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path, typer.Argument(help="A run's folder, or with --figures a sweep's.", metavar="DIR")
-    ],
+    folder: Annotated[Path, Argument(help="A run's folder, or with --figures a sweep's.", metavar="DIR")],
     rounds: Annotated[
-        str | None,
-        typer.Option(metavar="A:B", help="Rounds of trace.perfetto.json and of the page's timeline."),
+        str | None, Option(metavar="A:B", help="Rounds of trace.perfetto.json and of the page's timeline.")
     ] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
+        bool, Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
     ] = False,
     latex: Annotated[
-        bool, typer.Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
+        bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
     ] = False,
 ) -> None:
     """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
@@ -46,15 +40,15 @@ def report(
         if not figures:
             tables = "whose tables are there already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {tables}")
-        _save(folder, catalogue.of_sweep(folder))
+        _say_written(folder, catalogue.save(folder / "figures", catalogue.of_sweep(folder)))
         return
     recover(folder)
     resolved = folder / "resolved.yaml"
     run = open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
     if latex:
-        from simfl.reports.latex import table
+        from simfl.reports.tables import latex as as_latex
 
-        print(table(run), end="")
+        print(as_latex(run), end="")
         return
     from simfl.folder.result import atomic
     from simfl.reports import perfetto, terminal
@@ -76,13 +70,11 @@ def report(
         say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
     say(f"Written to {folder}: report.html, trace.perfetto.json", further="  ")
     if figures:
-        _save(folder, drawn)
+        _say_written(folder, catalogue.save(folder / "figures", drawn))
 
 
-def _save(folder: Path, drawn: Mapping[str, Figure]) -> None:
-    from simfl.reports.figures.catalogue import save
-
-    say(f"Written to {folder / 'figures'}: {', '.join(save(folder / 'figures', drawn))}", further="  ")
+def _say_written(folder: Path, names: list[str]) -> None:
+    say(f"Written to {folder / 'figures'}: {', '.join(names)}", further="  ")
 
 
 def _from_to(text: str | None) -> tuple[int, int] | None:
@@ -96,9 +88,9 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
 
 @app.command()
 def privacy(
-    folder: Annotated[Path, typer.Argument(help="A run with record_updates: true.", metavar="RUN")],
-    first: Annotated[int | None, typer.Option("--from", metavar="ROUND", help="First round.")] = None,
-    last: Annotated[int | None, typer.Option("--to", metavar="ROUND", help="Last round.")] = None,
+    folder: Annotated[Path, Argument(help="A run with record_updates: true.", metavar="RUN")],
+    first: Annotated[int | None, Option("--from", metavar="ROUND", help="First round.")] = None,
+    last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
     from simfl.privacy.attack import attack

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from simfl.cli.common import app, say
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
+        Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
     ] = None,
-    page: Annotated[bool, typer.Option("--page", help="Only write the page from what is stored.")] = False,
-    root: Annotated[Path, typer.Option(metavar="DIR", help="The checkout.")] = Path(),
+    page: Annotated[bool, Option("--page", help="Only write the page from what is stored.")] = False,
+    root: Annotated[Path, Option(metavar="DIR", help="The checkout.")] = Path(),
 ) -> None:
     """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
     _find_papers()

@@ -19,10 +19,8 @@ KINDS = ("compute", "network", "wait")
 
 @dataclass(frozen=True)
 class Share:
-    """Nanoseconds of the critical path of one phase, kind, and either the server or all users.
-
-    `by` has the users' own parts, the largest first.
-    """
+    """Nanoseconds of the critical path of one phase, kind, and either the server or all users, each of whose
+    own parts `by` has, the largest first."""
 
     phase: str
     server: bool
@@ -62,8 +60,7 @@ class Advice:
         """The largest share and the most that its end would save; goes on after the protocol's name."""
         if not self.shares:
             return "no finished round, so nothing to speed up yet."
-        first = self.shares[0]
-        of = unit(self.buffered)
+        first, of = self.shares[0], unit(self.buffered)
         which = f"an aborted {of}" if self.aborted else f"a{'n' * self.buffered} {of}"
         free = "ending it would" if first.kind == "wait" else "making it free would"
         saved, whole = seconds(first.ns / self.rounds), seconds(self.total_ns / self.rounds)
@@ -72,10 +69,8 @@ class Advice:
 
 
 def advise(trace: Trace, rounds: list[Round]) -> Advice:
-    """Sum up the critical paths of a protocol's completed rounds; of its aborted ones if there are no others.
-
-    For buffered runs it is the path of the run as a whole (`metrics.run_path`).
-    """
+    """Sum up the critical paths of completed rounds, or of aborted ones if there are no others; of a buffered
+    run, the path as a whole (`metrics.run_path`)."""
     done = [r for r in rounds if r.reason is None]
     chosen = rounds if trace.buffered else done or rounds
     path = metrics.run_path(trace, chosen)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from simfl.results.trace import PHASES
 
+# Blue, bluish green, orange, vermillion.
 PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
-"""Blue, bluish green, orange, vermillion."""
-
 # Lines that stand for protocols; `ink` is the colour of the text around them. Dashes are in units of a line's
 # width; the first is solid.
 LINE_COLOURS = ("ink", "#CC79A7", "#56B4E9")
@@ -23,21 +22,20 @@ LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")
 
 def line(index: int) -> tuple[str, str]:
     """Colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
-    colours, dashes = len(LINE_COLOURS), len(LINE_DASHES)
-    return LINE_COLOURS[index % colours], LINE_DASHES[index // colours % dashes]
+    dashes, colour = divmod(index, len(LINE_COLOURS))
+    return LINE_COLOURS[colour], LINE_DASHES[dashes % len(LINE_DASHES)]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from `low` to `high`, with ticks at round numbers."""
+    """An axis with ticks at round numbers, at both ends too."""
 
-    low: float
-    high: float
     ticks: tuple[float, ...]
 
     def at(self, value: float) -> float:
         """Return the place of a value, in percent of the axis."""
-        return 100 * (value - self.low) / (self.high - self.low)
+        low, high = self.ticks[0], self.ticks[-1]
+        return 100 * (value - low) / (high - low)
 
     def label(self, tick: float) -> str:
         """Return a tick with as many decimals as its neighbours need."""
@@ -46,7 +44,7 @@ class Axis:
 
 
 def axis(low: float, high: float) -> Axis:
-    """Return an axis that holds low .. high (low <= high), with about five ticks, at both ends too.
+    """Return an axis that holds low .. high (low <= high), with about five ticks.
 
     >>> axis(0.0, 5.9).ticks
     (0.0, 2.0, 4.0, 6.0)
@@ -55,5 +53,4 @@ def axis(low: float, high: float) -> Axis:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    ticks = tuple(k * step for k in range(first, max(last, first + 1) + 1))
-    return Axis(ticks[0], ticks[-1], ticks)
+    return Axis(tuple(k * step for k in range(first, max(last, first + 1) + 1)))

@@ -30,12 +30,10 @@ class Run:
 
     @property
     def buffered(self) -> bool:
-        """True of an asynchronous run, whose rounds are aggregations."""
         return any(rows.buffered for rows in self.traces.values())
 
     @property
     def unit(self) -> str:
-        """The word for a round."""
         return unit(self.buffered)
 
 
@@ -47,7 +45,7 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     """
     content = summary.read(folder / "summary.json")
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
-    _check_scenario(folder, content, scenario)
+    _compare(folder, content, scenario)
     if list(traces) != list(content.protocols):
         names = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
         raise _contradiction(folder, f"trace.jsonl has the protocols {names}")
@@ -63,18 +61,17 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     return Run(folder, scenario, text, content, traces, rounds)
 
 
-def _check_scenario(folder: Path, content: Summary, s: Scenario) -> None:
+def _compare(folder: Path, content: Summary, s: Scenario) -> None:
     """Compare the facts that both the summary and `resolved.yaml` state."""
     facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
-    found = {key: getattr(content, key) for key in facts}
+    pairs = {key: (getattr(content, key), value) for key, value in facts.items()}
     for name, protocol in content.protocols.items():
         if name not in s.protocols:
             raise _contradiction(folder, f"resolved.yaml has no protocol {name}")
-        facts[f"{name}.selection"] = s.of(name).selection.model_dump(mode="json")
-        found[f"{name}.selection"] = protocol.selection
-    for key, value in facts.items():
-        if found[key] != value:
-            both = f"{found[key]!r} in summary.json, and {value!r} in resolved.yaml"
+        pairs[f"{name}.selection"] = protocol.selection, s.of(name).selection.model_dump(mode="json")
+    for key, (found, value) in pairs.items():
+        if found != value:
+            both = f"{found!r} in summary.json, and {value!r} in resolved.yaml"
             raise _contradiction(folder, f"{key} is {both}")
 
 

@@ -16,19 +16,16 @@ if TYPE_CHECKING:
     from simfl.privacy.attack import Attack
 
 I64 = NDArray[np.int64]
-
 MAX_USERS, MAX_CELLS = 12, 40  # rows that are shown, and cells of a bar
-
-BLOCKS = "▁▂▃▄▅▆▇█"
-NO_SAMPLES = "·"
+NO_SAMPLES, BLOCKS = "·", "▁▂▃▄▅▆▇█"
+ERROR_BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
+MAX_NAMED = 6  # users whom the server could isolate
 
 
 def label_histogram(counts: I64, width: int = 80) -> list[str]:
     """A row for each user, or for twelve from the smallest to the largest; a legend; the spread over all.
 
-    counts: samples of each label that each user holds [users, classes]. A row has the user's number, its
-    samples and its labels, and a bar with a cell a label, full for the user's most frequent one; where
-    labels are more than fit, a cell is the mean of neighbouring ones. No line is longer than `width` columns.
+    counts: samples of each label that each user holds [users, classes]. width: columns of the longest line.
 
     Raises:
         ValueError: no users, no classes, a negative count, or width < 1.
@@ -45,9 +42,9 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     if users > MAX_USERS:  # evenly in the order of size
         places = np.rint(np.linspace(0, users - 1, MAX_USERS)).astype(np.int64)
         chosen = np.argsort(held, kind="stable")[places]
-    named = {"user": chosen, "samples": held[chosen], "labels": labels[chosen]}
-    columns = [_column(name, values) for name, values in named.items()]
-    beside = ["  ".join(row) + "  " for row in zip(*columns, strict=True)]
+    rows = [("user", "samples", "labels"), *zip(chosen, held[chosen], labels[chosen], strict=True)]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    beside = ["".join(f"{cell:>{w}}  " for cell, w in zip(row, widths, strict=True)) for row in rows]
     each = -(-classes // max(1, min(MAX_CELLS, width - len(beside[0]))))
     bars = ["", *(_bar(row, each) for row in counts[chosen])]
     lines = [(text + bar).rstrip()[:width] for text, bar in zip(beside, bars, strict=True)]
@@ -60,12 +57,6 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     if len(chosen) < users:
         notes.insert(0, f"{len(chosen)} of {users} users, evenly from the fewest samples to the most.")
     return lines + [line for note in notes for line in wrap(note, width)]
-
-
-def _column(name: str, values: I64) -> list[str]:
-    """A heading and its values, right-aligned."""
-    cells = [name, *map(str, values)]
-    return [cell.rjust(max(map(len, cells))) for cell in cells]
 
 
 def _bar(row: I64, each: int) -> str:
@@ -81,17 +72,11 @@ def _spread(values: I64) -> str:
     return f"min {values.min()}, median {middle}, max {values.max()}"
 
 
-ERROR_BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
-MAX_NAMED = 6  # users whom the server could isolate
-
-
 def attack_lines(name: str, found: Attack) -> Iterator[str]:
     """A headline, the histogram of the reconstruction errors, and the users whom the server could isolate."""
     errors = found.errors[np.isfinite(found.errors)]
-    yield (
-        f"{name}: rounds {found.first} to {found.last}, {found.aggregates} aggregates over "
-        f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"
-    )
+    users = f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"
+    yield f"{name}: rounds {found.first} to {found.last}, {found.aggregates} aggregates over {users}"
     if len(errors):
         yield "  reconstruction error e = ||d - d^||^2 / ||d||^2 of eq. 35, users by error:"
         mean, median = errors.mean(), np.median(errors)
@@ -105,8 +90,7 @@ def attack_lines(name: str, found: Attack) -> Iterator[str]:
         yield f"  isolated by their participation alone: {users} ({listed(found.alone, MAX_NAMED)})"
     else:
         yield "  nobody can be isolated by participation alone"
-    sizes = [len(group) for group in found.groups if len(group) > 1]
-    if sizes:
+    if sizes := [len(group) for group in found.groups if len(group) > 1]:
         low, high = min(sizes), max(sizes)
         each = f"{low}" if low == high else f"{low} to {high}"
         yield f"  sums that can be isolated: {counted(len(sizes), 'group')} of {each} users"

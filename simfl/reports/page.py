@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from simfl.reports import chart, tables, timeline, units, world
+from simfl.reports import chart, tables, timeline, units
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.folder import Run
 from simfl.results import columns
@@ -21,13 +21,11 @@ from simfl.results.trace import PHASES
 MAX_SPANS = 80_000  # about, in the timelines of all protocols together: 2 MB
 MIN_SPANS = 1_000  # that each of them may hold
 MAX_SHARES = 8  # of a critical path, that are listed
-
 CLOCKS = {
     "measured": "measured: CPU time of the real work on the machine that ran it x each device's slowdown",
     "modelled": "modelled: counted work times the seconds per operation of profile {profile}",
     "recorded": "recorded: the durations of an earlier run",
 }
-
 PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses")
 
 
@@ -37,45 +35,38 @@ def page(run: Run, asked: tuple[int, int] | None = None) -> str:
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked) for name in protocols}
-    shown = [
-        {"name": name, "left_out": t.left_out, "views": len(t.views), "first": t.first}
-        for name, t in timelines.items()
-    ]
+    packed = timelines.items()
+    shown = [{"name": n, "left_out": t.left_out, "views": len(t.views), "first": t.first} for n, t in packed]
     rows = tables.breakdown(run)
     training: dict[str, list[str]] = {}
     for name, protocol in protocols.items():
         if protocol.training:
             training.setdefault(protocol.training, []).append(name)
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            run=run,
-            a_unit="an aggregation" if run.buffered else "a round",
-            clock=CLOCKS[run.summary.clock].format(profile=run.scenario.profile),
-            columns={place: columns.at(place, protocols.values()) for place in PLACES},
-            totals={name: tables.mean(r.total_s for r in p.completed) for name, p in protocols.items()},
-            advices=advices,
-            widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
-            breakdown=rows,
-            stacks=stacks(rows),
-            reasons=tables.reasons(run),
-            accuracy=_accuracy(run),
-            training=training,
-            facts=world.facts(run.scenario),
-            timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
-            meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
-            paths={name: parts(advice) for name, advice in advices.items()},
-        )
+    template = _environment().get_template("report.html")
+    return template.render(
+        run=run,
+        a_unit="an aggregation" if run.buffered else "a round",
+        clock=CLOCKS[run.summary.clock].format(profile=run.scenario.profile),
+        columns={place: columns.at(place, protocols.values()) for place in PLACES},
+        totals={name: tables.mean(r.total_s for r in p.completed) for name, p in protocols.items()},
+        advices=advices,
+        widest=max((a.total_ns / a.rounds for a in advices.values() if a.rounds), default=0),
+        breakdown=rows,
+        stacks=stacks(rows),
+        reasons=tables.reasons(run),
+        accuracy=_accuracy(run),
+        training=training,
+        facts=units.world_facts(run.scenario),
+        timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
+        meta={"phases": PHASES, "kinds": KINDS, "protocols": shown},
+        paths={name: parts(advice) for name, advice in advices.items()},
     )
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    made = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
+    made.trim_blocks = made.lstrip_blocks = True
     made.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
     made.globals |= {"headings": tables.headings, "nothing": tables.NO_VALUE, "most_shares": MAX_SHARES}
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # of `tojson`
@@ -85,8 +76,7 @@ def _environment() -> Environment:
 
 
 def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
-    """A critical path as a bar: (phase, kind, text, nanoseconds before, nanoseconds) a round, in order of
-    phases and kinds."""
+    """A critical path as a bar, in order: (phase, kind, text, nanoseconds before, nanoseconds) a round."""
     amounts: Counter[tuple[str, str]] = Counter()
     for share in advice.shares:
         amounts[share.phase, share.kind] += share.ns
@@ -100,19 +90,19 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
 
 def stacks(rows: list[tables.BreakdownRow]) -> list[dict[str, Any]]:
     """Phases' mean spans on top of each other, and where the round ends, in percent of the longest."""
-    ends = [row.means["total_s", ""].mean for row in rows]
+    totals = [row.means["total_s", ""] for row in rows]
     heights = [sum(row.means["span_s", phase].mean for phase in PHASES) for row in rows]
-    scale = 100 / (max([*ends, *heights], default=0) or 1)
+    scale = 100 / (max([*(total.mean for total in totals), *heights], default=0) or 1)
     out = []
-    for row, end in zip(rows, ends, strict=True):
+    for row, total in zip(rows, totals, strict=True):
         at, parts = 0.0, []
         for phase in PHASES:
             span = row.means["span_s", phase]
             text, wide = f"{phase}: {span.mean:.3f} s ± {span.sd:.3f}", scale * span.mean
             parts.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
             at += wide
-        total, place = row.means["total_s", ""], round(scale * end, 3)
-        out.append({"name": row.name, "rate": row.rate, "total": total, "parts": parts, "end": place})
+        end = round(scale * total.mean, 3)
+        out.append({"name": row.name, "rate": row.rate, "total": total, "parts": parts, "end": end})
     return out
 
 
@@ -122,8 +112,8 @@ def _accuracy(run: Run) -> dict[str, Any] | None:
     points = [point for values in series.values() for point in values]
     if not points:
         return None
-    across = chart.axis(0.0, max(at for at, _ in points))
-    up = chart.axis(min(value for _, value in points), max(value for _, value in points))
+    times, accuracies = zip(*points, strict=True)
+    across, up = chart.axis(0.0, max(times)), chart.axis(min(accuracies), max(accuracies))
     lines = []
     for place, (name, values) in enumerate(series.items()):
         colour, dashes = chart.line(place)

@@ -23,35 +23,27 @@ MAX_ROWS = 200_000  # of all protocols together; a viewer still opens that many
 
 # Processes, within a range for each protocol; threads by lane and phase.
 SERVER_PID, TO_USERS, FROM_USERS, FIRST_USER = 1, 2, 3, 10
-THREADS = {("protocol", phase): 1 + k for k, phase in enumerate(PHASES)} | {
-    ("training", phase): 11 + k for k, phase in enumerate(PHASES)
+THREADS = {
+    (lane, phase): first + k
+    for lane, first in (("protocol", 1), ("training", 11))
+    for k, phase in enumerate(PHASES)
 }
-
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The rounds of a protocol that are written (from, to, both included) and the numbers of their rows."""
+    """The rounds of a protocol that are written (from, to, both included), its last round, and their rows."""
 
     first: int
     last: int
-    rounds: int
+    most: int
     numbers: list[int]
-
-    @property
-    def left_out(self) -> str:
-        """The rounds that are written of all, or "" if nothing is left out."""
-        whole = self.first == 0 and self.last == self.rounds - 1
-        return "" if whole else f"{self.first} to {self.last} of 0 to {self.rounds - 1}"
 
 
 def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS) -> dict[str, Choice]:
-    """The rounds that are asked for, or from the first round on as many as `limit` rows allow.
-
-    Protocols with few rows leave their part of the limit to the others; of each at least one round is
-    written. Raises BadInput for rounds that no protocol has.
-    """
+    """The rounds that are asked for, or from the first on as many as `limit` rows allow, at least one of each
+    protocol; those with few rows leave their part to the others. Raises BadInput for rounds that none has."""
     groups = {name: trace_series.by_round(rows) for name, rows in run.traces.items()}
     if asked:
         most = max((index for found in groups.values() for index in found), default=-1)
@@ -60,9 +52,8 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
         return {name: _from_to(found, *asked) for name, found in groups.items()}
     chosen: dict[str, Choice] = {}
     for name in sorted(groups, key=lambda name: len(run.traces[name])):
-        share = limit // (len(groups) - len(chosen))
-        taken = trace_series.first_that_fit(groups[name], groups[name], share)
-        chosen[name] = _from_to(groups[name], 0, max(taken, default=-1))
+        found, share = groups[name], limit // (len(groups) - len(chosen))
+        chosen[name] = _from_to(found, 0, max(trace_series.first_that_fit(found, found, share), default=-1))
         limit -= len(chosen[name].numbers)
     return {name: chosen[name] for name in groups}
 
@@ -70,12 +61,13 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
 def _from_to(groups: dict[int, list[int]], first: int, last: int) -> Choice:
     numbers = [n for index, found in groups.items() if first <= index <= last for n in found]
     most = max(groups, default=-1)
-    return Choice(first, min(last, most), most + 1, numbers)
+    return Choice(first, min(last, most), most, numbers)
 
 
 def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
     """A line for each protocol that is not whole in the file."""
-    return [f"{name}: {run.unit}s {c.left_out}" for name, c in chosen.items() if c.left_out]
+    partly = {name: c for name, c in chosen.items() if (c.first, c.last) != (0, c.most)}
+    return [f"{name}: {run.unit}s {c.first} to {c.last} of 0 to {c.most}" for name, c in partly.items()]
 
 
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
@@ -91,8 +83,7 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(facts) + ',"traceEvents":[\n'
     between = ""
     for place, (name, choice) in enumerate(chosen.items()):
-        base = place * (FIRST_USER + run.scenario.population.users)
-        for event in _events(run, name, choice, base):
+        for event in _events(run, name, choice, place * (FIRST_USER + run.scenario.population.users)):
             yield between + json.dumps(event, separators=(",", ":"))
             between = ",\n"
     yield "\n]}\n"
@@ -107,9 +98,10 @@ def _events(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
         if isinstance(row, Step):
             yield from _step(row, base)
         elif isinstance(row, Sent):
-            yield from _message(row, _id(base, number), base)
+            id_ = f"0x{base:x}{number:08x}"  # hexadecimal, as viewers read text
+            yield from _message(row, id_, base)
             if receipts.get(number) in written and row.cause in written:
-                yield from _arrow(row, _id(base, number), trace[row.cause], trace[receipts[number]], base)
+                yield from _arrow(row, id_, trace[row.cause], trace[receipts[number]], base)
         else:
             yield from _instant(row, base)
     yield from _counters(run, name, choice, base)
@@ -125,7 +117,7 @@ def _names(name: str, rows: list[Row], base: int) -> Iterator[Event]:
     steps = (row for row in rows if isinstance(row, Step))
     threads = {(row.party, row.lane, phase) for row in steps for phase, _ in row.segments}
     for party, lane, phase in sorted(threads):
-        pid, tid = base + _pid(party), THREADS[lane, phase]
+        pid, tid = _pid(party, base), THREADS[lane, phase]
         what = phase if lane == "protocol" else f"{phase}: local training"
         yield _meta("thread_name", pid, tid, name=what)
         yield _meta("thread_sort_index", pid, tid, sort_index=tid)
@@ -135,8 +127,8 @@ def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
 
-def _pid(party: int) -> int:
-    return SERVER_PID if party == SERVER else FIRST_USER + party
+def _pid(party: int, base: int) -> int:
+    return base + (SERVER_PID if party == SERVER else FIRST_USER + party)
 
 
 def _us(ns: int) -> float:
@@ -145,20 +137,13 @@ def _us(ns: int) -> float:
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
-def _id(base: int, number: int) -> str:
-    """The id of a message's row, unique in the file; hexadecimal, as viewers read text."""
-    return f"0x{base:x}{number:08x}"
-
-
 def _step(row: Step, base: int) -> Iterator[Event]:
     more = {"update": row.about, "waited_us": _us(row.start - row.ready), "still_to_do_us": _us(row.left)}
-    args = {"round": row.round} | {key: value for key, value in more.items() if value}
+    args, pid = {"round": row.round} | {k: value for k, value in more.items() if value}, _pid(row.party, base)
     for span in trace_series.spans(row):
-        yield {
-            "ph": "X", "name": f"{row.call} {row.what}".rstrip(), "cat": span.phase,
-            "pid": base + _pid(row.party), "tid": THREADS[row.lane, span.phase],
-            "ts": _us(span.start), "dur": _us(span.end - span.start), "args": args,
-        }  # fmt: skip
+        name, where = f"{row.call} {row.what}".rstrip(), {"pid": pid, "tid": THREADS[row.lane, span.phase]}
+        when = {"ts": _us(span.start), "dur": _us(span.end - span.start)}
+        yield {"ph": "X", "name": name, "cat": span.phase, **where, **when, "args": args}
 
 
 def _message(row: Sent, id_: str, base: int) -> Iterator[Event]:
@@ -171,9 +156,9 @@ def _message(row: Sent, id_: str, base: int) -> Iterator[Event]:
     if row.arrived is None:
         common |= {"name": f"{name}: broke off", "args": args | {"crossed_bytes": row.bytes}}
         yield {"ph": "i", **common, "ts": _us(row.sent), "s": "p"}
-        return
-    yield {"ph": "b", **common, "id": id_, "ts": _us(row.sent), "args": args}
-    yield {"ph": "e", **common, "id": id_, "ts": _us(row.arrived)}
+    else:
+        yield {"ph": "b", **common, "id": id_, "ts": _us(row.sent), "args": args}
+        yield {"ph": "e", **common, "id": id_, "ts": _us(row.arrived)}
 
 
 def _arrow(row: Sent, id_: str, source: Row, target: Row, base: int) -> Iterator[Event]:
@@ -182,27 +167,24 @@ def _arrow(row: Sent, id_: str, source: Row, target: Row, base: int) -> Iterator
         return
     common = {"name": row.kind, "cat": "message", "id": id_}
     phase, length = source.segments[-1]
-    at = source.end - 1 if length else source.end
-    tid, target_tid = THREADS[source.lane, phase], THREADS[target.lane, target.segments[0][0]]
-    yield {"ph": "s", **common, "pid": base + _pid(source.party), "tid": tid, "ts": _us(at)}
-    where = {"pid": base + _pid(target.party), "tid": target_tid, "ts": _us(target.start)}
-    yield {"ph": "f", "bp": "e", **common, **where}
+    at, tid = _us(source.end - bool(length)), THREADS[source.lane, phase]
+    yield {"ph": "s", **common, "pid": _pid(source.party, base), "tid": tid, "ts": at}
+    at, tid = _us(target.start), THREADS[target.lane, target.segments[0][0]]
+    yield {"ph": "f", "bp": "e", **common, "pid": _pid(target.party, base), "tid": tid, "ts": at}
 
 
 def _instant(row: Row, base: int) -> Iterator[Event]:
     if found := trace_series.moment(row):
         phase = getattr(row, "phase", PHASES[-1])
-        yield {
-            "ph": "i", "name": found.text, "cat": phase, "pid": base + _pid(found.party),
-            "tid": THREADS["protocol", phase], "ts": _us(found.at), "s": "p",
-            "args": {"round": getattr(row, "round", None), **found.details},
-        }  # fmt: skip
+        where = {"pid": _pid(found.party, base), "tid": THREADS["protocol", phase], "ts": _us(found.at)}
+        args = {"round": getattr(row, "round", None), **found.details}
+        yield {"ph": "i", "name": found.text, "cat": phase, **where, "s": "p", "args": args}
 
 
 def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
     trace = run.traces[name]
-    extents = [trace_series.extent(trace[number]) for number in choice.numbers] or [(0, 0)]
-    since, until = min(start for start, _ in extents), max(end for _, end in extents)
+    starts, ends = zip(*[trace_series.extent(trace[n]) for n in choice.numbers] or [(0, 0)], strict=True)
+    since, until = min(starts), max(ends)
 
     def counter(pid: int, what: str, unit: str, changes: trace_series.Changes) -> Iterator[Event]:
         start = max((c for c in changes if c[0] < since), default=None)  # what held before the first round
@@ -225,6 +207,5 @@ def tells_who_is_online(run: Run, name: str) -> bool:
     """True if all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
     while a user is idle whom nobody follows."""
     changes = getattr(run.scenario.population.availability, "changes", "")  # none of a file's own class
-    if changes == "by round":
-        return False
-    return changes == "never" or getattr(run.scenario.protocols[name], "connected", True)
+    followed = changes == "never" or getattr(run.scenario.protocols[name], "connected", True)
+    return changes != "by round" and followed

@@ -1,19 +1,28 @@
-"""The content of a page's tables, from a run's summary: means over completed rounds, and what went wrong."""
+"""Means over completed rounds and what went wrong, from a run's summary; as LaTeX, and as Parquet."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from simfl.folder.result import atomic
 from simfl.reports.folder import Run
 from simfl.results import summary
 from simfl.results.columns import Column, Measure, Place, at
 from simfl.results.summary import ProtocolSummary, RoundSummary
 
 NO_VALUE = "–"
+LATEX_ESCAPES = str.maketrans({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
+    "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,33 +67,98 @@ def breakdown(run: Run) -> list[BreakdownRow]:
 
 def headings(shown: list[Column], place: Place) -> list[tuple[str, list[str]]]:
     """The headings of a table, each with the phases that are below it."""
-    out: dict[str, list[str]] = {}
-    for column in shown:
-        phases = out.setdefault(getattr(column, place), [])
-        phases += [column.phase] * bool(column.phase)
-    return list(out.items())
+    of_heading = groupby(shown, lambda column: getattr(column, place))
+    return [(heading, [c.phase for c in found if c.phase]) for heading, found in of_heading]
 
 
 def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
     """Protocol -> its aborted rounds, and (reason, count) of refused and of ignored messages."""
+
+    def summed(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
+        total = sum(map(Counter, counts), Counter[str]())
+        return sorted(total.items(), key=lambda item: (-item[1], item[0]))
+
     return {
         name: {
             "aborted": [r for r in p.rounds if not r.completed],
-            "refused": _summed(r.refused for r in p.rounds),
-            "ignored": _summed(r.ignored for r in p.rounds),
+            "refused": summed(r.refused for r in p.rounds),
+            "ignored": summed(r.ignored for r in p.rounds),
         }
         for name, p in run.summary.protocols.items()
     }
 
 
-def _summed(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
-    total = sum(map(Counter, counts), Counter[str]())
-    return sorted(total.items(), key=lambda item: (-item[1], item[0]))
-
-
 def evaluated(run: Run) -> dict[str, list[tuple[RoundSummary, float]]]:
     """Protocol -> the rounds after which it was evaluated, each with its accuracy."""
-    return {
-        name: [(r, r.accuracy) for r in p.rounds if r.accuracy is not None]
-        for name, p in run.summary.protocols.items()
-    }
+    protocols = run.summary.protocols.items()
+    return {name: [(r, r.accuracy) for r in p.rounds if r.accuracy is not None] for name, p in protocols}
+
+
+def escape(text: str) -> str:
+    r"""Text that LaTeX sets as it is; line ends and other control characters become spaces.
+
+    >>> print(escape("a_b & 5 %"))
+    a\_b \& 5 \%
+    """
+    return "".join(sign if sign.isprintable() else " " for sign in text).translate(LATEX_ESCAPES)
+
+
+def latex(run: Run) -> str:
+    """A `tabular` (package booktabs) with a row for each protocol and drop-out rate.
+
+    Seconds are spans, which overlap and so need not add up to the total; bytes are of all users together;
+    the accuracy is the last one of the protocol. Columns that the run has nothing for are left out.
+    """
+    rows, protocols = breakdown(run), run.summary.protocols.values()
+    shown = [c for c in at("latex", protocols) if not c.whole or any(map(c.tells, protocols))]
+    left = ["Protocol", *["Lost"] * any(row.rate is not None for row in rows)]
+    lines = [
+        f"% {escape(run.summary.scenario)}: means of completed {run.unit}s; \\usepackage{{booktabs}}",
+        f"\\begin{{tabular}}{{l{'r' * (len(left) - 1 + len(shown))}}}",
+        "\\toprule",
+        *_latex_units(shown, run.unit, len(left)),
+        _latex_row([*left, *(column.latex for column in shown)]),
+        "\\midrule",
+    ]
+    for name, of_protocol in groupby(rows, lambda row: row.name):
+        if len(left) > 1 and name != rows[0].name:
+            lines.append("\\addlinespace")
+        for place, row in enumerate(of_protocol):
+            cells = ["" if place else escape(name), *[escape(row.rate or "")] * (len(left) - 1)]
+            cells += ["" if c.whole and place else c.text(row.part, "--") for c in shown]
+            lines.append(_latex_row(cells))
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_units(shown: list[Column], unit: str, place: int) -> tuple[str, str]:
+    """The line of units above the headings and the rules under it; `place` columns come before."""
+    cells, rules = [""] * place, []
+    for name, columns in groupby(shown, lambda column: column.unit):
+        many = len(list(columns))
+        cells += [f"\\multicolumn{{{many}}}{{c}}{{{name} per {unit}}}"] if name else [""] * many
+        rules += [f"\\cmidrule(lr){{{place + 1}-{place + many}}}"] * bool(name)
+        place += many
+    return " ".join(_latex_row(cells).split()), " ".join(rules)
+
+
+def _latex_row(cells: list[str]) -> str:
+    return f"{' & '.join(cells)} \\\\"
+
+
+def write_parquet(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns of one length, each of one type: numbers; or text, with lists and mappings as JSON."""
+    import pyarrow
+    from pyarrow import parquet
+
+    arrays = {name: pyarrow.array(_of_one_type(column)) for name, column in table.items()}
+    with atomic(path, binary=True) as file:
+        parquet.write_table(pyarrow.table(arrays), file)
+
+
+def _of_one_type(column: Sequence[Any]) -> Sequence[Any]:
+    types = {type(value) for value in column if value is not None}
+    if types == {int, float}:
+        return [None if value is None else float(value) for value in column]
+    if types <= {int} or types <= {float}:
+        return column
+    return [value if value is None or isinstance(value, str) else json.dumps(value) for value in column]

@@ -1,39 +1,38 @@
-"""The terminal's view: progress while a run is under way, then one table, protocols side by side."""
+"""The terminal's view: progress while a run is under way, then tables of a run or of a sweep's means."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from simfl.results.columns import Place, at
+from simfl.results.columns import Column, Measure, Place, at
 from simfl.results.summary import ProtocolSummary, Summary
 from simfl.results.text import printable
 from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
+from simfl.studies.sweep.plan import in_words
+from simfl.studies.sweep.tables import Estimate, Group
 
 MAX_ABORTED = 3  # rounds of an entry, that are told one by one
 WIDTH, LABEL_WIDTH, MIN_WIDTH = 80, 18, 9  # of a table, of its labels, and the least of a protocol's column
-
+# columns of text of a sweep's table: of all, of a protocol's name, of a number
+SWEEP_WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9
+MAX_POINTS = 12  # of a sweep, that are shown; the tables on disk have them all
+Point = Mapping[str, Any]
+Measures = Mapping[Measure, Estimate | None]
 CLOCKS = {
     "measured": "measured: CPU time of the real work on this machine x each device's slowdown "
     "(--clock modelled for times that are the same on any machine)",
@@ -69,7 +68,7 @@ class _Spelled:
 @contextmanager
 def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Where], None]]:
     """Live progress, one bar a protocol: rounds done, virtual time, accuracy."""
-    columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), TimeElapsedColumn()
+    columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), Elapsed()
     tasks: dict[str, TaskID] = {}
     with _bars(console, 8, *columns) as bars:
 
@@ -97,11 +96,10 @@ def _bars(console: Console, width: int, *columns: ProgressColumn, disable: bool 
 
 
 class _TimeLeft(ProgressColumn):
-    """From the mean time of those done since the start; rich's own looks at the last 30 s only."""
-
     def render(self, task: Task) -> Text:
         if not task.completed or task.elapsed is None or task.total is None:
             return Text("")
+        # by the mean since the start: rich's own looks at the last 30 s only
         left_s = task.elapsed / task.completed * (task.total - task.completed)
         return Text(f"{timedelta(seconds=round(left_s))} left")
 
@@ -114,13 +112,14 @@ def show(console: Console, summary: Summary, profile: str) -> None:
     for side_by_side in _fitting(list(protocols)) or [[]]:
         _say(console, f"{summary.scenario}{state}: mean seconds of virtual time per {rounds}", "italic")
         console.print(_table({name: protocols[name] for name in side_by_side}))
-    chosen = {name: p for name, p in protocols.items() if p.chosen}
-    if chosen:
+    sets = {name: p.chosen.family for name, p in protocols.items() if p.chosen}
+    if sets:
         console.print()
-        console.print(participation({name: [p] for name, p in chosen.items()}))
-        sets = {name: p.chosen.family for name, p in chosen.items() if p.chosen}
-        counts = ", ".join(f"{name} {_count(size)}" for name, size in sets.items() if size is not None)
-        _say(console, f"Sets to choose from (eq. 8): {counts}", "dim")
+        console.print(participation({name: [protocols[name]] for name in sets}))
+        sizes = [(name, size) for name, size in sets.items() if size is not None]
+        # a float may not hold so many
+        counts = [f"{name} {n if n < 10**7 else format(Decimal(n), '.1e')}" for name, n in sizes]
+        _say(console, f"Sets to choose from (eq. 8): {', '.join(counts)}", "dim")
     _say(console, "Clock " + CLOCKS[summary.clock].format(profile=profile), "dim")
     for how in dict.fromkeys(p.training for p in protocols.values() if p.training):
         _say(console, f"Training {how}", "dim")
@@ -129,17 +128,15 @@ def show(console: Console, summary: Summary, profile: str) -> None:
         aborted = [r for r in p.rounds if not r.completed and (r.selected or not p.chosen)]
         for r in aborted[:MAX_ABORTED]:
             _say(console, f"{name}, {rounds} {r.index} aborted: {r.reason}", "yellow")
-        if len(aborted) > MAX_ABORTED:
-            more = len(aborted) - MAX_ABORTED
+        if (more := len(aborted) - MAX_ABORTED) > 0:
             _say(console, f"{name}: {more} more {rounds}s aborted, see summary.json", "yellow")
 
 
 def participation(runs: dict[str, list[ProtocolSummary]]) -> Table:
     """The table of who took part (Multi-RoundSecAgg section 3.2); runs: entry -> one or several seeds.
 
-    T weak: the least number of users that some combination of the aggregates singles out (Remark 1; an
-    interval where the search ended early). T strong: eq. 5's. F: the gap between the most and the least
-    frequent user. C: users an aggregate. Of several seeds the mean and the standard deviation.
+    T weak: the least number of users that some combination of the aggregates singles out (Remark 1); T
+    strong: eq. 5's. F: the gap between the most and the least frequent user. C: users an aggregate.
     """
     several = any(len(seeds) > 1 for seeds in runs.values())
     title = "Who took part: after the last round" + (", mean ± sd over seeds" if several else "")
@@ -153,8 +150,8 @@ def participation(runs: dict[str, list[ProtocolSummary]]) -> Table:
     return table
 
 
-def _count(value: int) -> str:
-    return str(value) if value < 10**7 else f"{Decimal(value):.1e}"  # a float may not hold it
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)
 
 
 def _say(console: Console, text: str, style: str) -> None:
@@ -194,8 +191,8 @@ def _fitting(names: list[str]) -> list[list[str]]:
 
 
 def _table(protocols: dict[str, ProtocolSummary]) -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("", no_wrap=True)
+    table = Table("", show_edge=False, pad_edge=False)
+    table.columns[0].no_wrap = True
     whole = sum(map(_width, protocols)) <= WIDTH - LABEL_WIDTH
     for name in protocols:
         heading = Text(name if whole else _broken(name))
@@ -218,3 +215,67 @@ def _rows(table: Table, place: Place, protocols: list[ProtocolSummary]) -> None:
             style = "bold" if column.key == "total_s" else "red" if column.rare and column.fault else None
             table.add_row(getattr(column, place), *map(column.text, protocols), style=style)
     table.add_section()
+
+
+def show_sweep(
+    console: Console, name: str, points: Sequence[Point], means: Mapping[Group, Measures], seeds: int
+) -> None:
+    """Print mean and 95 % interval of each point and protocol, the first points of many."""
+    over = "one seed, so no interval" if seeds == 1 else f"mean and ± 95 % interval over {seeds} seeds"
+    _line(console, f"{name}: {over}", "bold")
+    _line(console, "Seconds of virtual time per round (in all, and the span of each phase)", "dim")
+    _line(console, _cells("", [column.sweep for column in at("sweep")]))
+    known = sorted({point for point, _ in means})
+    labels = _labels([points[number] for number in known])
+    for number, label in list(zip(known, labels, strict=True))[:MAX_POINTS]:
+        if label:
+            _line(console, label if len(label) <= SWEEP_WIDTH else f"{label[: SWEEP_WIDTH - 3]}...", "bold")
+        for (point, protocol), measures in means.items():
+            if point == number:
+                _show_one(console, protocol, measures, seeds)
+    if (more := len(known) - MAX_POINTS) > 0:
+        _line(console, f"... and {more} of {len(known)} points more: means.csv has them all")
+
+
+def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -> None:
+    """Two lines of a protocol, the means and below them the intervals; a long name has a line of its own."""
+    shown = [(column, measures.get(column.measure)) for column in at("sweep")]
+    name = f"  {protocol}"
+    if len(name) >= NAME_WIDTH:
+        _line(console, name)
+        name = ""
+    _line(console, _cells(name, [_mean(c, e) for c, e in shown]))
+    known = shown[0][1].n if shown[0][1] else 0
+    halves = [
+        "" if e is None or e.half is None or c.how == "share" else f"±{_number(e.half)}" for c, e in shown
+    ]
+    line = _cells(f"  {known} of {seeds} seeds" if known < seeds else "", halves)
+    if seeds > 1 and line.strip():
+        _line(console, line.rstrip(), "dim")
+
+
+def _cells(name: str, cells: Sequence[str]) -> str:
+    return f"{name:{NAME_WIDTH}}" + "".join(f"{cell:>{CELL_WIDTH}}" for cell in cells)
+
+
+def _labels(points: Sequence[Point]) -> list[str]:
+    """Short texts that tell the points apart: their single values, or all where these do not suffice."""
+    single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
+    chosen = single if len({in_words(p) for p in single}) == len(points) else points
+    keys = {key for point in chosen for key in point}
+    ends = [key.rpartition(".")[2] for key in keys]
+    short = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
+    return [in_words({short[key]: value for key, value in point.items()}) for point in chosen]
+
+
+def _number(value: float) -> str:
+    """At most seven characters."""
+    return f"{value:.3f}" if abs(value) < 1e3 else f"{value:.1f}" if abs(value) < 1e5 else f"{value:.1e}"
+
+
+def _mean(column: Column, e: Estimate | None) -> str:
+    if e is None:
+        return "-"
+    if column.how == "share":
+        return "all" if e.mean == 1 else f"{e.mean:.1%}"
+    return _number(e.mean)

@@ -1,8 +1,9 @@
-"""The timeline of a page: a few rounds of each protocol, packed small.
+"""The timeline of a page: some rounds of each protocol, packed small.
 
-A span is a piece of a step, or a message on its way; times are whole microseconds from the start of its
-view, in columns that hold differences. What a page cannot hold is left out and said: of a synchronous run
-whole rounds, of an asynchronous one all but a few stretches of aggregations, of a huge round users.
+Rule: all rounds if they fit; otherwise the typical ones first (the median of the completed rounds at each
+drop-out rate), then the longest, the first and the aborted ones, then the others in their order. An
+asynchronous run shows its beginning and a stretch from its middle. Of a round that alone is too large, some
+users: those on its critical path, those who were lost, and others evenly. What is left out is said.
 """
 
 from __future__ import annotations
@@ -11,18 +12,123 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from simfl.errors import BadInput
 from simfl.reports import trace_series
 from simfl.reports.advice import KINDS
-from simfl.reports.choice import View, views
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import FROM_SERVER, TO_SERVER, Span
 from simfl.results import metrics
 from simfl.results.metrics import Piece
 from simfl.results.trace import LANES as DEVICE_LANES
-from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
+from simfl.results.trace import PHASES, SERVER, End, Lost, Row, Sent, Step, Trace
 
+BEGINNING_PART = 0.4  # of the budget, for the beginning of an asynchronous run
 LANES = (*DEVICE_LANES, FROM_SERVER, TO_SERVER)
 """Where a span is drawn within its party's row, by number."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A stretch of a trace that is looked at as one; `users` are those that are shown, None for all."""
+
+    label: str
+    start: int
+    end: int
+    ends: tuple[End, ...]
+    numbers: tuple[int, ...]
+    users: tuple[int, ...] | None = None
+
+
+def views(
+    run: Run, name: str, budget: int, asked: tuple[int, int] | None = None
+) -> tuple[list[View], int, str]:
+    """The views of a protocol, within about `budget` rows; the place of the one to show first, which is a
+    round of typical length or an asynchronous run's last; and what is left out, in words ("" if nothing).
+
+    asked: only these rounds, from and to, the first of them that fit. Raises BadInput if there are none.
+    """
+    rounds = [r.index for r in run.rounds[name]]
+    if asked:
+        rounds = [index for index in rounds if asked[0] <= index <= asked[1]]
+        if not rounds:
+            raise BadInput(f"--rounds {asked[0]}:{asked[1]}: {name} has finished none of them")
+    if not rounds:
+        return [], 0, "no finished round"
+    groups = trace_series.by_round(run.traces[name])
+    ends = {row.round: row for row in run.traces[name] if isinstance(row, End)}
+    if run.buffered:
+        stretches = _stretches(rounds, groups, budget)
+        chosen = [_stretch(run.traces[name], [ends[index] for index in part]) for part in stretches]
+        return chosen, len(chosen) - 1, _left_out(run.unit, rounds, chosen)
+    order = _by_interest(run, name, rounds)
+    taken: list[int] = []
+    left = budget
+    for index in order:
+        if not taken or len(groups[index]) <= left:
+            taken.append(index)
+            left -= len(groups[index])
+    chosen = [_round(run, name, ends[index], groups[index], budget) for index in sorted(taken)]
+    return chosen, sorted(taken).index(order[0]), _left_out(run.unit, rounds, chosen)
+
+
+def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
+    entries = {e.index: e for e in run.summary.protocols[name].rounds if e.index in rounds}
+    rates: dict[float | None, list[int]] = {}
+    for index, entry in entries.items():
+        if entry.completed:
+            rates.setdefault(entry.dropout_rate, []).append(index)
+    typical = [sorted(some, key=lambda k: entries[k].total_s)[len(some) // 2] for some in rates.values()]
+    longest = max(rounds, key=lambda k: entries[k].total_s)
+    aborted = [index for index, e in entries.items() if not e.completed][:1]
+    return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
+
+
+def _round(run: Run, name: str, end: End, numbers: list[int], budget: int) -> View:
+    users = None
+    if len(numbers) > budget:
+        rows = [run.traces[name][number] for number in numbers]
+        (entry,) = (r for r in run.rounds[name] if r.index == end.round)
+        on_path = {party for _, party, _ in entry.critical} - {SERVER}
+        everybody = [party for party in trace_series.parties(rows) if party != SERVER]
+        room = max(1, len(everybody) * budget // len(rows))
+        lost = [row.user for row in rows if isinstance(row, Lost)][: room // 4]
+        evenly = everybody[:: max(1, len(everybody) // room)]
+        users = tuple(sorted(list(dict.fromkeys([*sorted(on_path), *lost, *evenly]))[:room]))
+    return View(f"round {end.round}", end.start, end.at, (end,), tuple(numbers), users)
+
+
+def _stretches(rounds: list[int], groups: dict[int, list[int]], budget: int) -> list[list[int]]:
+    """All aggregations; or, if not all fit, those at the beginning and a stretch from the middle."""
+    if sum(len(groups[index]) for index in rounds) <= budget:
+        return [rounds]
+    first = trace_series.first_that_fit(rounds, groups, budget * BEGINNING_PART)
+    rest = rounds[len(first) :]
+    left = budget - sum(len(groups[index]) for index in first)
+    middle = trace_series.first_that_fit(rest[len(rest) // 2 :], groups, left)
+    return [first, middle] if middle else [first]
+
+
+def _stretch(trace: Trace, ends: list[End]) -> View:
+    """Everything that happens between the start of the first aggregation and the end of the last."""
+    start, end = ends[0].start, ends[-1].at
+    numbers = []
+    for number, row in enumerate(trace):
+        since, until = trace_series.extent(row)
+        if start <= until and (since < end or since == until == end):
+            numbers.append(number)
+    first, last = ends[0].round, ends[-1].round
+    label = f"aggregations {first} to {last}" if len(ends) > 1 else f"aggregation {first}"
+    return View(label, start, end, tuple(ends), tuple(numbers))
+
+
+def _left_out(unit: str, rounds: list[int], chosen: list[View]) -> str:
+    shown = sum(len(view.ends) for view in chosen)
+    users = [len(view.users) for view in chosen if view.users is not None]
+    parts = [f"{shown} of {len(rounds)} {unit}s"] * (shown < len(rounds))
+    if users:
+        who = "those on its critical path, lost ones, others evenly"
+        parts.append(f"{max(users)} users of a round at most: {who}")
+    return "; ".join(parts)
 
 
 @dataclass
@@ -50,7 +156,11 @@ class Packable:
 
 
 def pack(run: Run, name: str, budget: int, asked: tuple[int, int] | None = None) -> Packed:
-    """A protocol's timeline, of about `budget` spans, or of the rounds that are asked for."""
+    """A protocol's timeline, of about `budget` spans, or of the rounds that are asked for.
+
+    A span is a piece of a step, or a message on its way; times are whole microseconds from the start of its
+    view, in columns that hold differences.
+    """
     chosen, first, left_out = views(run, name, budget, asked)
     trace, packed = run.traces[name], Packed(first, left_out)
     ends = [row for row in trace if isinstance(row, End)]

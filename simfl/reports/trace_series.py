@@ -9,23 +9,8 @@ from typing import Any
 
 from simfl.errors import counted
 from simfl.reports.units import listed
-from simfl.results.trace import (
-    SERVER,
-    Aborted,
-    Aggregated,
-    Begin,
-    End,
-    GaveUp,
-    Ignored,
-    Judged,
-    Lost,
-    Presence,
-    Refused,
-    Row,
-    Sent,
-    Step,
-    Trace,
-)
+from simfl.results import trace as trace_rows
+from simfl.results.trace import SERVER, Aggregated, End, Presence, Row, Sent, Step, Trace
 
 TO_SERVER, FROM_SERVER = "to server", "from server"  # lanes of a user's link, beside `trace.LANES`
 MAX_USERS = 12  # named where the server went on without them
@@ -53,10 +38,9 @@ def by_round(trace: Trace) -> dict[int, list[int]]:
 def first_that_fit(rounds: Iterable[int], groups: Mapping[int, list[int]], budget: float) -> list[int]:
     """The first of some rounds whose rows are within a budget, all together; at least one."""
     taken: list[int] = []
-    rows = 0
     for index in rounds:
-        rows += len(groups[index])
-        if taken and rows > budget:
+        budget -= len(groups[index])
+        if taken and budget < 0:
             break
         taken.append(index)
     return taken
@@ -82,7 +66,7 @@ def spans(row: Row) -> Iterator[Span]:
             at += ns
     elif isinstance(row, Sent):
         user, lane = (row.sender, TO_SERVER) if row.to == SERVER else (row.to, FROM_SERVER)
-        yield Span(user, lane, row.phase, row.sent, row.sent if row.arrived is None else row.arrived)
+        yield Span(user, lane, row.phase, *extent(row))
 
 
 def extent(row: Row) -> tuple[int, int]:
@@ -108,20 +92,20 @@ class Moment:
 def moment(row: Row) -> Moment | None:
     """A loss, a refusal or a result in words; None for another row."""
     match row:
-        case Lost():
+        case trace_rows.Lost():
             return Moment(row.at, row.user, "lost", f"lost: {row.why}")
-        case GaveUp():
+        case trace_rows.GaveUp():
             text = f"gave up {counted(len(row.users), 'user')}: {listed(row.users, MAX_USERS)}"
             return Moment(row.at, SERVER, "gave up", text, {"users": row.users})
-        case Refused() | Ignored():
+        case trace_rows.Refused() | trace_rows.Ignored():
             kind, sender = type(row).__name__.lower(), "server" if row.sender == SERVER else row.sender
             sign = kind if kind == "refused" else ""  # what comes late is no mark: there are thousands
             return Moment(row.at, row.party, sign, f"{kind} {row.message}: {row.why}", {"sender": sender})
-        case Judged():
+        case trace_rows.Judged():
             private = f"{'' if row.private else 'not '}private"
             text = f"verdict: {'' if row.reliable else 'not '}reliable, {private}"
             return Moment(row.at, SERVER, "" if row.reliable and row.private else "refused", text)
-        case Aborted():
+        case trace_rows.Aborted():
             return Moment(row.at, SERVER, "aborted", f"round {row.round} aborted: {row.reason}")
         case Aggregated():
             text = f"aggregate {row.round} of {len(row.members)} updates is in the clear"
@@ -133,18 +117,12 @@ def moment(row: Row) -> Moment | None:
 
 def receipts(trace: Trace) -> dict[int, int]:
     """The number of a message's row -> the step that its receiver took on it."""
-    return {
-        row.cause: number
-        for number, row in enumerate(trace)
-        if isinstance(row, Step) and row.call == "receive" and row.cause >= 0
-    }
+    received = ((n, row) for n, row in enumerate(trace) if isinstance(row, Step) and row.call == "receive")
+    return {row.cause: number for number, row in received if row.cause >= 0}
 
 
 def link_load(trace: Trace, numbers: Iterable[int], up: bool) -> Changes:
-    """Messages under way between users and the server, from sending to arrival.
-
-    Those that broke off count for no time: when they did is not known.
-    """
+    """Messages under way between users and the server; none that broke off, as when is not known."""
     changes: Counter[int] = Counter()
     for number in numbers:
         row = trace[number]
@@ -165,11 +143,8 @@ def online(trace: Trace, users: int) -> Changes:
 
 def buffer_fill(trace: Trace) -> Changes:
     """Updates that an asynchronous server holds: received, and neither aggregated nor thrown away."""
-    unread = {
-        row.cause
-        for row in trace
-        if isinstance(row, Ignored | Refused) and (row.party, row.message) == (SERVER, "upload")
-    }
+    left = (row for row in trace if isinstance(row, trace_rows.Ignored | trace_rows.Refused))
+    unread = {row.cause for row in left if (row.party, row.message) == (SERVER, "upload")}
     changes = Counter({0: 0})
     for number, row in enumerate(trace):
         match row:
@@ -177,7 +152,7 @@ def buffer_fill(trace: Trace) -> Changes:
                 changes[at] += 1
             case Aggregated(at=at):
                 changes[at] -= len(row.members)
-            case Ignored(at=at) if row.discarded:
+            case trace_rows.Ignored(at=at) if row.discarded:
                 changes[at] -= 1
     return _running(changes, 0)
 
@@ -193,7 +168,7 @@ def parties(rows: Iterable[Row]) -> list[int]:
     found = {SERVER}
     for row in rows:
         found.update(span.party for span in spans(row))
-        found.update(row.users if isinstance(row, Begin) else (getattr(row, "user", SERVER),))
+        found.update(row.users if isinstance(row, trace_rows.Begin) else (getattr(row, "user", SERVER),))
     return sorted(found)
 
 

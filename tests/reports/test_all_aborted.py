@@ -12,8 +12,8 @@ import simfl
 from simfl.reports import terminal
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
-from simfl.reports.latex import table
 from simfl.reports.page import page
+from simfl.reports.tables import latex
 from simfl.results import metrics
 from tests.golden.cases import scenario
 from tests.reports.conftest import opened
@@ -53,7 +53,7 @@ def test_terminal_page_and_latex_speak_of_aggregations(aborted: Run) -> None:
     assert "aggregation 0 aborted" in shown
     assert "mean staleness" in shown
     assert "per aggregation" in page(aborted)
-    assert "per aggregation" in table(aborted)
+    assert "per aggregation" in latex(aborted)
 
 
 def test_it_is_advised_as_one_path_of_aborted_aggregations(aborted: Run) -> None:

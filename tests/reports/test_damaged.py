@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from simfl.errors import BadInput, RunFailed
-from simfl.reports import latex, perfetto, terminal
+from simfl.reports import perfetto, tables, terminal
 from simfl.reports.advice import advise
 from simfl.reports.page import page
 from tests.engine.harness import ASYNC, SESSIONS, SIX, SYNC, run, script
@@ -139,7 +139,7 @@ def report(folder: Path) -> None:
         assert advise(found.traces[name], listed).sentence
     page(found).encode()
     "".join(perfetto.lines(found, perfetto.choose(found))).encode()
-    latex.table(found).encode()
+    tables.latex(found).encode()
 
 
 TRACE = "trace.jsonl"

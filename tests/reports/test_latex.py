@@ -10,7 +10,7 @@ import pytest
 
 from simfl.cli import main
 from simfl.reports.folder import Run
-from simfl.reports.latex import escape, table
+from simfl.reports.tables import escape, latex
 from simfl.results.trace import PHASES
 from tests.engine.harness import SIX, run
 from tests.reports.conftest import opened, renamed
@@ -48,7 +48,7 @@ def test_what_latex_would_take_for_something_else_is_escaped() -> None:
 
 
 def test_rows_are_means_of_a_protocol_at_a_rate(rates: Run) -> None:
-    text = table(rates)
+    text = latex(rates)
     assert header(text) == ["Protocol", "Lost", *(p.capitalize() for p in PHASES), "Total", "Up", "Down"]
     found = cells(text)
     assert [row[:2] for row in found] == [
@@ -66,14 +66,14 @@ def test_rows_are_means_of_a_protocol_at_a_rate(rates: Run) -> None:
 
 
 def test_protocols_of_several_rows_are_set_apart(rates: Run, buffered: Run) -> None:
-    body = table(rates).split("\\midrule\n")[1].splitlines()
+    body = latex(rates).split("\\midrule\n")[1].splitlines()
     assert [place for place, line in enumerate(body) if line == r"\addlinespace"] == [2, 5]
-    assert "addlinespace" not in table(buffered)
+    assert "addlinespace" not in latex(buffered)
 
 
 def test_as_many_columns_as_are_announced(rates: Run, losing: Run, buffered: Run) -> None:
     for some in (rates, losing, buffered):
-        text = table(some)
+        text = latex(some)
         spec = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
         assert spec is not None
         wide = len(spec[1])
@@ -87,7 +87,7 @@ def test_as_many_columns_as_are_announced(rates: Run, losing: Run, buffered: Run
 
 
 def test_the_accuracy_is_the_last_one(losing: Run) -> None:
-    text = table(losing)
+    text = latex(losing)
     assert header(text)[-1] == "Final accuracy"
     known = {name: entry.final_accuracy for name, entry in losing.summary.protocols.items()}
     assert {row[0]: row[-1] for row in cells(text) if row[0]} == {
@@ -102,7 +102,7 @@ def test_the_command_prints_the_table_and_does_nothing_else(
     with pytest.raises(SystemExit) as left:
         main(["report", str(rates.folder), "--latex"])
     out, errors = capsys.readouterr()
-    assert (left.value.code, out, errors) == (0, table(rates), "")
+    assert (left.value.code, out, errors) == (0, latex(rates), "")
     assert sorted(path.name for path in rates.folder.iterdir()) == before
 
 
@@ -117,6 +117,6 @@ def test_a_table_goes_with_nothing_else(more: str, rates: Run, capsys: pytest.Ca
 
 def test_names_are_escaped_in_the_table(tmp_path: Path) -> None:
     run({**SHADOW, "protocols": ["fedavg"]}, out=tmp_path)
-    text = table(renamed(opened(tmp_path), "a_b & 50%", "x\n\\input{y}"))
+    text = latex(renamed(opened(tmp_path), "a_b & 50%", "x\n\\input{y}"))
     assert cells(text)[0][0] == r"a\_b \& 50\%"
     assert text.splitlines()[0].startswith(r"% x \textbackslash{}input\{y\}: ")

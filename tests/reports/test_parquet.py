@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simfl.cli import main
-from simfl.reports.parquet import write_parquet
+from simfl.reports.tables import write_parquet
 from simfl.scenario.yaml_tree import dump
 from tests.studies.sweep.small import BASE
 

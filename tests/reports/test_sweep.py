@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports.sweep import MAX_POINTS, show
-from simfl.reports.terminal import counting
+from simfl.reports.terminal import MAX_POINTS, counting
+from simfl.reports.terminal import show_sweep as show
 from simfl.results.columns import Measure, at
 from simfl.studies.sweep.tables import Estimate
 

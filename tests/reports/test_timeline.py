@@ -10,9 +10,9 @@ import pytest
 
 from simfl.errors import BadInput
 from simfl.reports import timeline
-from simfl.reports.choice import views
 from simfl.reports.folder import Run
 from simfl.reports.page import MAX_SPANS
+from simfl.reports.timeline import views
 from simfl.results.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
 from tests.engine.harness import SYNC, run
 from tests.reports.conftest import opened

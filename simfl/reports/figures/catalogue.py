@@ -1,7 +1,6 @@
 """A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
 
-A figure is made by a function that returns it and touches nothing; here they are gathered and saved. The
-same run gives the same bytes: no date, no random id.
+Invariant: the same run gives the same bytes: no date, no random id.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from simfl.reports.figures.style import style
 from simfl.reports.folder import Run
 
 DOTS_PER_INCH = 200  # of the PNG files
+# The kinds of file, and the metadata left out of each so that it is the same each time.
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""The kinds of file, and the metadata left out of each so that it is the same each time."""
 
 
 def of_run(run: Run) -> dict[str, Figure]:
@@ -34,11 +33,7 @@ def of_run(run: Run) -> dict[str, Figure]:
 
 
 def of_sweep(folder: Path) -> dict[str, Figure]:
-    """File name -> figure of a sweep's folder.
-
-    Raises:
-        BadInput: its `means.csv` is not what a sweep writes, or no number varies.
-    """
+    """File name -> figure of a sweep's folder; BadInput if its `means.csv` is none, or no number varies."""
     return {"total": sweep_figures.total(sweep_figures.read(folder / "means.csv"))}
 
 

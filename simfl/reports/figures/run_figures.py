@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,9 +22,8 @@ MAX_ACROSS = 4  # histograms beside each other
 MAX_MARKS = 10  # values on a line that have a mark each
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Seconds of each phase for rounds of one protocol and drop-out rate; `total_s` is what they last."""
+class Bar(NamedTuple):
+    """Mean seconds of each phase on the critical path of a protocol's rounds at one drop-out rate."""
 
     name: str
     rate: str | None
@@ -32,36 +31,26 @@ class Bar:
     total_s: float
 
 
-def bars(run: Run) -> list[Bar]:
-    """The mean critical path of each protocol's completed rounds at each drop-out rate, by phase.
-
-    Of an asynchronous run it is the path of the run as a whole, divided by its aggregations: these overlap,
-    and the path of one of them alone would be cut off at its beginning.
-    """
-    out = []
+def _bars(run: Run) -> Iterator[Bar]:
     if not run.buffered:
         for row in tables.breakdown(run):
             phases = {p: row.means["critical_s", p].mean for p in PHASES}
-            out.append(Bar(row.name, row.rate, phases, row.means["total_s", ""].mean))
-        return out
+            yield Bar(row.name, row.rate, phases, row.means["total_s", ""].mean)
+        return
+    # Aggregations overlap, and the path of one alone would be cut off at its beginning: the whole run's.
     for name, rounds in run.rounds.items():
         advice = advise(run.traces[name], rounds)
         if advice.rounds:
             each = advice.rounds * NS
             phases = {p: sum(s.ns for s in advice.shares if s.phase == p) / each for p in PHASES}
-            out.append(Bar(name, None, phases, advice.total_ns / each))
-    return out
+            yield Bar(name, None, phases, advice.total_ns / each)
 
 
 @style()
 def breakdown(run: Run) -> Figure | None:
-    """A bar for each protocol and drop-out rate: the phases of the critical path, one after the other.
-
-    The critical path and not the spans: it books each nanosecond of a round to one phase, so that the parts
-    of a bar add up to its total. Spans overlap where users are in different phases at one time; stacked,
-    they would be longer than the round.
-    """
-    drawn = bars(run)
+    """A bar for each protocol and drop-out rate: the phases of the critical path, one after the other."""
+    # Not the spans: they overlap, and stacked would be longer than the round. The path's parts add up to it.
+    drawn = list(_bars(run))
     if not drawn:
         return None
     figure, (axes,) = panels(1, COLUMN, 0.9 + TEXT_LINE * len(drawn), grid="x")
@@ -76,12 +65,9 @@ def breakdown(run: Run) -> Figure | None:
     for place, bar in zip(places, drawn, strict=True):
         text, end = units.three_figures(bar.total_s), (bar.total_s, place)
         axes.annotate(text, end, (2, 0), textcoords="offset points", va="center")
-    rates = [f"{bar.rate} lost" if bar.rate else "" for bar in drawn]
-    labels = [
-        f"{bar.name if new else ''}  {rate}".strip()
-        for bar, new, rate in zip(drawn, first, rates, strict=True)
-    ]
-    axes.set_yticks(places, labels)
+    rates = [f"  {bar.rate} lost" if bar.rate else "" for bar in drawn]
+    labels = [name * new + rate for name, new, rate in zip(names, first, rates, strict=True)]
+    axes.set_yticks(places, [label.strip() for label in labels])
     axes.tick_params("y", length=0)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
@@ -115,18 +101,13 @@ def accuracy(run: Run) -> Figure | None:
 @style()
 def staleness(run: Run) -> Figure | None:
     """Histograms of the versions by which updates were late when they were aggregated."""
-    found = {
-        name: {int(tau): count for tau, count in entry.staleness.items()}
-        for name, entry in run.summary.protocols.items()
-        if entry.staleness
-    }
+    found = {name: entry.staleness for name, entry in run.summary.protocols.items() if entry.staleness}
     if not found:
         return None
-    width, rows = COLUMN if len(found) < 3 else WIDE, -(-len(found) // MAX_ACROSS)
-    figure, cells = panels(
-        len(found), width, 0.4 + 1.3 * rows, across=MAX_ACROSS, grid="y", sharex=True, sharey=True
-    )
-    for axes, (name, counts) in zip(cells, found.items(), strict=True):
+    width, height = COLUMN if len(found) < 3 else WIDE, 0.4 + 1.3 * -(-len(found) // MAX_ACROSS)
+    figure, cells = panels(len(found), width, height, MAX_ACROSS, grid="y", sharex=True, sharey=True)
+    for axes, (name, staleness) in zip(cells, found.items(), strict=True):
+        counts = {int(tau): count for tau, count in staleness.items()}
         taus = range(max(counts) + 1)
         axes.bar(taus, [counts.get(tau, 0) for tau in taus], 0.85, color=INK)
         axes.set_title(name)
@@ -139,11 +120,8 @@ def staleness(run: Run) -> Figure | None:
 
 @style()
 def participation(run: Run) -> Figure | None:
-    """T, F and C after each round (Multi-RoundSecAgg Fig. 3), where not everyone is selected.
-
-    T is the weak privacy, the fewest users whose updates can be summed apart; where its search ended early,
-    the interval that it lies in. F is the fairness gap, C the mean number of users in an aggregate.
-    """
+    """T (where its search ended early, an interval), F and C after each round (Multi-RoundSecAgg Fig. 3),
+    where not everyone is selected."""
     protocols = enumerate(run.summary.protocols.items())
     entries = [(place, name, entry.chosen) for place, (name, entry) in protocols if entry.chosen]
     if not entries:

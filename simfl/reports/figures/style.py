@@ -58,8 +58,7 @@ def style() -> Iterator[None]:
         yield
 
 
-Lines = Sequence[tuple[int, str]]
-"""(place in the scenario, name) of the protocols that lines stand for."""
+Lines = Sequence[tuple[int, str]]  # (place in the scenario, name) of the protocols that lines stand for
 
 
 def panels(
@@ -95,8 +94,8 @@ def panels(
 
 def legend(figure: Figure, *more: Artist) -> None:
     """Put a legend of the phases, and of more, below everything."""
-    phases = [Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()]
-    _legend(figure, [*phases, *more], len(phases) + len(more))
+    handles = [*(Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()), *more]
+    _legend(figure, handles, len(handles))
 
 
 def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -19,10 +18,11 @@ from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, sty
 FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
 USERS = "population.users"
 MAX_ACROSS = 3  # panels beside each other
+# Panel -> protocol -> (what varies along the axis, mean, half of the interval), ascending.
+Series = dict[str, dict[str, list[tuple[float, float, float]]]]
 
 
-@dataclass(frozen=True)
-class Total:
+class Total(NamedTuple):
     """Mean seconds of a round of a protocol at a point, and half of the 95 % interval (0 for one seed)."""
 
     point: dict[str, Any]
@@ -50,40 +50,31 @@ def read(path: Path) -> list[Total]:
 
 
 def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
+    if not math.isfinite(value := float(text)):
         raise ValueError(f"{text} is not finite")
     return value
 
 
 def _value(text: str) -> Any:
-    """A value as `means.csv` has it: JSON, or text as it is."""
     try:
         return from_json(text)
     except ValueError:
         return text
 
 
-Series = dict[str, dict[str, list[tuple[float, float, float]]]]
-"""Panel -> protocol -> (what varies along the axis, mean, half of the interval), ascending."""
-
-
 def series(totals: list[Total]) -> tuple[str, Series]:
     """The key along the axis (the users, if they vary; else the first number that does), and the lines.
 
     The other numbers and words that vary make the panels; lists and mappings are taken to go along with
-    them, as T and D with the users, unless points would fall together.
-
-    Raises:
-        BadInput: no number varies.
+    them, as T and D with the users, unless points would fall together. Raises BadInput if no number varies.
     """
     across = _across(totals)
     for left_out in ((dict, list), ()):
         out: Series = {}
-        for total in totals:
-            rest = {k: v for k, v in total.point.items() if k != across and not isinstance(v, left_out)}
-            lines = out.setdefault(_in_words(rest), {})
-            lines.setdefault(total.protocol, []).append((total.point[across], total.mean_s, total.half_s))
+        for point, protocol, mean, half in totals:
+            rest = {k: v for k, v in point.items() if k != across and not isinstance(v, left_out)}
+            lines = out.setdefault(", ".join(map(_in_words, rest, rest.values())), {})
+            lines.setdefault(protocol, []).append((point[across], mean, half))
         every = [line for lines in out.values() for line in lines.values()]
         if all(len({x for x, *_ in line}) == len(line) for line in every):
             break
@@ -101,12 +92,9 @@ def _across(totals: list[Total]) -> str:
     raise BadInput(f"nothing to draw a line over: no number varies ({', '.join(keys) or 'nothing does'})")
 
 
-def _in_words(values: dict[str, Any]) -> str:
-    """The title of a panel."""
-    return ", ".join(
-        f"{value:.0%} lost" if key == "dropout.rate" and type(value) in (int, float) else f"{key} = {value}"
-        for key, value in values.items()
-    )
+def _in_words(key: str, value: Any) -> str:
+    known = key == "dropout.rate" and type(value) in (int, float)
+    return f"{value:.0%} lost" if known else f"{key} = {value}"
 
 
 @style()

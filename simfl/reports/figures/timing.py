@@ -30,10 +30,7 @@ MIN_PAUSE_PART = 2000  # shorter parts of a diagram are not drawn: a server's th
 
 @dataclass(frozen=True)
 class Diagram:
-    """A round or aggregation of a protocol: `cast` are the parties, by name, `bars` their spans.
-
-    It starts with the round, or for an aggregation with the first of its users' cycles.
-    """
+    """A round, or an aggregation from the first of its users' cycles: parties by name, and their spans."""
 
     protocol: str
     round: int
@@ -58,12 +55,12 @@ def diagrams(run: Run) -> list[Diagram]:
             for index in sorted(common or rounds)
         }
         order = list(lengths) if run.buffered else sorted(lengths, key=lengths.__getitem__)
-        out.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]], run.buffered))
+        out.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]]))
     return out
 
 
-def _diagram(trace: Trace, name: str, chosen: Round, buffered: bool) -> Diagram:
-    rows = trace if buffered else [trace[k] for k in trace_series.by_round(trace)[chosen.index]]
+def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
+    rows = trace if trace.buffered else [trace[k] for k in trace_series.by_round(trace)[chosen.index]]
     cycles = _cycles(rows, {(user, about) for user, about, _ in chosen.members})
     order = sorted(cycles, key=lambda user: (cycles[user][1] - cycles[user][0], user))
     cast = {"server": SERVER, "fastest user": order[0]}
@@ -72,9 +69,9 @@ def _diagram(trace: Trace, name: str, chosen: Round, buffered: bool) -> Diagram:
     if len(order) > 1:
         cast["slowest user"] = order[-1]
     start = min([chosen.start, *(cycles[user][0] for user in cast.values() if user != SERVER)])
-    pause = (chosen.end - start) // MIN_PAUSE_PART
-    bars = _merged(_bars(rows, set(cast.values()), start, chosen.end), pause)
-    return Diagram(name, chosen.index, start, chosen.end, cast, tuple(bars))
+    bars = _bars(rows, set(cast.values()), start, chosen.end)
+    merged = _merged(bars, (chosen.end - start) // MIN_PAUSE_PART)
+    return Diagram(name, chosen.index, start, chosen.end, cast, tuple(merged))
 
 
 def _cycles(rows: Iterable[Row], members: set[tuple[int, str]]) -> dict[int, tuple[int, int]]:
@@ -95,8 +92,9 @@ def _bars(rows: Iterable[Row], parties: set[int], start: int, end: int) -> Itera
     """The spans of these parties, cut to a stretch of time."""
     for row in rows:
         for span in trace_series.spans(row):
-            if span.party in parties and max(span.start, start) < min(span.end, end):
-                yield replace(span, start=max(span.start, start), end=min(span.end, end))
+            cut = replace(span, start=max(span.start, start), end=min(span.end, end))
+            if span.party in parties and cut.start < cut.end:
+                yield cut
 
 
 def _merged(bars: Iterable[Span], pause: int) -> list[Span]:
@@ -113,10 +111,7 @@ def _merged(bars: Iterable[Span], pause: int) -> list[Span]:
 
 @style()
 def timing(run: Run) -> list[Figure]:
-    """A panel for each protocol with a completed round; so many figures that each fits a page.
-
-    Time starts with the round, and is to one scale in all of them.
-    """
+    """A panel for each protocol with a completed round, on one scale; each figure fits a page."""
     drawn = diagrams(run)
     longest = max((d.end - d.start for d in drawn), default=0)
     return [_figure(drawn[k : k + MAX_PANELS], longest, run.unit) for k in range(0, len(drawn), MAX_PANELS)]
@@ -127,11 +122,9 @@ def _figure(drawn: list[Diagram], longest: int, unit: str) -> Figure:
     figure, cells = panels(len(drawn), WIDE, height, grid="x", sharex=True)
     for axes, diagram in zip(cells, drawn, strict=True):
         _draw(axes, diagram, unit)
-    cells[-1].set_xlabel("virtual time (s)")
-    cells[-1].set_xlim(0, 1.01 * longest / NS)
+    cells[-1].set(xlabel="virtual time (s)", xlim=(0, 1.01 * longest / NS))
     kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
-    end = Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {unit}")
-    legend(figure, *kinds, end)
+    legend(figure, *kinds, Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {unit}"))
     return figure
 
 

@@ -1,0 +1,240 @@
+"""Studies of many runs: a grid under every seed, every loss of users, and the work of this machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, tell, tell_whose_code
+from simfl.errors import BadInput, need
+
+if TYPE_CHECKING:
+    from simfl.studies.sweep.backends import Backend
+    from simfl.studies.sweep.run import Sweep
+
+MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
+
+
+@app.command()
+def sweep(
+    study: Annotated[Path, Argument(help="A study, YAML: base, set, cells, grid, seeds.", metavar="STUDY")],
+    out: Annotated[
+        Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        Option(min=1, help="Cells at a time on this machine: as many as it has cores, measured ones 1."),
+    ] = None,
+    backend: Annotated[Literal["loky", "dask", "ray"], Option(help="What runs them.")] = "loky",
+    address: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Of a Dask scheduler or Ray cluster that is there.")
+    ] = None,
+    keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
+    parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
+) -> None:
+    """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
+
+    The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
+    code's version, and is not run again.
+    """
+    if address is not None and backend == "loky":
+        raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
+
+    from simfl.studies.sweep import backends
+    from simfl.studies.sweep.plan import make_plan
+    from simfl.studies.sweep.run import Sweep
+    from simfl.studies.sweep.store import Store
+
+    backends.need(backend)
+    if parquet:
+        need("--parquet", "pyarrow.parquet")
+    plan = make_plan(study)
+    tell_whose_code()
+    folder = out or Path("sweeps") / plan.name
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
+    state = Sweep(plan, Store(folder), keep_traces)
+    with keeping(lambda: _kept(state)):
+        stored = _perform(state, backend, jobs or state.at_once, address, parquet)
+    _show(state, stored)
+    if state.failures:
+        raise typer.Exit(FAILED)
+
+
+def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
+    """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
+    from simfl.reports.tables import write_parquet
+    from simfl.reports.terminal import console, counting
+    from simfl.studies.sweep import tables
+    from simfl.studies.sweep.plan import check
+
+    errors, plan, store = console(stderr=True), state.plan, state.store
+    new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
+    with counting(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
+        check(plan, new, watch)
+    with store.locked():
+        todo = state.missing(lambda text: tell(text, error=True))
+        try:
+            with counting(errors, plan.name, len(todo)) as watch:
+                state.perform(todo, backend, jobs, address, watch)
+            rows = list(tables.rows(state))
+            columns = tables.columns(plan, rows)
+            tables.write_table(store.folder / "sweep.csv", columns)
+            tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
+            if parquet:
+                write_parquet(store.folder / "sweep.parquet", columns)
+        finally:
+            _failures(state)
+    return len(set(state.keys)) - len(todo)
+
+
+def _show(state: Sweep, stored: int) -> None:
+    from simfl.reports import terminal
+    from simfl.studies.sweep import tables
+
+    plan, console = state.plan, terminal.console()
+    seeds = len({cell.seed for cell in plan.cells})
+    terminal.show_sweep(console, plan.name, plan.points, tables.means(tables.rows(state)), seeds)
+    for label, entries in tables.selections(state):
+        tell(f"\n{label}".rstrip())
+        console.print(terminal.participation(entries))
+    cells, failures = len(set(state.keys)), len(state.failures)
+    failed = f", {failures} failed" if failures else ""
+    counts = f"{stored} were stored, {cells - stored - failures} run{failed}"
+    tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
+
+
+def _failures(state: Sweep) -> None:
+    """List the cells that failed; their tracebacks go to a file."""
+    from simfl.folder.result import atomic
+
+    file = state.store.folder / "failures.txt"
+    file.unlink(missing_ok=True)
+    if not state.failures:
+        return
+    with atomic(file) as out:
+        for cell, why in state.failures.values():
+            out.write(f"{state.plan.label(cell)}: {why.reason}\n{why.details}\n")
+            tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
+    tell(f"{len(state.failures)} of {len(set(state.keys))} cells failed; details in {file}", error=True)
+
+
+def _kept(state: Sweep) -> str:
+    kept = sum(map(state.store.has, set(state.keys)))
+    cells = f"; {kept} of {len(set(state.keys))} cells are kept in {state.store.folder}" if kept else ""
+    return f"{cells}; the same command goes on from there"
+
+
+@app.command()
+def explore(
+    protocol: Annotated[str, Argument(help="See `simfl list protocols`.", metavar="PROTOCOL")],
+    users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 6 use --random.")] = 4,
+    random: Annotated[
+        int | None, Option(min=1, metavar="COUNT", help="So many random patterns instead of all.")
+    ] = None,
+    seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
+    set_: Set = None,
+    jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
+    out: Annotated[str, Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
+) -> None:
+    """Lose users at every combination of points, and hold every law to each round."""
+    from simfl.folder.result import atomic
+    from simfl.reports.terminal import console, counting
+    from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.rounds import Report, explore, make_cohort, reproduced, sample, total
+
+    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    tell_whose_code()
+    report, since = Report(), time.monotonic()
+    patterns = total(cohort) if random is None else random
+    label = f"{cohort.protocol}, {cohort.users} users"
+
+    def counts() -> str:
+        took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
+        return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
+
+    def watch(now: Report) -> None:
+        nonlocal report
+        report = now
+        done(now.patterns)
+
+    kept = keeping(lambda: f"; {counts()}, no law broken so far")
+    with kept, counting(console(stderr=True), label, patterns) as done:
+        if random is None:
+            explore(cohort, watch, jobs)
+        else:
+            sample(cohort, random, watch)
+    if report.violation is None:
+        say(f"{counts()}; every law held", further="  ")
+        return
+    say(f"{counts()}; a law is broken:", further="  ")
+    tell(f"  {report.violation}")
+    again = reproduced(cohort, report.violation)
+    say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
+    scenario = resolved_yaml(cohort.replayable(report.violation.pattern, report.violation.detect))
+    with atomic(Path(out)) as file:
+        file.writelines(f"# {law}\n" for law in report.violation.laws)
+        file.write(scenario)
+    tell(f"Written to {out}; replay it with: python run.py {out}")
+    raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
+    set_: Set = None,
+) -> None:
+    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
+    from simfl.studies.verify import Subject, verify
+
+    failed = False
+    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+        tell_whose_code()
+        say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
+        for finding in findings[:MAX_FINDINGS]:
+            say(f"        - {finding}", further=" " * 10)
+        failed |= bool(findings)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def calibrate(
+    out: Annotated[
+        Path | None, Argument(help="Where the profile goes; printed unless given.", metavar="[OUT.yaml]")
+    ] = None,
+    scenario: Annotated[
+        Path | None, Option("--for", metavar="SCENARIO", help="Find the law of its model's training too.")
+    ] = None,
+    passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
+) -> None:
+    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    from simfl.experiment.build import build
+    from simfl.folder.result import atomic
+    from simfl.profiles import text
+    from simfl.reports.terminal import console, counting
+    from simfl.scenario.load import load
+    from simfl.studies.calibrate.passes import calibrate
+    from simfl.studies.calibrate.training import Training
+
+    if out is not None and not out.parent.is_dir():
+        raise BadInput(f"{out}: there is no folder {out.parent}")
+    more = []
+    if scenario is not None:
+        trainer = build(load(scenario, {"clock": "measured"})).trainer
+        split, batch_size = trainer.split, trainer.sgd.batch_size
+        more.append(Training(trainer.model, split.shape, split.classes, batch_size))
+    with counting(console(stderr=True), "pass", passes) as done:
+        profile = calibrate(passes, more, done)
+    if out is None:
+        print(text(profile), end="")
+        return
+    with atomic(out) as file:
+        file.write(text(profile))
+    for kind, (low, high) in profile["intervals"].items():
+        print(f"{kind:<18}{profile['seconds'][kind]:<10.3g} s   95 %: {low:.3g} to {high:.3g}")
+    print(f"{out}: name it as a scenario's profile, with clock: modelled")
