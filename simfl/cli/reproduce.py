@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, say
-
-if TYPE_CHECKING:
-    from papers.entry import Place
+from simfl.errors import BadInput, need
 
 
 @app.command()
@@ -28,7 +26,6 @@ def reproduce(
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
-    from simfl.errors import BadInput, need
 
     place = Place(root)
     if page and names:
@@ -37,42 +34,34 @@ def reproduce(
         for name, entry in ENTRIES.items():
             say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
         return
+    from papers import store
+    from papers.page import page as page_of
+    from simfl.folder.result import atomic
+
     entries = chosen(names or [])
     if not place.page.parent.is_dir():
         raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
     if entries:
         need("--figures", "matplotlib.figure")
         from papers.figures import of_result
-        from papers.store import perform
         from simfl.reports.figures import catalogue
     for entry in entries:
-        stored = perform(entry, place)
+        stored = store.perform(entry, place)
         agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
         print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
         catalogue.save(place.results, of_result(stored), kinds=("svg",))
-    _write(place)
+    results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
+    found = [(entry, stored) for entry, stored in results.values() if stored is not None]
+    with atomic(place.page) as file:
+        file.write(page_of(found, place))
+    missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
+    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
 
 
 def _find_papers() -> None:
     """Make the package `papers`, which stands beside simfl in a checkout, importable."""
-    from simfl.errors import BadInput
-
     checkout = Path(__file__).parents[2]
     if not (checkout / "papers" / "registry.py").is_file():
         raise BadInput("the papers' tables are no part of an installed simfl: run it in a checkout")
     if str(checkout) not in sys.path:
         sys.path.insert(0, str(checkout))
-
-
-def _write(place: Place) -> None:
-    from papers.page import page
-    from papers.registry import ENTRIES
-    from papers.store import read
-    from simfl.folder.result import atomic
-
-    results = {name: (entry, read(place, name)) for name, entry in ENTRIES.items()}
-    found = [(entry, stored) for entry, stored in results.values() if stored is not None]
-    with atomic(place.page) as file:
-        file.write(page(found, place))
-    missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
-    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))

@@ -138,7 +138,6 @@ def check(
 def _load(
     scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
-    """Return the scenario of a file with the command line's overrides."""
     from simfl.scenario.load import load, select_protocols
 
     given = {"seed": seed, "clock": clock, "workers": workers}
@@ -150,7 +149,6 @@ def _load(
 
 
 def _left(folder: Path) -> str:
-    """Return the end of a message, with the place of the finished rounds."""
     if (folder / "unfinished").is_dir():
         return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""

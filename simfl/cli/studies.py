@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simfl.studies.sweep.backends import Backend
     from simfl.studies.sweep.run import Sweep
 
+JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
 MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
 
 
@@ -25,10 +26,7 @@ def sweep(
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
     ] = None,
-    jobs: Annotated[
-        int | None,
-        Option(min=1, help="Cells at a time on this machine: as many as it has cores, measured ones 1."),
-    ] = None,
+    jobs: Annotated[int | None, Option(min=1, help=JOBS_HELP)] = None,
     backend: Annotated[Literal["loky", "dask", "ray"], Option(help="What runs them.")] = "loky",
     address: Annotated[
         str | None, Option(metavar="ADDRESS", help="Of a Dask scheduler or Ray cluster that is there.")
@@ -58,7 +56,13 @@ def sweep(
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
     state = Sweep(plan, Store(folder), keep_traces)
-    with keeping(lambda: _kept(state)):
+
+    def kept() -> str:
+        number = sum(map(state.store.has, set(state.keys)))
+        cells = f"; {number} of {len(set(state.keys))} cells are kept in {folder}" if number else ""
+        return f"{cells}; the same command goes on from there"
+
+    with keeping(kept):
         stored = _perform(state, backend, jobs or state.at_once, address, parquet)
     _show(state, stored)
     if state.failures:
@@ -121,12 +125,6 @@ def _failures(state: Sweep) -> None:
             out.write(f"{state.plan.label(cell)}: {why.reason}\n{why.details}\n")
             tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
     tell(f"{len(state.failures)} of {len(set(state.keys))} cells failed; details in {file}", error=True)
-
-
-def _kept(state: Sweep) -> str:
-    kept = sum(map(state.store.has, set(state.keys)))
-    cells = f"; {kept} of {len(set(state.keys))} cells are kept in {state.store.folder}" if kept else ""
-    return f"{cells}; the same command goes on from there"
 
 
 @app.command()

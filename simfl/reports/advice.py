@@ -38,7 +38,6 @@ class Share:
 
     @property
     def _user(self) -> str:
-        """The user who holds most of it, if one does."""
         user, ns = self.by[0]
         if self.server or ns < NAMED_PART * self.ns:
             return ""

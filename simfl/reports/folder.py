@@ -45,7 +45,7 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     """
     content = summary.read(folder / "summary.json")
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
-    _compare(folder, content, scenario)
+    _compare_facts(folder, content, scenario)
     if list(traces) != list(content.protocols):
         names = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
         raise _contradiction(folder, f"trace.jsonl has the protocols {names}")
@@ -61,8 +61,7 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     return Run(folder, scenario, text, content, traces, rounds)
 
 
-def _compare(folder: Path, content: Summary, s: Scenario) -> None:
-    """Compare the facts that both the summary and `resolved.yaml` state."""
+def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:
     facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
     pairs = {key: (getattr(content, key), value) for key, value in facts.items()}
     for name, protocol in content.protocols.items():

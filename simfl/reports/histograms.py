@@ -49,10 +49,15 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     bars = ["", *(_bar(row, each) for row in counts[chosen])]
     lines = [(text + bar).rstrip()[:width] for text, bar in zip(beside, bars, strict=True)]
     cell = "one label" if each == 1 else f"{each} labels"
+
+    def spread(values: I64) -> str:
+        middle = f"{np.median(values):.1f}".removesuffix(".0")
+        return f"min {values.min()}, median {middle}, max {values.max()}"
+
     notes = [
         f"Bars: {cell} a cell, full for the user's most frequent, {NO_SAMPLES} for none.",
-        f"Samples a user: {_spread(held)}.",
-        f"Labels a user: {_spread(labels)}, of {classes}.",
+        f"Samples a user: {spread(held)}.",
+        f"Labels a user: {spread(labels)}, of {classes}.",
     ]
     if len(chosen) < users:
         notes.insert(0, f"{len(chosen)} of {users} users, evenly from the fewest samples to the most.")
@@ -65,11 +70,6 @@ def _bar(row: I64, each: int) -> str:
     means = np.add.reduceat(row, starts) / np.diff(starts, append=len(row))
     heights = np.ceil(means / (means.max() or 1) * len(BLOCKS)).astype(np.int64)
     return "".join((NO_SAMPLES + BLOCKS)[height] for height in heights)
-
-
-def _spread(values: I64) -> str:
-    middle = f"{np.median(values):.1f}".removesuffix(".0")
-    return f"min {values.min()}, median {middle}, max {values.max()}"
 
 
 def attack_lines(name: str, found: Attack) -> Iterator[str]:

@@ -74,9 +74,7 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     """The text of `trace.perfetto.json`, an event a line."""
     facts = {
         "simulator": f"simfl {run.summary.versions.get('simfl', '')}".rstrip(),
-        "scenario": run.summary.scenario,
-        "seed": run.summary.seed,
-        "clock": run.summary.clock,
+        **{key: getattr(run.summary, key) for key in ("scenario", "seed", "clock")},
         "time": "virtual; 1 us of the trace is 1 us of the simulated world",
         "left_out": left_out(run, chosen),
     }
@@ -148,10 +146,9 @@ def _step(row: Step, base: int) -> Iterator[Event]:
 
 def _message(row: Sent, id_: str, base: int) -> Iterator[Event]:
     """A message from its sending to its arrival; one that broke off is an instant where it was sent."""
-    (span,) = trace_series.spans(row)
-    name = f"{row.kind}, user {span.party}"
-    pid = base + (FROM_USERS if row.to == SERVER else TO_USERS)
-    common: Event = {"name": name, "cat": row.phase, "pid": pid, "tid": 1}
+    user, pid = (row.sender, FROM_USERS) if row.to == SERVER else (row.to, TO_USERS)
+    name = f"{row.kind}, user {user}"
+    common: Event = {"name": name, "cat": row.phase, "pid": base + pid, "tid": 1}
     args: Event = {"round": row.round, "size_bytes": row.size} | ({"update": row.about} if row.about else {})
     if row.arrived is None:
         common |= {"name": f"{name}: broke off", "args": args | {"crossed_bytes": row.bytes}}
@@ -192,8 +189,8 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
         for at, value in [*held, *(c for c in changes if since <= c[0] <= until)]:
             yield {"ph": "C", "name": what, "pid": base + pid, "ts": _us(at), "args": {unit: value}}
 
-    for pid, up in ((TO_USERS, False), (FROM_USERS, True)):
-        load = trace_series.link_load(trace, choice.numbers, up)
+    for pid in (TO_USERS, FROM_USERS):
+        load = trace_series.link_load(trace, choice.numbers, pid == FROM_USERS)
         yield from counter(pid, "load: messages under way", "messages", load)
     if tells_who_is_online(run, name):
         users = trace_series.online(trace, run.scenario.population.users)

@@ -138,8 +138,8 @@ def participation(runs: dict[str, list[ProtocolSummary]]) -> Table:
     T weak: the least number of users that some combination of the aggregates singles out (Remark 1); T
     strong: eq. 5's. F: the gap between the most and the least frequent user. C: users an aggregate.
     """
-    several = any(len(seeds) > 1 for seeds in runs.values())
-    title = "Who took part: after the last round" + (", mean ± sd over seeds" if several else "")
+    over = ", mean ± sd over seeds" * any(len(seeds) > 1 for seeds in runs.values())
+    title = f"Who took part: after the last round{over}"
     table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     columns = at("seeds", [p for seeds in runs.values() for p in seeds])
     table.add_column("", no_wrap=True)
@@ -177,7 +177,6 @@ def _width(heading: str) -> int:
 
 
 def _fitting(names: list[str]) -> list[list[str]]:
-    """The protocols, as many beside each other as fit."""
     tables: list[list[str]] = []
     left = 0
     for name in names:
@@ -209,7 +208,6 @@ def _table(protocols: dict[str, ProtocolSummary]) -> Table:
 
 
 def _rows(table: Table, place: Place, protocols: list[ProtocolSummary]) -> None:
-    """Add a section to the table; faults are red."""
     for column in at(place, protocols):
         if not column.rare or any(map(column.tells, protocols)):
             style = "bold" if column.key == "total_s" else "red" if column.rare and column.fault else None
@@ -269,13 +267,10 @@ def _labels(points: Sequence[Point]) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """At most seven characters."""
     return f"{value:.3f}" if abs(value) < 1e3 else f"{value:.1f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 
 def _mean(column: Column, e: Estimate | None) -> str:
-    if e is None:
-        return "-"
-    if column.how == "share":
-        return "all" if e.mean == 1 else f"{e.mean:.1%}"
-    return _number(e.mean)
+    if e is None or column.how != "share":
+        return "-" if e is None else _number(e.mean)
+    return "all" if e.mean == 1 else f"{e.mean:.1%}"

@@ -102,8 +102,7 @@ def _stretches(rounds: list[int], groups: dict[int, list[int]], budget: int) -> 
     if sum(len(groups[index]) for index in rounds) <= budget:
         return [rounds]
     first = trace_series.first_that_fit(rounds, groups, budget * BEGINNING_PART)
-    rest = rounds[len(first) :]
-    left = budget - sum(len(groups[index]) for index in first)
+    rest, left = rounds[len(first) :], budget - sum(len(groups[index]) for index in first)
     middle = trace_series.first_that_fit(rest[len(rest) // 2 :], groups, left)
     return [first, middle] if middle else [first]
 
@@ -133,10 +132,8 @@ def _left_out(unit: str, rounds: list[int], chosen: list[View]) -> str:
 
 @dataclass
 class Packed:
-    """The views of a protocol as JSON, and the place of the one to look at first.
-
-    `types` numbers the types of spans, which are (lane, phase, text, bytes, note).
-    """
+    """The views of a protocol as JSON, the place of the one to look at first, and the numbers of the types of
+    spans, which are (lane, phase, text, bytes, note)."""
 
     first: int
     left_out: str
@@ -199,7 +196,6 @@ def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> d
 
 
 def _spans(packed: Packed, row: Row, number: int) -> Iterator[Packable]:
-    """The spans of a row with what the page says of them."""
     if isinstance(row, Sent):
         text, size, waited, after = row.kind, row.size, 0, row.cause
         note = "" if row.arrived is not None else f"broke off after {row.bytes} bytes"

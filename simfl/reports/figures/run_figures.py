@@ -93,8 +93,8 @@ def accuracy(run: Run) -> Figure | None:
     by_time.set(xlabel="virtual time (s)", ylabel="accuracy on the test set (share)")
     by_round.set_xlabel(f"{run.unit}s")
     by_round.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for axes in (by_time, by_round):
-        axes.set_xlim(left=0)
+    by_time.set_xlim(left=0)
+    by_round.set_xlim(left=0)
     return figure
 
 

@@ -31,21 +31,17 @@ SETTINGS: dict[RcKeyType, Any] = {
     "text.parse_math": False,  # a protocol's name may hold a dollar sign
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
-    "font.size": 7,
-    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 7),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
     "legend.frameon": False,
     "legend.handlelength": 2.4,
     "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "text.color": INK,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.edgecolor", "text.color"), INK),
     "lines.linewidth": 1.2,
     "grid.linewidth": 0.4,
     "grid.color": "#cccccc",
     "axes.axisbelow": True,
-    "hatch.linewidth": 0.4,
 }
 
 

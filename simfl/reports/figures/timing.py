@@ -89,7 +89,6 @@ def _cycles(rows: Iterable[Row], members: set[tuple[int, str]]) -> dict[int, tup
 
 
 def _bars(rows: Iterable[Row], parties: set[int], start: int, end: int) -> Iterator[Span]:
-    """The spans of these parties, cut to a stretch of time."""
     for row in rows:
         for span in trace_series.spans(row):
             cut = replace(span, start=max(span.start, start), end=min(span.end, end))
@@ -112,20 +111,19 @@ def _merged(bars: Iterable[Span], pause: int) -> list[Span]:
 @style()
 def timing(run: Run) -> list[Figure]:
     """A panel for each protocol with a completed round, on one scale; each figure fits a page."""
-    drawn = diagrams(run)
-    longest = max((d.end - d.start for d in drawn), default=0)
-    return [_figure(drawn[k : k + MAX_PANELS], longest, run.unit) for k in range(0, len(drawn), MAX_PANELS)]
-
-
-def _figure(drawn: list[Diagram], longest: int, unit: str) -> Figure:
-    height = 0.55 + sum(0.25 + TEXT_LINE * len(d.cast) for d in drawn)
-    figure, cells = panels(len(drawn), WIDE, height, grid="x", sharex=True)
-    for axes, diagram in zip(cells, drawn, strict=True):
-        _draw(axes, diagram, unit)
-    cells[-1].set(xlabel="virtual time (s)", xlim=(0, 1.01 * longest / NS))
-    kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
-    legend(figure, *kinds, Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {unit}"))
-    return figure
+    every, figures = diagrams(run), []
+    longest = max((d.end - d.start for d in every), default=0)
+    for k in range(0, len(every), MAX_PANELS):
+        drawn = every[k : k + MAX_PANELS]
+        height = 0.55 + sum(0.25 + TEXT_LINE * len(d.cast) for d in drawn)
+        figure, cells = panels(len(drawn), WIDE, height, grid="x", sharex=True)
+        for axes, diagram in zip(cells, drawn, strict=True):
+            _draw(axes, diagram, run.unit)
+        cells[-1].set(xlabel="virtual time (s)", xlim=(0, 1.01 * longest / NS))
+        kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
+        legend(figure, *kinds, Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {run.unit}"))
+        figures.append(figure)
+    return figures
 
 
 def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
