@@ -143,7 +143,7 @@ def explore(
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.explore.rounds import Report, explore, make_cohort, reproduced, sample, total
+    from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
     cohort = make_cohort(protocol, users, seed, overrides(set_))
     tell_whose_code()
@@ -170,12 +170,13 @@ def explore(
         say(f"{counts()}; every law held", further="  ")
         return
     say(f"{counts()}; a law is broken:", further="  ")
-    tell(f"  {report.violation}")
-    again = reproduced(cohort, report.violation)
+    found = report.violation
+    tell(f"  {found}")
+    _, again = judge(cohort, found.pattern, found.detect, replay=True)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
-    scenario = resolved_yaml(cohort.replayable(report.violation.pattern, report.violation.detect))
+    scenario = resolved_yaml(cohort.replayable(found.pattern, found.detect))
     with atomic(Path(out)) as file:
-        file.writelines(f"# {law}\n" for law in report.violation.laws)
+        file.writelines(f"# {law}\n" for law in found.laws)
         file.write(scenario)
     tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
@@ -216,8 +217,8 @@ def calibrate(
     from simfl.profiles import text
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import load
+    from simfl.studies.calibrate.kernels import Training
     from simfl.studies.calibrate.passes import calibrate
-    from simfl.studies.calibrate.training import Training
 
     if out is not None and not out.parent.is_dir():
         raise BadInput(f"{out}: there is no folder {out.parent}")

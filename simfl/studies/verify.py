@@ -40,7 +40,6 @@ class Subject:
 
     @cached_property
     def cohort(self) -> AnyCohort:
-        """A few users, whose scenario all checks vary."""
         return make_cohort(self.protocol, USERS, overrides=self.overrides)
 
     def run(self, changes: Mapping[str, Any], call: Call | None = None) -> Played:
@@ -56,9 +55,8 @@ Findings = Iterator[str]
 def contract(subject: Subject) -> Findings:
     """Its points and timers are those that scenarios know, and it has a docstring."""
     kind = subject.cohort.kind
-    for key, words, known in (("points", kind.points, KEYED), ("timers", kind.timers, STAGES)):
-        for word in (word for word in words if word not in known):
-            yield f"{key}: {word} is none of {', '.join(known)}"
+    yield from (f"points: {p} is none of {', '.join(KEYED)}" for p in kind.points if p not in KEYED)
+    yield from (f"timers: {t} is none of {', '.join(STAGES)}" for t in kind.timers if t not in STAGES)
     if not {"training", "upload"} <= set(kind.points):
         yield "points: every protocol has training and upload"
     if not (type(kind).__doc__ or "").strip():
@@ -130,10 +128,9 @@ def fresh_masks(subject: Subject) -> Findings:
                     yield f"the upload of user {sender} is its update: nothing hides it"
                     return
                 uploads.setdefault(sender, []).append(values[:-1].tobytes())
-    for sender, sent in uploads.items():
-        if len(set(sent)) < len(sent):
-            yield f"user {sender} used one mask twice: the difference of its uploads is that of its updates"
-            return
+    twice = next((user for user, sent in uploads.items() if len(set(sent)) < len(sent)), None)
+    if twice is not None:
+        yield f"user {twice} used one mask twice: the difference of its uploads is that of its updates"
 
 
 def refusals(subject: Subject) -> Findings:
@@ -165,14 +162,12 @@ def sizes(subject: Subject) -> Findings:
 
 _CHECKS = (contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns)
 CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for check in _CHECKS}
-"""By name; a check's docstring says what the protocol is held to."""
 
 
 def verify(
     subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (check, its docstring, findings) one after the other; BadInput if a scenario is refused."""
-    _ = subject.cohort
+    """Yield each check's name, docstring (the demand) and findings; BadInput if a scenario is refused."""
     for name, check in checks.items():
         try:
             found = list(check(subject))
@@ -187,8 +182,7 @@ def verify(
 Take = Callable[[Any], Effects]
 """A machine's own `receive` of a message."""
 
-CHANGES = {"a row more": (1, 0), "a column less": (0, -1)}
-"""Rows and columns by which a message's arrays are altered."""
+CHANGES = {"a row more": (1, 0), "a column less": (0, -1)}  # by which a message's arrays are altered
 
 
 def _take_reshaped(key: str, change: tuple[int, int], take: Take, message: Any) -> tuple[Effects, Effects]:
@@ -212,9 +206,8 @@ def _arrays(message: Message) -> dict[str, Handle]:
 
 def _content(played: Played) -> list[bytes]:
     parts = [part.content for _, _, message in played.sent for part in _arrays(message).values()]
-    return [
-        np.asarray(row).tobytes() for part in parts if isinstance(part, list | np.ndarray) for row in part
-    ]
+    computed = [part for part in parts if isinstance(part, list | np.ndarray)]
+    return [np.asarray(row).tobytes() for part in computed for row in part]
 
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A hand between a protocol's machines and whatever drives them: each call can be noted, timed or altered."""
+"""Note, time or alter the calls of a protocol's machines, whatever drives them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,16 @@ Call = Callable[..., Effects]
 
 
 def watched(machine: Any, party: int, call: Call) -> Any:
-    """Return the machine, each of whose calls goes through `call`."""
+    """Return the machine with each of its calls through `call`."""
     # Set on the instance: a proxy would miss the calls that a machine makes of itself.
-    for name in CALLS:
-        own = getattr(machine, name, None)
-        if own is not None:
-            setattr(machine, name, partial(call, party, name, own))
+    for name in filter(partial(hasattr, machine), CALLS):
+        setattr(machine, name, partial(call, party, name, getattr(machine, name)))
     return machine
 
 
 @dataclass
 class Played(LoopbackRound):
-    """A run on the engine, and what the loopback would have seen of it.
-
-    exact: of each aggregate, None without one; machines: the last of each party.
-    """
+    """A run on the engine. exact: of each aggregate, None without one; machines: the last of each party."""
 
     scenario: Scenario = field(kw_only=True)
     trace: Trace = field(kw_only=True)

@@ -1,8 +1,7 @@
-"""The seconds of each thing that is done one by one: a step, an operation, a row, an agreement, a secret.
+"""The seconds of `ONE_BY_ONE`, the work that costs something a time whatever its size.
 
-The machines of small rounds run over the loopback, and each of their steps is timed beside its counted work.
-What the other kinds do not explain is shared out over `ONE_BY_ONE`, work that costs something a time whatever
-its size, by least relative squares, none of them negative. Updates are short: nothing else takes long.
+Small rounds of short updates run over the loopback, and each step is timed beside its counted work. Seconds
+that the other kinds do not explain are shared out by least relative squares, none of them negative.
 An agreement in the midst of a round takes a tenth longer than in a loop of its own: hence from rounds too.
 """
 
@@ -31,8 +30,8 @@ SIZES = (8, 32)
 D = 16
 Q = 2**32 - 5
 
-Steps = dict[tuple[Any, ...], list[tuple[Mapping[str, int], float]]]
-"""(protocol, users, server or not, call, message) -> counted work and CPU seconds of each such step."""
+Steps = dict[tuple[Any, ...], Counter[str]]
+"""(protocol, users, server or not, call, message) -> the work of all such steps, with their `cpu_ns`."""
 
 
 def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
@@ -45,12 +44,9 @@ def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
             return own(*arguments)
         ops.begin((), "offline")
         effects = own(*arguments)
-        work, cpu_ns = Counter[str](), 0
-        for segment in ops.end():
-            work.update(segment.work)
-            cpu_ns += segment.cpu_ns
         message = getattr(arguments[-1], "kind", "") if arguments else ""
-        steps[protocol, users, party == SERVER, name, message].append((work, cpu_ns / 1e9))
+        for segment in ops.end():
+            steps[protocol, users, party == SERVER, name, message].update(segment.work, cpu_ns=segment.cpu_ns)
         return effects
 
     roots = {u: Entropy(bytes(32), protocol, users, round_, u) for u in (SERVER, *range(users))}
@@ -67,7 +63,7 @@ def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
 
 def measure(known: Mapping[str, float], round_: int) -> dict[str, float]:
     """Return the seconds of `ONE_BY_ONE` from rounds of all synchronous protocols, given the other kinds'."""
-    steps: Steps = defaultdict(list)
+    steps: Steps = defaultdict(Counter)
     collecting = gc.isenabled()
     gc.disable()  # a collection amid a step would be taken for its work
     try:
@@ -78,13 +74,10 @@ def measure(known: Mapping[str, float], round_: int) -> dict[str, float]:
         if collecting:
             gc.enable()
     rows, left = [], []
-    for like in steps.values():  # relative: each row is divided by the seconds that it explains
-        work = Counter[str]()
-        for counted, _ in like:
-            work.update(counted)
-        taken = sum(cpu_s for _, cpu_s in like)
+    for work in steps.values():  # relative: each row is divided by the seconds that it explains
+        taken_s = work.pop("cpu_ns") / 1e9
         explained = sum(amount * known[kind] for kind, amount in work.items() if kind not in ONE_BY_ONE)
-        rows.append([work[kind] / taken for kind in ONE_BY_ONE])
-        left.append(max(0.0, 1 - explained / taken))
+        rows.append([work[kind] / taken_s for kind in ONE_BY_ONE])
+        left.append(max(0.0, 1 - explained / taken_s))
     found, _ = nnls(np.array(rows), np.array(left))
     return {kind: max(float(rate), 1e-12) for kind, rate in zip(ONE_BY_ONE, found, strict=True)}

@@ -1,4 +1,4 @@
-"""The seconds of each kind of work, from the kernels that simfl itself runs.
+"""The seconds of each kind of work, from the kernels that simfl itself runs: cryptography and training.
 
 Every kernel is called at sizes where the work in question dominates. Where it costs something a call, an item
 or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
@@ -7,8 +7,10 @@ All of it on one thread, in CPU seconds. A measurement is one call, the fastest 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +18,13 @@ from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
+from simfl.learning.data import Split
+from simfl.learning.data.unpublished import Digits
+from simfl.learning.models import MODELS, Model
+from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
+from simfl.learning.sgd import SIZES, Law, LocalSgd, fit
+from simfl.learning.trainer import Trainer
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
 from simfl.random_streams import Streams
@@ -41,7 +49,6 @@ def seconds(call: Callable[[], object], repeats: int = 3, cold: bool = False) ->
 
 
 def seed(*names: str | int) -> np.ndarray:
-    """Return a 32-byte seed."""
     return np.frombuffer(STREAMS.bytes(*names), np.uint8).reshape(1, 32)
 
 
@@ -60,13 +67,13 @@ def of_keys() -> Rates:
     rows = []
     for length in (100, 120_000):
         items, sender = np.zeros((n, length), np.uint8), Same(0, n)
-        nonces, aads = nonces_of(sender, sender), aads_of(sender, range(1, n + 1))
-        seal = partial(keys.seal, agreed, items, nonces, aads)
+        aads = aads_of(sender, range(1, n + 1))
+        seal = partial(keys.seal, agreed, items, nonces_of(sender, sender), aads)
         rows.append((n, n * length, seconds(seal)))
     agree_s = seconds(lambda: keys.agree(secret, publics, b"x"))
-    rates = {"x25519": seconds(lambda: keys.public(secret), 15), "agree": agree_s / n}
-    rates["aead_item"], rates["aead_byte"] = solve(*rows)
-    return rates
+    item_s, byte_s = solve(*rows)
+    public_s = seconds(lambda: keys.public(secret), 15)
+    return {"x25519": public_s, "agree": agree_s / n, "aead_item": item_s, "aead_byte": byte_s}
 
 
 def of_vectors() -> Rates:
@@ -119,3 +126,58 @@ def of_codes() -> Rates:
     rates["sharing"], rates["shamir_mac"] = solve(*shared)
     rates["secret"], rates["lagrange_pair"] = solve(*reconstructed)
     return rates
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model on samples of a shape, in batches."""
+
+    model: Model
+    shape: tuple[int, ...]
+    classes: int
+    batch_size: int
+
+
+# The models on 8 x 8 digits have no law: a minibatch outweighs its samples there, and is what is charged.
+PAPERS_TRAININGS = (
+    Training(MODELS["logistic"](), (1, 28, 28), 10, 10),
+    Training(MODELS["mcmahan_cnn"](), (1, 28, 28), 10, 10),
+    Training(MODELS["femnist_cnn"](), (1, 28, 28), 62, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 10),
+    Training(MODELS["lenet5"](), (3, 32, 32), 10, 50),
+)
+
+
+def of_training(training: Training) -> Callable[[], Law]:
+    """Return a measurement of the law T = a + b E n: clients of five sizes once each, and a fit to them."""
+    rng = STREAMS.rng("samples", training.model.name)
+    sizes = sorted({math.ceil(k * training.batch_size) for k in SIZES})
+    x = rng.random((sizes[-1], *training.shape), np.float32)
+    y = rng.integers(0, training.classes, len(x))
+    split = Split(x, y, x[:1], y[:1], training.classes)
+    sgd = LocalSgd(1, training.batch_size, 0.1)
+    trainer = Trainer(split, [np.arange(size) for size in sizes], training.model, sgd, "cpu", "loop")
+    weights = trainer.initial(bytes(32))
+
+    calls = [partial(trainer.training, weights, user, bytes(32), 0) for user in range(len(sizes))]
+    return lambda: fit([(size, seconds(call, 1)) for size, call in zip(sizes, calls, strict=True)])
+
+
+def of_steps() -> Callable[[], Rates]:
+    """Return a measurement of a minibatch and a multiply-add: tiny models on digits, clients of two sizes."""
+    split = Digits().loaded(STREAMS.rng("data"))
+    trainers = [
+        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model](),
+                LocalSgd(5, 10, 0.1), "cpu", "loop")
+        for model in ("logistic", "cnn") for users in (100, 20)
+    ]  # fmt: skip
+
+    def measure() -> Rates:
+        rows = []
+        for trainer in trainers:
+            taken = seconds(partial(trainer.training, trainer.initial(bytes(32)), 0, bytes(32), 0))
+            work = trainer.work(0)
+            rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
+        return dict(zip(("train_step", "train_mac"), solve(*rows), strict=True))
+
+    return measure

@@ -19,8 +19,9 @@ from typing import Any
 from scipy.stats import binom
 
 from simfl.dataplane.work import WORK
+from simfl.learning.sgd import Law
 from simfl.learning.trainer import one_thread
-from simfl.studies.calibrate import control, kernels, training
+from simfl.studies.calibrate import control, kernels
 
 CONFIDENCE = 0.95
 
@@ -41,7 +42,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def calibrate(
     passes: int,
-    more: Sequence[training.Training] = (),
+    more: Sequence[kernels.Training] = (),
     tell: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Return the profile, as its file has it.
@@ -49,17 +50,16 @@ def calibrate(
     more: trainings to find the law of, besides those of the papers' models. tell: called after each pass.
     """
     with one_thread():
-        by_steps = training.by_steps()
-        # A profile finds a law by these three, and holds each once.
-        keyed = {(t.model.name, t.shape, t.batch_size): t for t in (*training.PAPERS, *more)}
-        wanted = keyed.values()
-        measures = [training.measure(kind) for kind in wanted]
+        of_steps = kernels.of_steps()
+        trainings: dict[tuple[Any, ...], Callable[[], Law]] = {}  # a profile holds one law for each key
+        for kind in (*kernels.PAPERS_TRAININGS, *more):
+            trainings[kind.model.name, kind.shape, kind.batch_size] = kernels.of_training(kind)
         rates: defaultdict[str, list[float]] = defaultdict(list)
-        laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in measures]
+        laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
         for index in range(passes + 1):
-            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **by_steps()}
+            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **of_steps()}
             found |= control.measure(found, index)
-            fitted = [measure() for measure in measures]
+            fitted = [measure() for measure in trainings.values()]
             if index == 0:  # it warms up
                 continue
             for name, rate in found.items():
@@ -69,13 +69,13 @@ def calibrate(
                 law["sample"].append(max(fit.sample, 1e-12))
             tell(index)
     seconds, intervals = _spread({name: rates[name] for name in WORK if name in rates})
-    trainings = []
-    for kind, law in zip(wanted, laws, strict=True):
+    training = []
+    for (model, shape, batch_size), law in zip(trainings, laws, strict=True):
         medians, within = _spread(law)
-        names = {"model": kind.model.name, "shape": list(kind.shape), "batch_size": kind.batch_size}
-        trainings.append({**names, **medians, "intervals": within})
+        names = {"model": model, "shape": list(shape), "batch_size": batch_size}
+        training.append({**names, **medians, "intervals": within})
     return {
-        "description": described(), "seconds": seconds, "intervals": intervals, "training": trainings,
+        "description": described(), "seconds": seconds, "intervals": intervals, "training": training,
     }  # fmt: skip
 
 
@@ -91,7 +91,6 @@ def rounded(value: float) -> float:
 
 
 def described() -> str:
-    """Describe the machine and the versions that a profile was measured with."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

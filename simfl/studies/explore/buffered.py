@@ -1,8 +1,8 @@
 """The explorer of buffered asynchronous runs: every pattern is a short run on the engine.
 
-What a buffer meets needs time (staleness is who came in between), so there is no loopback here: users are
-lost or late in their first cycle, are away while their masks are recovered, come back, and bring updates
-that are as stale as the bound allows, or staler. Beside the families of `patterns.py`:
+Staleness needs time, so there is no loopback here: users are lost or late in their first cycle, are away
+while their masks are recovered, come back, and bring updates as stale as the bound allows, or staler. Beside
+the families of `patterns.py`:
 
     busy       a message costs the server more than the gap to the next: uploads wait, and deadlines pass
     flapping   all users come and go all the time, also while a slow server begins a cycle with them
@@ -43,14 +43,10 @@ FATES = (
     Fate("training", "mid_send"),
     Fate("upload", "before_send"),
     Fate("upload", "after_send"),
-    Fate("upload", "delay", 0.025),
-    Fate("upload", "delay", 0.05),
-    Fate("upload", "delay", 0.07),
-    Fate("upload", "delay", 0.095),
+    *(Fate("upload", "delay", delay_s) for delay_s in (0.025, 0.05, 0.07, 0.095)),
 )
 """The delays are for about one to four versions: where losses are told, for less and for more than the bound
 allows; else the last ones are beyond the deadline."""
-
 
 FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
     "timeout": {"buffer.return_s": 2 * DEADLINE_S, "deadlines.upload": DEADLINE_S / 2},
@@ -67,7 +63,6 @@ FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
         "deadlines": {"advertise": LONG_S, "upload": DEADLINE_S, "recovery": LONG_S},
     },
 }  # fmt: skip
-"""The settings by which the families' scenarios differ."""
 
 
 class BufferCohort(Cohort):
@@ -88,7 +83,6 @@ class BufferCohort(Cohort):
         }
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        """All that can become of a user in its first cycle."""
         return FATES
 
     @cached_property
@@ -105,7 +99,6 @@ class BufferCohort(Cohort):
         return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
 
     def run(self, pattern: Pattern, detect: Detect) -> Played:
-        """Return one run on the engine."""
         return play(replace(self._built[detect], scenario=self.replayable(pattern, detect)), self.protocol)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
@@ -117,17 +110,19 @@ class BufferCohort(Cohort):
 
 
 def broken(seen: Played) -> Iterator[str]:
-    """Yield the laws that do not hold, each in one sentence."""
+    """Yield each law that does not hold, as a sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
     for index, exact in enumerate(seen.exact):
         if exact is False:
             yield f"aggregate {index} is not the weighted sum of its members"
-    buffer = seen.scenario.buffer
+    buffer, privacy = seen.scenario.buffer, seen.scenario.privacy
     assert buffer is not None
+    assert privacy is not None
+    assert privacy.U is not None
     yield from of_updates(seen.trace, buffer.K, buffer.staleness_bound)
-    yield from _aborts(seen)
-    yield from _one_sum_a_mask(seen)
+    yield from _aborts(seen.trace, privacy.U)
+    yield from _one_sum_a_mask(seen, privacy.T)
     for row in seen.trace:
         if isinstance(row, rows.Refused):
             yield f"party {row.party} refused {row.message} of {row.sender}: {row.why}"
@@ -138,11 +133,8 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
     version, began, due = 0, dict[str, int](), set[str]()
     states: defaultdict[str, str] = defaultdict(lambda: "not begun")
     over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
-    unread = {
-        row.cause
-        for row in trace
-        if isinstance(row, rows.Ignored | rows.Refused) and (row.party, row.message) == (SERVER, "upload")
-    }
+    not_taken = [row for row in trace if isinstance(row, rows.Ignored | rows.Refused)]
+    unread = {row.cause for row in not_taken if (row.party, row.message) == (SERVER, "upload")}
 
     def become(name: str, before: str, state: str) -> Iterator[str]:
         if states[name] != before:
@@ -173,17 +165,15 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
                     if age > bound:
                         yield f"update {name} is staler than the bound of {bound}"
                 version += 1
-    for name in (name for name in began if name not in due):
+    for name in [name for name in began if name not in due]:
         yield f"update {name} has begun, and the server has no deadline for it"
 
 
-def _aborts(seen: Played) -> Iterator[str]:
+def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
     """Yield aborted recoveries without their whole deadline, or for which U users answered, or U stayed whom
     the request reached in time to answer."""
-    privacy, recovery, due, answers, reached = seen.scenario.privacy, "", 0, set[int](), set[int]()
-    assert privacy is not None
-    assert privacy.U is not None
-    for row in seen.trace:
+    recovery, due, answers, reached = "", 0, set[int](), set[int]()
+    for row in trace:
         match row:
             case rows.TimerSet(name="recovery", about=recovery, fires=due):
                 answers, reached = set(), set()
@@ -195,11 +185,11 @@ def _aborts(seen: Played) -> Iterator[str]:
             case rows.Lost(user=user) | rows.Presence(user=user, online=False):
                 reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
-                if at < due or max(len(answers), len(reached)) >= privacy.U:
+                if at < due or max(len(answers), len(reached)) >= U:
                     yield f"{len(reached)} users were there, {len(answers)} answered, and yet: {reason}"
 
 
-def _one_sum_a_mask(seen: Played) -> Iterator[str]:
+def _one_sum_a_mask(seen: Played, T: int) -> Iterator[str]:
     requests: dict[tuple[int, RecoveryId], Recover] = {}
     sums: defaultdict[UpdateId, Counter[Any]] = defaultdict(Counter)
     for sender, to, message in seen.sent:
@@ -209,8 +199,7 @@ def _one_sum_a_mask(seen: Played) -> Iterator[str]:
             request = requests[sender, message.recovery]
             for mask in request.masks:
                 sums[mask][request.masks, request.weights] += 1
-    privacy = seen.scenario.privacy
     for mask, counted in sums.items():
         others = counted.total() - max(counted.values())
-        if privacy is not None and others > privacy.T:
+        if others > T:
             yield f"the server holds {others} coded shares of mask {mask} beside those of its aggregate"

@@ -1,7 +1,6 @@
 """A small cohort to lose users of: a scenario, and its machines over the loopback.
 
-The scenario is the bridge between the two drivers: its parameters, keys and graph are those of the
-loopback's machines, and a pattern becomes a script of losses that `simfl run` replays.
+Both drivers take parameters, keys and graph from the scenario; `simfl run` replays a pattern as its script.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,9 +29,7 @@ from simfl.studies.explore.invariants import Observation, Rules
 from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
 from simfl.studies.watch import play
 
-D = 4
-"""Length of the updates of the loopback's rounds: no loss depends on it."""
-
+D = 4  # length of the updates of the loopback's rounds: no loss depends on it
 DEADLINE_S, LATENCY_S = 2.0, 0.05
 LATE_S = DEADLINE_S - LATENCY_S
 """Delay of what is late: an answer to the server, two latencies later, comes amid the next step."""
@@ -40,45 +37,24 @@ LATE_S = DEADLINE_S - LATENCY_S
 
 @dataclass(frozen=True)
 class Cohort(ABC):
-    """A few users under one protocol of a scenario, ready for pattern after pattern."""
+    """A few users under one protocol of a scenario, ready for pattern after pattern of some families."""
 
     scenario: Scenario
     protocol: str
-    latency_s: ClassVar[float]
+    latency_s: ClassVar[float] = LATENCY_S
     detects: ClassVar[tuple[Detect, ...]] = DETECTS
-    """The families of patterns."""
-
-    @classmethod
-    def made(cls, name: str, spec: Any, users: int, seed: int, overrides: Mapping[str, Any]) -> Self:
-        """Return a cohort of a protocol; ScenarioError if an override does not fit."""
-        common = {
-            "name": f"explore_{name}",
-            "seed": seed,
-            "clock": "modelled",
-            "network": {
-                "users": {"preset": "4g", "latency_s": cls.latency_s},
-                "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
-                "overhead_s": 0.0002,
-            },
-            "detect": "timeout",
-            "quantization": {"levels": 65536, "clip": 4.0},
-            "protocols": {name: spec},
-        }
-        return cls(load({**common, **cls.settings(users)}, overrides), name)
 
     @staticmethod
     @abstractmethod
     def settings(users: int) -> dict[str, Any]:
-        """Return the other blocks of the scenario."""
+        """Return the blocks of the scenario that `make_cohort` leaves open."""
 
     @property
     def kind(self) -> Protocol:
-        """The protocol, as its scenario has it."""
         return self.scenario.protocols[self.protocol]
 
     @property
     def users(self) -> int:
-        """N."""
         return self.scenario.population.users
 
 
@@ -98,10 +74,9 @@ class Leaf(NamedTuple):
 class Tree:
     """All rounds of a cohort that `run` was asked for, each of which is run once.
 
-    A round asks what becomes of a user only when that user sends, and what it asks next follows from the
-    answers so far. So a node is a question (user, point), a branch an answer, a leaf the end of a round. A
-    pattern that answers every question on a path alike leads to the very same round; where most users are
-    lost early, most patterns do. What must come out is still worked out for each pattern by itself.
+    A round asks for a user's fate only when that user sends, and what it asks next follows from the answers
+    so far: a node is a question (user, point), a branch an answer, a leaf the end of a round. Where users are
+    lost early, most patterns lead to the same leaf. What must come out is worked out for each by itself.
     """
 
     def __init__(self, run: Callable[[Fates], Observation]) -> None:
@@ -114,26 +89,23 @@ class Tree:
         answers: Answers = ()
         while answers in self.questions:
             answers = (*answers, fate(*self.questions[answers]))
-        if answers in self.leaves:
-            return self.leaves[answers]
-        answers = ()
+        if answers not in self.leaves:
+            given: list[str] = []
 
-        def asked(user: int, message: Any) -> str:
-            nonlocal answers
-            self.questions[answers] = user, type(message)
-            answers = (*answers, fate(user, message))
-            return answers[-1]
+            def asked(user: int, message: Any) -> str:
+                self.questions[tuple(given)] = user, type(message)
+                given.append(fate(user, message))
+                return given[-1]
 
-        seen = self.run(asked)
-        leaf = Leaf(seen.members, seen.out.reason, tuple(invariants.of_itself(seen)), seen.rules)
-        self.leaves[answers] = leaf
-        return leaf
+            seen = self.run(asked)
+            answers = tuple(given)
+            broken = tuple(invariants.of_itself(seen))
+            self.leaves[answers] = Leaf(seen.members, seen.out.reason, broken, seen.rules)
+        return self.leaves[answers]
 
 
 class RoundCohort(Cohort):
     """Users that differ in weight, of whom a majority or two must be left in a round over the loopback."""
-
-    latency_s = LATENCY_S
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:
@@ -147,31 +119,27 @@ class RoundCohort(Cohort):
 
     @cached_property
     def points(self) -> tuple[str, ...]:
-        """Points at which users send, and so can be lost."""
         return tuple(point for point in self.kind.points if point != "training")
 
     @cached_property
     def params(self) -> Params:
-        """The scenario's parameters, for short updates."""
         return self.scenario.params(self.protocol, D)
 
     @cached_property
     def updates(self) -> dict[int, Update]:
         """Updates of all sizes up to beyond the clip, of weights 1 .. N."""
-        streams = Streams(self.scenario.seed)
         made = {}
         for user in range(self.users):
-            values = streams.rng("explored update", user).uniform(-1.2, 1.2, (1, D)) * self.params.clip
+            rng = Streams(self.scenario.seed).rng("explored update", user)
+            values = rng.uniform(-1.2, 1.2, (1, D)) * self.params.clip
             made[user] = Update(Handle(1, D, 4, values.astype(np.float32)), user + 1)
         return made
 
     @cached_property
     def tree(self) -> Tree:
-        """The rounds that were observed so far."""
         return Tree(self.observe)
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        """All that can become of a user."""
         return fates(self.points, detect, LATE_S)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
@@ -184,12 +152,11 @@ class RoundCohort(Cohort):
         """Return one round over the loopback; see `fate_of`."""
         ops = EagerOps(self.params.q)
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
-        entropies = {party: Entropy(root, party, 0) for party in (SERVER, *range(self.users))}
-        clients = {
-            user: self.kind.client(user, self.params, ops, entropies[user]) for user in range(self.users)
-        }
-        server = self.kind.server(range(self.users), self.params, ops, entropies[SERVER])
-        out = run_round(server, clients, self.updates, fate, self.kind.offline)
+        users, kind, p = range(self.users), self.kind, self.params
+        entropies = {party: Entropy(root, party, 0) for party in (SERVER, *users)}
+        clients = {user: kind.client(user, p, ops, entropies[user]) for user in users}
+        server = kind.server(users, p, ops, entropies[SERVER])
+        out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
         return Observation(self._rules(server), out, clients, exact)
 
@@ -199,7 +166,7 @@ class RoundCohort(Cohort):
         return Observation(self._rules(played.machines[SERVER]), played, played.machines, played.exact[0])
 
     def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-        """Return what `judge` does, of the pattern's scenario on the engine."""
+        """Do as `judge`, with the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
         return seen.out.result is not None, tuple(invariants.broken(seen, pattern))
 

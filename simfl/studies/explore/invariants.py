@@ -1,15 +1,14 @@
 """The laws of a synchronous round, whatever becomes of its users.
 
 Sum: a round ends with the exact sum over exactly those whose upload came in time, or with an abort and its
-reason. Life: it ends with the sum if and only if the protocol's thresholds allow it, which is worked out here
-from the papers, by sets alone, without asking a machine. Secrets: the server never holds both kinds of share
-of a user, nor more than T coded shares of anything but the sum over the survivors. Honesty: nobody refuses
-what an honest party sends.
+reason. Life: it ends with the sum if and only if the protocol's thresholds allow it, found here from the
+papers, by sets alone, without asking a machine. Secrets: the server never holds both kinds of share of a
+user, nor more than T coded shares of any sum but that over the survivors. Honesty: nobody refuses.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +24,7 @@ from simfl.studies.explore.patterns import Pattern
 
 @dataclass(frozen=True)
 class Rules:
-    """A protocol's thresholds, from the papers.
-
-    graph: who shares with whom, for the protocols that have one; points: where users send, in order.
-    """
+    """A protocol's thresholds. graph: who shares with whom, if there is one; points: of sending, in order."""
 
     kind: Protocol
     params: Params
@@ -65,7 +61,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Observation:
-    """A round that was watched. exact: whether the aggregate is its members' plain sum, None without one."""
+    """A round that was watched. exact: True if the aggregate is its members' plain sum, None without one."""
 
     rules: Rules
     out: LoopbackRound
@@ -74,12 +70,11 @@ class Observation:
 
     @property
     def members(self) -> tuple[int, ...] | None:
-        """The users whose updates the aggregate holds, None without one."""
         return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
 
 
 def broken(seen: Observation, pattern: Pattern) -> Iterator[str]:
-    """Yield the laws that do not hold, each in one sentence."""
+    """Yield each law that does not hold, as a sentence."""
     yield from of_life(seen.members, seen.out.reason, seen.rules.expected(pattern))
     yield from of_itself(seen)
 
@@ -88,11 +83,12 @@ def of_life(
     members: tuple[int, ...] | None, reason: str | None, wanted: frozenset[int] | None
 ) -> Iterator[str]:
     """Yield the broken laws that compare the round's end with the one that must come."""
-    if wanted is None and members is not None:
-        yield "there is a result, though the thresholds do not allow one"
-    if wanted is not None and members is None:
+    if wanted is None:
+        if members is not None:
+            yield "there is a result, though the thresholds do not allow one"
+    elif members is None:
         yield f"there is no result ({reason}), though the thresholds allow one over {sorted(wanted)}"
-    if wanted is not None and members is not None and sorted(members) != sorted(wanted):
+    elif sorted(members) != sorted(wanted):
         yield f"users {sorted(wanted)} uploaded in time, but {sorted(members)} were counted"
 
 
@@ -106,26 +102,26 @@ def of_itself(seen: Observation) -> Iterator[str]:
     if out.result is not None and not seen.exact:
         yield f"the aggregate is not the sum over its members {list(seen.members or ())}"
     for party, refusal in out.refused:
-        yield f"{_name(party)} refused {refusal.message} of {_name(refusal.sender)}: {refusal.why}"
+        one, other = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
+        yield f"{one} refused {refusal.message} of {other}: {refusal.why}"
     yield from _both_kinds(seen) if seen.rules.graph is not None else _other_sums(seen)
 
 
 def _both_kinds(seen: Observation) -> Iterator[str]:
-    """Yield users of whom the server got shares of b_i and of s_i: what it was sent is looked up in what its
-    senders hold."""
-    kinds: defaultdict[int, set[str]] = defaultdict(set)
+    """Yield users of whom the server got shares of b_i and of s_i, as looked up in what its senders hold."""
+    of_b, of_s = set[int](), set[int]()
     for sender, to, message in seen.out.sent:
         if to != SERVER or not isinstance(message, Answer):
             continue
         client = seen.clients[sender]
         revealed = {bytes(row) for row in message.content.content}
-        for about, row in zip(client.holders, client.held.content, strict=True):
-            for kind, half in (("b", row[:SHARE_BYTES]), ("s", row[SHARE_BYTES:])):
-                if bytes(half) in revealed:
-                    kinds[about].add(kind)
-    for user, both in sorted(kinds.items()):
-        if len(both) > 1:
-            yield f"the server holds shares of both secrets of user {user}"
+        for owner, row in zip(client.holders, client.held.content, strict=True):
+            if bytes(row[:SHARE_BYTES]) in revealed:
+                of_b.add(owner)
+            if bytes(row[SHARE_BYTES:]) in revealed:
+                of_s.add(owner)
+    for user in sorted(of_b & of_s):
+        yield f"the server holds shares of both secrets of user {user}"
 
 
 def _other_sums(seen: Observation) -> Iterator[str]:
@@ -137,7 +133,3 @@ def _other_sums(seen: Observation) -> Iterator[str]:
     if others > seen.rules.params.T:
         sets = " and ".join(str(sorted(users)) for users in sums)
         yield f"the server holds coded shares of sums over {sets}, T={seen.rules.params.T}"
-
-
-def _name(party: int) -> str:
-    return "the server" if party == SERVER else f"user {party}"

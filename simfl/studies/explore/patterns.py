@@ -1,14 +1,12 @@
-"""Loss patterns of a small cohort: what becomes of each user, at every boundary between two steps.
+"""Loss patterns of a small cohort: a fate, or none, of each user at every boundary between two steps.
 
-A pattern gives each user a fate or none. How the server learns of a loss makes two families:
+How the server learns of a loss makes two families; asynchronous runs have two more (`buffered.py`):
 
     timeout   lost before it sends at a point, or late there: sent once the server has given it up
     told      lost before or after it sends at a point; the transport reports it at once
 
 Lost after sending at one point and lost before sending at the next are the same thing to a server that
 only has its deadlines. Lost amid sending is, to every machine, lost before it.
-
-Asynchronous runs have two families more (`buffered.py`): a server that is `busy`, users that are `flapping`.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from itertools import combinations, product
 from typing import Any, Literal
 
 Detect = Literal["timeout", "told", "busy", "flapping"]
-When = Literal["before_send", "mid_send", "after_send", "delay"]
-
 DETECTS: tuple[Detect, ...] = ("timeout", "told")
 
 
@@ -29,20 +25,18 @@ class Fate:
     """The fate of a user at a point of the round, or of its first cycle in an asynchronous run."""
 
     point: str
-    when: When
+    when: Literal["before_send", "mid_send", "after_send", "delay"]
     delay_s: float | None = None
 
 
 Pattern = tuple[Fate | None, ...]
-"""The fate of each user, or None."""
 
 
 def fates(points: Sequence[str], detect: Detect, delay_s: float) -> tuple[Fate, ...]:
     """Return every fate that a user of a synchronous round can meet at these points."""
     lost = [Fate(point, "before_send") for point in points]
-    late = [Fate(point, "delay", delay_s) for point in points]
-    left = [Fate(point, "after_send") for point in points]
-    return (*lost, *(late if detect == "timeout" else left))
+    late = detect == "timeout"
+    return (*lost, *(Fate(p, "delay", delay_s) if late else Fate(p, "after_send") for p in points))
 
 
 def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
@@ -65,7 +59,6 @@ def script(pattern: Pattern) -> dict[str, Any]:
 
 
 def describe(pattern: Pattern) -> str:
-    """Return a pattern in words."""
     words = {
         "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after", "delay": "late at",
     }  # fmt: skip

@@ -1,8 +1,7 @@
-"""The drop-out explorer: tries loss patterns of a small cohort and holds every law to each.
+"""The drop-out explorer: holds every law to all patterns of a small cohort, or to random ones of a larger.
 
-All patterns of a small cohort, or random ones of a larger. Patterns with fewer unlucky users come first,
-and random ones are shrunk by hypothesis, so that a pattern that breaks a law is a smallest one; it becomes
-a scenario that `simfl run` replays, and is replayed at once on the engine under the same laws.
+Patterns with fewer unlucky users come first, and random ones are shrunk by hypothesis, so that a pattern that
+breaks a law is a smallest one; its scenario is replayed at once on the engine under the same laws.
 """
 
 from __future__ import annotations
@@ -20,20 +19,18 @@ from joblib import delayed
 from simfl.errors import BadInput, RunFailed, did_you_mean
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario.load import load
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import RoundCohort
 from simfl.studies.explore.patterns import Detect, Pattern, describe, every
 from simfl.studies.sweep.backends import workers
 
 AnyCohort = RoundCohort | BufferCohort
-
 CHUNK_PATTERNS = 128  # that a worker takes at a time
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A pattern that breaks laws."""
-
     detect: Detect
     pattern: Pattern
     laws: tuple[str, ...]
@@ -52,7 +49,7 @@ class Report:
     violation: Violation | None = None
 
     def add(self, other: Report) -> None:
-        """Take a part's counts, and its violation if there is none yet."""
+        """Take a part's counts, and its violation unless there is one."""
         self.patterns += other.patterns
         self.completed += other.completed
         self.aborted += other.aborted
@@ -73,25 +70,28 @@ def make_cohort(
         name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
     buffered = kind.mode is Mode.BUFFERED
     cohort: type[AnyCohort] = BufferCohort if buffered else RoundCohort
-    spec |= kind.small(users, 1 if buffered else (users - 1) // 2)
-    return cohort.made(name, spec, users, seed, overrides or {})
+    scenario = {
+        "name": f"explore_{name}",
+        "seed": seed,
+        "clock": "modelled",
+        "network": {
+            "users": {"preset": "4g", "latency_s": cohort.latency_s},
+            "server": {"uplink_mbps": 1000.0, "downlink_mbps": 1000.0},
+            "overhead_s": 0.0002,
+        },
+        "detect": "timeout",
+        "quantization": {"levels": 65536, "clip": 4.0},
+        "protocols": {name: {**spec, **kind.small(users, 1 if buffered else (users - 1) // 2)}},
+    }
+    return cohort(load({**scenario, **cohort.settings(users)}, overrides or {}), name)
 
 
-def judge(cohort: AnyCohort, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-    """Return whether all that was begun was completed, and the laws that do not hold."""
-    return _unless_failed(cohort.judge, pattern, detect)
-
-
-def reproduced(cohort: AnyCohort, violation: Violation) -> tuple[str, ...]:
-    """Return the laws that do not hold when the engine replays a violation's scenario."""
-    return _unless_failed(cohort.replayed, violation.pattern, violation.detect)[1]
-
-
-def _unless_failed(
-    call: Callable[[Pattern, Detect], tuple[bool, tuple[str, ...]]], pattern: Pattern, detect: Detect
+def judge(
+    cohort: AnyCohort, pattern: Pattern, detect: Detect, replay: bool = False
 ) -> tuple[bool, tuple[str, ...]]:
+    """Return whether all that was begun was completed, and the broken laws; replay: on the engine."""
     try:
-        return call(pattern, detect)
+        return (cohort.replayed if replay else cohort.judge)(pattern, detect)
     except Exception as error:  # a machine that fails is what the explorer is looking for
         what = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
         return False, (f"a machine failed: {what}",)

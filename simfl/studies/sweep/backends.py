@@ -1,7 +1,6 @@
 """Workers for a sweep's cells: processes of this machine, or a Dask or Ray cluster; through joblib.
 
-Cells are handed over one at a time and come back as they are done. A worker has one thread: what a cell
-needs runs in line (`learning.trainer`), and more would only take turns.
+A worker has one thread: a cell's work runs in line (`learning.trainer`), and more would only take turns.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ from joblib import Parallel, parallel_config
 from simfl.errors import BadInput
 
 Backend = Literal["loky", "dask", "ray"]
-
 MODULES = {"dask": "distributed", "ray": "ray"}
-
-SCHEDULER_ANSWERS_S = 10
-"""Time that a Dask scheduler has to answer."""
+SCHEDULER_ANSWERS_S = 10  # or is taken to be absent
 
 
 def need(backend: Backend) -> None:
@@ -59,11 +55,9 @@ def workers(
                 if jobs > 1:
                     how["initializer"] = partial(_belong_to, os.getpid())
             case "dask":
-                client = stack.enter_context(_dask(jobs, address))
-                stack.enter_context(parallel_config("dask", client=client))
+                stack.enter_context(parallel_config("dask", client=stack.enter_context(_dask(jobs, address))))
             case "ray":
-                many = stack.enter_context(_ray(jobs, address))
-                stack.enter_context(parallel_config("ray", n_jobs=many))
+                stack.enter_context(parallel_config("ray", n_jobs=stack.enter_context(_ray(jobs, address))))
             case _:
                 assert_never(backend)
         yield stack.enter_context(Parallel(**how))

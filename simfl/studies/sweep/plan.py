@@ -41,7 +41,6 @@ class Plan:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Every key that varies."""
         return tuple(dict.fromkeys(key for point in self.points for key in point))
 
     def label(self, cell: Cell) -> str:
@@ -55,7 +54,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as it is written in a scenario, on one line."""
+    """Return a value as a scenario has it, on one line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -83,16 +82,15 @@ def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lamb
     Where real training picks its way by a measurement, that is done here and remembered in the cache folder,
     so that all cells go the same way. watch: called with the number of points that are done.
     """
-    firsts = {cell.point: cell.scenario for cell in reversed(list(cells))}
-    numbers = sorted(firsts)
+    firsts = sorted({cell.point: cell.scenario for cell in reversed(list(cells))}.items())
 
     def make(index: int) -> None:
         try:
-            make_clocks(build(firsts[numbers[index]]))
+            make_clocks(build(firsts[index][1]))
         finally:
             watch(index + 1)
 
-    _of_each([plan.points[number] for number in numbers], make)
+    _of_each([plan.points[number] for number, _ in firsts], make)
 
 
 def _of_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> list[T]:
@@ -111,9 +109,8 @@ def _of_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> l
         more = f" and {len(having) - 1} more" if len(having) > 1 else ""
         where = f" (at {in_words(having[0])}{more})" if len(having) < len(points) else ""
         problems.append(replace(problem, message=problem.message + where))
-    if len(problems) > SHOWN_PROBLEMS:
-        rest = f"... and {len(problems) - SHOWN_PROBLEMS} more problems"
-        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", rest)]
+    if (rest := len(problems) - SHOWN_PROBLEMS) > 0:
+        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", f"... and {rest} more problems")]
     if problems:
         raise ScenarioError(problems)
     return made

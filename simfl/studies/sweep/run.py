@@ -16,7 +16,7 @@ from simfl.errors import RunFailed
 from simfl.folder.identity import code_version, scenario_key
 from simfl.folder.result import Result, breakdown, versions
 from simfl.results import trace
-from simfl.results.summary import Summary
+from simfl.results.summary import Summary, read
 from simfl.results.text import write_csv
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
@@ -30,12 +30,8 @@ TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
 
 
-@dataclass(frozen=True)
-class Done:
-    """A cell that was run: its files, and `about`, which may differ from one run of it to the next."""
-
-    files: dict[str, str]
-    about: dict[str, Any]
+Done = tuple[dict[str, str], dict[str, Any]]
+"""A cell that was run: its files, and `about`, which may differ from one run of it to the next."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +67,11 @@ class Sweep:
         out: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
-                stored = self.store.verify(key, needed)
+                if not self.store.verify(key, needed):
+                    out.setdefault(key, cell)
             except Damaged as why:
                 if key not in out:
                     warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
-                stored = False
-            if not stored:
                 out.setdefault(key, cell)
         return out
 
@@ -84,7 +79,7 @@ class Sweep:
         """Yield cell, key and summary of those that did not fail, in the plan's order."""
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
-                yield cell, key, self.store.summary(key)
+                yield cell, key, read(self.store.cells / key / "summary.json")
 
     def perform(
         self,
@@ -94,20 +89,18 @@ class Sweep:
         address: str | None = None,
         watch: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """Run these cells by `workers` and write each that did not fail; call it with the store locked.
-
-        watch: called with the number of cells that are done. RunFailed if the workers go away.
-        """
+        """Run cells by `workers`, and write each that did not fail; the store is locked. watch: called with
+        the number of cells that are done. RunFailed if the workers go away."""
         if not todo:
             return
         code = code_version()
         tasks = (delayed(work)(key, cell.scenario, code, self.traces) for key, cell in todo.items())
         with workers(backend, jobs, address) as parallel:
             for count, (key, outcome) in enumerate(_results(parallel, tasks), 1):
-                if isinstance(outcome, Done):
-                    self.store.write(key, outcome.files, outcome.about)
-                else:
+                if isinstance(outcome, Failed):
                     self.failures[key] = todo[key], outcome
+                else:
+                    self.store.write(key, *outcome)
                 watch(count)
 
 
@@ -131,7 +124,7 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
         return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
     took_s = round(time.monotonic() - since_s, 3)
     about = {"code": code, "versions": versions(), "training": result.training, "took_s": took_s}
-    return key, Done(files, about)
+    return key, (files, about)
 
 
 def files_of(result: Result, traces: bool) -> dict[str, str]:

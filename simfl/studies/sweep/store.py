@@ -2,8 +2,8 @@
 
 A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
 single files that it names, and the code. Files are written to a folder of another name beside it, synced,
-and renamed. Whoever writes holds the lock, so what a killed sweep left half-written is nobody's. Of a
-cell's files only `about.json` tells of the machine and the day; it also holds the others' digests.
+and renamed. Writers hold the lock, so what a killed sweep left half-written is nobody's. Of a cell's files
+only `about.json` tells of the machine and the day; it also holds the others' digests.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ from pydantic_core import from_json
 
 from simfl.errors import BadInput
 from simfl.folder import disk
-from simfl.results.summary import Summary, read
 
-PARTIAL_PREFIX = ".writing-"
-"""The beginning of a folder's name until it is whole."""
-
+PARTIAL_PREFIX = ".writing-"  # of a folder's name until it is whole
 ABOUT = "about.json"
 
 
@@ -46,8 +43,8 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock out other writers, and remove what a killed one left half-written; BadInput if another sweep
-        is at work in this folder, or something else is in the place of its own."""
+        """Lock out other writers, and remove what a killed one left; BadInput if another sweep is at work in
+        this folder, or something else is in the place of its own."""
         file = self.folder / ".lock"
         if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
             raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
@@ -58,22 +55,20 @@ class Store:
         try:
             lock.acquire()
         except Timeout:
-            raise BadInput(
-                f"{self.folder}: another sweep is at work here: wait for it, or give another folder by --out"
-            ) from None
+            remedy = "wait for it, or give another folder by --out"
+            raise BadInput(f"{self.folder}: another sweep is at work here: {remedy}") from None
         with lock:
             for left in self.cells.glob(f"{PARTIAL_PREFIX}*"):
                 _remove(left)
             yield
 
     def has(self, key: str) -> bool:
-        """Return whether there is such a cell, in whatever state."""
+        """Say if there is such a cell, in whatever state."""
         folder = self.cells / key
         return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
-        """Return whether there is such a cell with the files that are needed; Damaged if a file is not as it
-        was written, or the cell is no folder of its own."""
+        """Say if there is a cell with these files; Damaged if it is no folder, or not as it was written."""
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():
@@ -107,10 +102,6 @@ class Store:
         os.rename(partial, cell)
         disk.sync(self.cells)
         _remove(old)
-
-    def summary(self, key: str) -> Summary:
-        """Return a cell's `summary.json`."""
-        return read(self.cells / key / "summary.json")
 
 
 def _remove(path: Path) -> None:

@@ -1,9 +1,4 @@
-"""A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds.
-
-The interval of n values with mean m and standard deviation s (n - 1 in its denominator) is
-m ± t s / sqrt(n), with t the 97.5 % quantile of Student's t of n - 1 degrees of freedom. A single value
-has none.
-"""
+"""A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -24,6 +19,8 @@ from simfl.studies.sweep.plan import Plan, in_words, plain
 from simfl.studies.sweep.run import Sweep
 
 SHOWN_SELECTIONS = 3  # of as many points
+Group = tuple[int, str]
+"""A point and a protocol."""
 
 
 class Row(NamedTuple):
@@ -47,12 +44,12 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of at least one value with its interval."""
+    """Return the mean m of n >= 1 values with its interval, m ± t s / sqrt(n): s is the standard deviation
+    (over n - 1), t the 97.5 % quantile of Student's t of n - 1 degrees of freedom."""
     n, mean = len(values), statistics.fmean(values)
     if n == 1:
         return Estimate(mean, None, 1)
-    t = float(stdtrit(n - 1, 0.975))
-    return Estimate(mean, t * statistics.stdev(values) / math.sqrt(n), n)
+    return Estimate(mean, float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n), n)
 
 
 def rows(sweep: Sweep) -> Iterator[Row]:
@@ -63,10 +60,6 @@ def rows(sweep: Sweep) -> Iterator[Row]:
                 value = column.number(protocol)
                 number = None if value is None else float(value)
                 yield Row(cell.point, cell.seed, key, name, *column.measure, number)
-
-
-Group = tuple[int, str]
-"""A point and a protocol."""
 
 
 def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:

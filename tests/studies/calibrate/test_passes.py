@@ -14,7 +14,7 @@ import yaml
 from simfl import cli, profiles
 from simfl.dataplane.work import WORK
 from simfl.profiles import TRAINING_WORK
-from simfl.studies.calibrate import control, kernels, passes, training
+from simfl.studies.calibrate import control, kernels, passes
 from tests.engine.harness import ROOT
 
 KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(TRAINING_WORK)))}
@@ -46,10 +46,12 @@ def test_steps_of_small_rounds_tell_single_operations_apart(
     played = control.play
 
     def play(protocol: str, users: int, steps: control.Steps, round_: int) -> None:
-        mine: control.Steps = control.defaultdict(list)
+        mine: control.Steps = control.defaultdict(control.Counter)
         played(protocol, users, mine, round_)
-        for key, same in mine.items():  # as if each step took what its work takes
-            steps[key] = [(work, sum(n * KNOWN[kind] for kind, n in work.items())) for work, _ in same]
+        for key, work in mine.items():  # as if each step took what its work takes
+            del work["cpu_ns"]
+            work["cpu_ns"] = round(1e9 * sum(n * KNOWN[kind] for kind, n in work.items()))
+            steps[key] = work
 
     monkeypatch.setattr(control, "play", play)
     monkeypatch.setattr(control, "SIZES", (5, 12))
@@ -66,7 +68,7 @@ def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> 
         **kernels.of_keys(),
         **kernels.of_vectors(),
         **kernels.of_codes(),
-        **training.by_steps()(),
+        **kernels.of_steps()(),
     }
     found |= control.measure(found, 0)
     assert set(found) == set(WORK) - set(TRAINING_WORK)
@@ -84,9 +86,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("of_keys", "of_vectors", "of_codes"):
         monkeypatch.setattr(kernels, name, dict)
-    monkeypatch.setattr(training, "by_steps", lambda: dict)
+    monkeypatch.setattr(kernels, "of_steps", lambda: dict)
     monkeypatch.setattr(control, "measure", found)
-    monkeypatch.setattr(training, "PAPERS", training.PAPERS[:1])
+    monkeypatch.setattr(kernels, "PAPERS_TRAININGS", kernels.PAPERS_TRAININGS[:1])
 
 
 @pytest.mark.usefixtures("quick")

@@ -11,7 +11,7 @@ from simfl.engine.devices import Job, Lane
 from simfl.errors import RunFailed
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore.patterns import Pattern
-from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, reproduced, sample
+from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample
 from tests.studies.explore.faults import FAULTS, Fault, plant
 
 ids = [f"{fault.protocol}-{fault.machine.__name__}" for fault in FAULTS]
@@ -40,7 +40,7 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
         found = explore(cohort).violation
         assert found is not None
         assert unlucky(found.pattern) == fault.unlucky
-        again = reproduced(cohort, found)
+        again = judge(cohort, found.pattern, found.detect, replay=True)[1]
         assert again, f"{found} is not what the engine does"
         file = tmp_path / "found.yaml"
         file.write_text(resolved_yaml(cohort.replayable(found.pattern, found.detect)))
@@ -48,7 +48,7 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
             assert set(exact(file, fault.protocol)) & {False, None}
     cohort = make_cohort(fault.protocol, 4)  # of honest machines
     assert judge(cohort, found.pattern, found.detect)[1] == ()
-    assert reproduced(cohort, found) == ()
+    assert judge(cohort, found.pattern, found.detect, replay=True)[1] == ()
     assert False not in exact(file, fault.protocol)
 
 
