@@ -1,7 +1,6 @@
 """The composition root: from a validated scenario to sessions that can be driven.
 
-What needs the data or the model to be known (the length of an update, the largest weight, the bound of
-the field) is checked here, before anything runs.
+Checks that need the data or the model (the length of an update, the largest weight) are here, before any run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from simfl.dataplane.pooled import PooledOps
 from simfl.dataplane.shadow import ShadowOps
 from simfl.engine import clocks
 from simfl.engine.buffered import BufferedSession
-from simfl.engine.clocks import ConstantClock
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.engine.rounds import RoundSession
@@ -69,6 +67,11 @@ class Experiment:
         return next(iter(self.trainers.values()))
 
     @property
+    def law(self) -> profiles.TrainingLaw | None:
+        trainer = self.trainer
+        return self.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
+
+    @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
         """Samples of each label that each user holds, [users, classes], by each partition's first entry."""
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
@@ -82,9 +85,8 @@ class Experiment:
         """Say where the durations of local training come from, under the modelled clock."""
         if not isinstance(self.scenario.clock, Modelled):
             return
-        trainer, profile = self.trainer, self.scenario.profile
-        model, B = trainer.model.name, trainer.sgd.batch_size
-        law = self.profile.law(model, trainer.split.shape, B)
+        profile, law = self.scenario.profile, self.law
+        model, B = self.trainer.model.name, self.trainer.sgd.batch_size
         if law is None:
             why = f"profile {profile} has no law of {model} with batches of {B}"
             yield f"training: {why}: its time is counted in multiply-adds and minibatches"
@@ -101,7 +103,7 @@ class Experiment:
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.availability)
         make = BufferedSession if spec.asynchronous else RoundSession
-        ops = ops or operations(s, name in self.memory and self.memory[name].streams)
+        ops = ops or operations(s, name in self.memory and self.memory[name].streamed is not None)
         return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
 
 
@@ -136,7 +138,7 @@ def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
             tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.FORECAST_ROUNDS)
             first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
-            clock = modelled(study) if isinstance(s.clock, Modelled) else ConstantClock()
+            clock = modelled(study) if isinstance(s.clock, Modelled) else clocks.ConstantClock()
             make = partial(first.session, name, clock)
             may_stream = spec.streams and not isinstance(s.clock, Measured)
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
@@ -145,6 +147,7 @@ def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
 def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes) -> RunConfig:
     """Return the settings that all protocols share."""
     users, links, server = s.population.users, s.network.users, s.network.server
+    devices, sigma = s.population.devices, s.population.devices.training_noise
 
     def network(env: Environment) -> Network:
         assert links.uplink_mbps is not None
@@ -161,25 +164,21 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         while True:
             yield float(links.jitter_s.draw(rng, 1)[0])
 
-    sigma = s.population.devices.training_noise
-
     def noise(user: int, which: int | str) -> float:
         return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
 
-    given = s.deadlines.given
+    given, buffer, clip = s.deadlines.given, s.buffer, s.learning.clip
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
-    buffer = s.buffer
-    clip = s.learning.clip
     return RunConfig(
         users=users,
         rounds=s.rounds,
-        slowdown=s.population.devices.slowdown.draw(streams.rng("devices"), users),
-        cores=s.population.devices.cores,
+        slowdown=devices.slowdown.draw(streams.rng("devices"), users),
+        cores=devices.cores,
         server_slowdown=s.server.slowdown,
         server_cores=s.server.cores,
         network=network,
@@ -216,18 +215,15 @@ def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
             needed["privacy.U"] = s.params(name, 0).U
         for bound, least in needed.items():
             if availability.ever_online < least:
-                message = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
-                message += f", but protocol {name} needs {bound}={least}"
-                raise error(s, "population.availability", message)
+                few = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
+                raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
     return availability
 
 
-PENDING_SHARE = 1.0
-"""Part of the free memory that may be promised to results before the timeline waits for the data."""
+PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data
 
 
 def operations(s: Scenario, streams: bool = False) -> Ops:
-    """Return the data plane of a scenario."""
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
@@ -256,12 +252,9 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
 
 
 def modelled(study: Experiment) -> clocks.Clock:
-    """Return the clock of an experiment's profile."""
-    seconds, trainer = study.profile.seconds, study.trainer
-    law = study.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
-    if law is not None:
-        seconds = {**seconds, "train_start": law.start, "train_sample": law.sample}
-    return clocks.Modelled(seconds)
+    law = study.law
+    by_law = {} if law is None else {"train_start": law.start, "train_sample": law.sample}
+    return clocks.Modelled({**study.profile.seconds, **by_law})
 
 
 def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
@@ -283,15 +276,11 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     if weights is None or (found := checks.overflow(s, weights)) is None:
         return
     largest, bound = found
+    why, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
     if to.on_overflow == "wrap":
         why, remedy = f"{bound}, what the audit's 64-bit sums hold", "or a smaller clip"
-    else:
-        why = f"(q - 1)/2 = {bound}, and would wrap around"
-        remedy = "a smaller clip, or on_overflow: wrap"
-    raise error(
-        s,
-        "quantization",
-        f"a sum of {counted(s.cohort, 'user')} x {counted(heaviest, 'sample')} x {to.clip:g} clip x "
-        f"{counted(to.levels, 'level')} can reach {largest}, at or above {why}: use at most "
-        f"{counted(max(1, to.levels * bound // largest), 'level')}, {remedy}",
-    )
+    users, levels = counted(s.cohort, "user"), counted(to.levels, "level")
+    factors = f"{users} x {counted(heaviest, 'sample')} x {to.clip:g} clip x {levels}"
+    allowed = counted(max(1, to.levels * bound // largest), "level")
+    message = f"a sum of {factors} can reach {largest}, at or above {why}: use at most {allowed}, {remedy}"
+    raise error(s, "quantization", message)

@@ -1,4 +1,4 @@
-"""From what a scenario says of learning to trainers: data dealt out, model, local SGD, the server's rule."""
+"""From a scenario's `learning` to trainers: data dealt out, model, local SGD."""
 
 from __future__ import annotations
 

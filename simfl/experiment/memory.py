@@ -1,8 +1,7 @@
 """The memory of a run, predicted before it starts.
 
 Users and data are `checks`'. The content that is held besides is known, to the byte, from a shadow run of
-the first rounds. There is no such run where a bound in closed form fits already, and none that would be long
-itself (FORECAST_USERS): then the bound is the prediction.
+the first rounds; where that would be long itself (FORECAST_USERS), a bound in closed form is the prediction.
 """
 
 from __future__ import annotations
@@ -24,12 +23,8 @@ from simfl.scenario.messages import error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
 
-FORECAST_ROUNDS = 2
-"""The content of a round is known when the next has begun."""
-
-COHORT = 8
-"""Updates that one worker makes together, about."""
-
+FORECAST_ROUNDS = 2  # the content of a round is known when the next has begun
+COHORT = 8  # updates that one worker makes together, about
 FORECAST_USERS = {True: 2_000, False: 30_000}
 """Most users at once for a shadow run, with an offline phase and without: half a minute at most."""
 
@@ -45,10 +40,6 @@ class Memory:
     streamed: int | None = None
     bound: bool = False
 
-    @property
-    def streams(self) -> bool:
-        return self.streamed is not None
-
     def __str__(self) -> str:
         held = self.shown(self.held)
         if self.streamed is None:
@@ -56,7 +47,6 @@ class Memory:
         return f"its coded shares stream: {self.shown(self.streamed)} at once (held: {held})"
 
     def shown(self, nbytes: int) -> str:
-        """Return a figure in words."""
         return f"{gb(nbytes)} GB" + (" (an upper bound)" if self.bound else "")
 
 
@@ -67,8 +57,7 @@ def surely_fits(s: Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:
 
 def at_most(s: Scenario, name: str, p: Params) -> int:
     """Bound an entry's content: four of each user's vectors, and each share sealed, opened and once more."""
-    shares = s.protocols[name].shares_bytes(p, _circle(s))
-    return _vectors(s, p) + shares
+    return _vectors(s, p) + s.protocols[name].shares_bytes(p, _circle(s))
 
 
 def plan(
@@ -95,23 +84,20 @@ def plan(
     if found.held <= limit_bytes(s):
         return found
     figure = found.shown(found.held)
-    message = f"memory_limit_gb={s.memory_limit_gb:g} is below the "
-    if not may_stream:
-        message += f"{figure} that {name} holds at once"
+    if may_stream:
+        streamed = present + rest + _passing_bytes(s, p)
+        if streamed <= limit_bytes(s):
+            return replace(found, streamed=streamed)
+        needed = f"{found.shown(streamed)} that {name} takes while its coded shares stream (held: {figure})"
+    else:
+        needed = f"{figure} that {name} holds at once"
         if isinstance(s.clock, Measured):
-            message += (
-                "; with clock: measured nothing can be made later or twice, with modelled coded shares "
-            )
-            message += "can stream"
-        raise error(s, "memory_limit_gb", message)
-    streamed = present + rest + passing_bytes(s, p)
-    if streamed > limit_bytes(s):
-        message += f"{found.shown(streamed)} that {name} takes while its coded shares stream (held: {figure})"
-        raise error(s, "memory_limit_gb", message)
-    return replace(found, streamed=streamed)
+            needed += "; with clock: measured nothing can be made later or twice"
+            needed += ", with modelled coded shares can stream"
+    raise error(s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}")
 
 
-def passing_bytes(s: Scenario, p: Params) -> int:
+def _passing_bytes(s: Scenario, p: Params) -> int:
     """Return the bytes that are there for a while when shares stream."""
     # A sum for each user; for each worker a mask with its noise, a block of its coded rows, a cohort's
     # updates and what one update becomes; the audit's sum.
@@ -135,7 +121,7 @@ def room_bytes(s: Scenario, read_bytes: int = 0) -> float:
 
 
 def weigh(session: Session) -> MemoryProbeOps:
-    """Run a session with operations that weigh to its end."""
+    """Run a session to its end, and return its operations, which weigh."""
     probe = session.ops
     assert isinstance(probe, MemoryProbeOps)
 

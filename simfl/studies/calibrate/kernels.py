@@ -1,23 +1,34 @@
-"""The seconds of each kind of work, from the kernels that simfl itself runs: cryptography and training.
+"""The seconds of each kind of work: of kernels and trainings by themselves, and of the steps of small rounds.
 
 Every kernel is called at sizes where the work in question dominates. Where it costs something a call, an item
 or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
 All of it on one thread, in CPU seconds. A measurement is one call, the fastest of a few; `passes` repeats it.
+
+`ONE_BY_ONE`, the work that costs something a time whatever its size, is from small rounds of short updates,
+whose steps are timed beside their counted work. Seconds that the other kinds do not explain are shared out by
+least relative squares, none of them negative. An agreement in the midst of a round takes a tenth longer than
+in a loop of its own: hence from rounds too.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import Handle
 from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
@@ -27,7 +38,12 @@ from simfl.learning.sgd import SIZES, Law, LocalSgd, fit
 from simfl.learning.trainer import Trainer
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
-from simfl.random_streams import Streams
+from simfl.protocols.loopback import run_round
+from simfl.protocols.machine import SERVER, Effects, Params, Update
+from simfl.protocols.protocol import Mode
+from simfl.protocols.registry import PROTOCOLS
+from simfl.random_streams import Entropy, Streams
+from simfl.studies.watch import watched
 
 Q = field.Q
 D = 1_000_000
@@ -181,3 +197,59 @@ def of_steps() -> Callable[[], Rates]:
         return dict(zip(("train_step", "train_mac"), solve(*rows), strict=True))
 
     return measure
+
+
+ONE_BY_ONE = ("step", "call", "row", "agree", "aead_item", "sharing", "secret", "decoding")
+COHORTS = (8, 32)  # users of the small rounds
+SHORT_D = 16
+Steps = dict[tuple[Any, ...], Counter[str]]
+"""(protocol, users, server or not, call, message) -> the work of all such steps, with their `cpu_ns`."""
+
+
+def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
+    """Run one round, one user of it lost, and add its steps to `steps`."""
+    kind, ops = PROTOCOLS[protocol](), EagerOps(Q)
+    params = Params(d=SHORT_D, q=Q, T=users // 4, U=users // 2, t=users // 4 + 1, k=users // 2, clip=1.0)
+
+    def timed(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+        if name == "expire":  # stale timers too expire here, so that it is many things in one
+            return own(*arguments)
+        ops.begin((), "offline")
+        effects = own(*arguments)
+        message = getattr(arguments[-1], "kind", "") if arguments else ""
+        for segment in ops.end():
+            steps[protocol, users, party == SERVER, name, message].update(segment.work, cpu_ns=segment.cpu_ns)
+        return effects
+
+    roots = {u: Entropy(bytes(32), protocol, users, round_, u) for u in (SERVER, *range(users))}
+    update = Update(Handle(1, SHORT_D, 4, np.zeros((1, SHORT_D), np.float32)), 1)
+    clients = {u: watched(kind.client(u, params, ops, roots[u]), u, timed) for u in range(users)}
+    run_round(
+        watched(kind.server(range(users), params, ops, roots[SERVER]), SERVER, timed),
+        clients,
+        dict.fromkeys(range(users), update),
+        fate=lambda user, message: "lose" if (user, message.point) == (1, "upload") else "deliver",
+        offline=kind.offline,
+    )
+
+
+def of_rounds(known: Mapping[str, float], round_: int) -> Rates:
+    """Return the seconds of `ONE_BY_ONE` from rounds of all synchronous protocols, given the other kinds'."""
+    steps: Steps = defaultdict(Counter)
+    collecting = gc.isenabled()
+    gc.disable()  # a collection amid a step would be taken for its work
+    try:
+        for protocol, users in product(PROTOCOLS, COHORTS):
+            if PROTOCOLS[protocol].mode is Mode.ROUNDS:
+                play(protocol, users, steps, round_)
+    finally:
+        if collecting:
+            gc.enable()
+    rows, left = [], []
+    for work in steps.values():  # relative: each row is divided by the seconds that it explains
+        taken_s = work.pop("cpu_ns") / 1e9
+        explained = sum(amount * known[kind] for kind, amount in work.items() if kind not in ONE_BY_ONE)
+        rows.append([work[kind] / taken_s for kind in ONE_BY_ONE])
+        left.append(max(0.0, 1 - explained / taken_s))
+    found, _ = nnls(np.array(rows), np.array(left))
+    return {kind: max(float(rate), 1e-12) for kind, rate in zip(ONE_BY_ONE, found, strict=True)}

@@ -1,9 +1,9 @@
 """A device profile of this machine, with intervals.
 
-Everything is measured once in each of some passes, one pass after the other, so that what changes in minutes
-(other work on the machine, its clock rate) is in the spread. A rate is the median over the passes. Its
-interval goes from one order statistic to another: it holds the median of all passes that there could be with
-at least 95 % probability, whatever their distribution (Conover, "Practical nonparametric statistics", 3.2).
+Everything is measured once a pass, so that changes over minutes (other work on the machine, its clock rate)
+are in the spread. A rate is the median over the passes. Its interval, from one order statistic to another,
+holds the median of all passes that there could be with at least 95 % probability, whatever their distribution
+(Conover, "Practical nonparametric statistics", 3.2).
 """
 
 from __future__ import annotations
@@ -20,18 +20,14 @@ from scipy.stats import binom
 
 from simfl.dataplane.work import WORK
 from simfl.learning.sgd import Law
-from simfl.learning.trainer import one_thread
-from simfl.studies.calibrate import control, kernels
+from simfl.studies.calibrate import kernels
 
 CONFIDENCE = 0.95
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the narrowest pair of order statistics, as many from each end, that holds the median.
-
-    Raises:
-        ValueError: fewer than six values, which cannot hold it with 95 % probability.
-    """
+    ValueError for fewer than six values, which cannot hold it with 95 % probability."""
     n = len(values)
     outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))  # so many lie beyond each end, or fewer
     if outside < 1:
@@ -45,10 +41,8 @@ def calibrate(
     more: Sequence[kernels.Training] = (),
     tell: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Return the profile, as its file has it.
-
-    more: trainings to find the law of, besides those of the papers' models. tell: called after each pass.
-    """
+    """Return the profile, as its file has it. more: trainings to find the law of, besides the papers'; tell:
+    called after each pass."""
     with one_thread():
         of_steps = kernels.of_steps()
         trainings: dict[tuple[Any, ...], Callable[[], Law]] = {}  # a profile holds one law for each key
@@ -58,7 +52,7 @@ def calibrate(
         laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
         for index in range(passes + 1):
             found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **of_steps()}
-            found |= control.measure(found, index)
+            found |= kernels.of_rounds(found, index)
             fitted = [measure() for measure in trainings.values()]
             if index == 0:  # it warms up
                 continue
@@ -81,13 +75,12 @@ def calibrate(
 
 def _spread(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Return the median and the interval of each."""
-    medians = {name: rounded(statistics.median(passes)) for name, passes in values.items()}
-    return medians, {name: [rounded(end) for end in interval(passes)] for name, passes in values.items()}
+    medians = {name: _rounded(statistics.median(passes)) for name, passes in values.items()}
+    return medians, {name: [_rounded(end) for end in interval(passes)] for name, passes in values.items()}
 
 
-def rounded(value: float) -> float:
-    """Round to three digits: no measurement here has more."""
-    return float(f"{value:.3g}")
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")  # no measurement here has more digits
 
 
 def described() -> str:

@@ -2,7 +2,7 @@
 
 Staleness needs time, so there is no loopback here: users are lost or late in their first cycle, are away
 while their masks are recovered, come back, and bring updates as stale as the bound allows, or staler. Beside
-the families of `patterns.py`:
+the families of `cohort.py`:
 
     busy       a message costs the server more than the gap to the next: uploads wait, and deadlines pass
     flapping   all users come and go all the time, also while a slow server begins a cycle with them
@@ -28,8 +28,7 @@ from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from simfl.results import trace as rows
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
-from simfl.studies.explore.cohort import Cohort
-from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, script
+from simfl.studies.explore.cohort import DETECTS, Cohort, Detect, Fate, Pattern, script
 from simfl.studies.watch import Played, play
 
 DEADLINE_S = 0.12

@@ -1,15 +1,24 @@
-"""A small cohort to lose users of: a scenario, and its machines over the loopback.
+"""Loss patterns, and a small cohort to lose users of: a scenario, and its machines over the loopback.
+
+A pattern is a fate, or none, of each user at every boundary between two steps. How the server learns of a
+loss makes two families; asynchronous runs have two more (`buffered.py`):
+
+    timeout   lost before it sends at a point, or late there: sent once the server has given it up
+    told      lost before or after it sends at a point; the transport reports it at once
+
+Lost after sending at one point and lost before sending at the next are the same thing to a server that
+only has its deadlines. Lost amid sending is, to every machine, lost before it.
 
 Both drivers take parameters, keys and graph from the scenario; `simfl run` replays a pattern as its script.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from itertools import combinations, product
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +27,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import seed_array
 from simfl.experiment.build import build
+from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import Protocol
@@ -25,9 +35,50 @@ from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
-from simfl.studies.explore.invariants import Observation, Rules
-from simfl.studies.explore.patterns import DETECTS, Detect, Fate, Pattern, fates, script
+from simfl.studies.explore.invariants import Members, Observation
 from simfl.studies.watch import play
+
+Detect = Literal["timeout", "told", "busy", "flapping"]
+DETECTS: tuple[Detect, ...] = ("timeout", "told")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fate:
+    """The fate of a user at a point of the round, or of its first cycle in an asynchronous run."""
+
+    point: str
+    when: Literal["before_send", "mid_send", "after_send", "delay"]
+    delay_s: float | None = None
+
+
+Pattern = tuple[Fate | None, ...]
+
+
+def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
+    """Yield all patterns in which so many users meet a fate."""
+    for who in combinations(range(users), unlucky):
+        for what in product(choices, repeat=unlucky):
+            met = dict(zip(who, what, strict=True))
+            yield tuple(met.get(user) for user in range(users))
+
+
+def script(pattern: Pattern) -> dict[str, Any]:
+    """Return a pattern as a scenario's `dropout`."""
+    losses = [
+        {"user": user, "round": 0, "at": fate.point, "when": fate.when, "delay_s": fate.delay_s}
+        for user, fate in enumerate(pattern)
+        if fate is not None
+    ]
+    return {"kind": "script", "losses": losses}
+
+
+def describe(pattern: Pattern) -> str:
+    words = {
+        "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after", "delay": "late at",
+    }  # fmt: skip
+    parts = [f"user {user} {words[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
+    return ", ".join(parts) or "nobody lost"
+
 
 D = 4  # length of the updates of the loopback's rounds: no loss depends on it
 DEADLINE_S, LATENCY_S = 2.0, 0.05
@@ -36,18 +87,13 @@ LATE_S = DEADLINE_S - LATENCY_S
 
 
 @dataclass(frozen=True)
-class Cohort(ABC):
+class Cohort:
     """A few users under one protocol of a scenario, ready for pattern after pattern of some families."""
 
     scenario: Scenario
     protocol: str
     latency_s: ClassVar[float] = LATENCY_S
     detects: ClassVar[tuple[Detect, ...]] = DETECTS
-
-    @staticmethod
-    @abstractmethod
-    def settings(users: int) -> dict[str, Any]:
-        """Return the blocks of the scenario that `make_cohort` leaves open."""
 
     @property
     def kind(self) -> Protocol:
@@ -65,10 +111,10 @@ Answers = tuple[str, ...]
 class Leaf(NamedTuple):
     """The end of a round: its members or the reason of its abort, and the laws that it broke by itself."""
 
-    members: tuple[int, ...] | None
+    members: Members | None
     reason: str | None
     broken: tuple[str, ...]
-    rules: Rules
+    graph: Graph | None
 
 
 class Tree:
@@ -100,7 +146,7 @@ class Tree:
             seen = self.run(asked)
             answers = tuple(given)
             broken = tuple(invariants.of_itself(seen))
-            self.leaves[answers] = Leaf(seen.members, seen.out.reason, broken, seen.rules)
+            self.leaves[answers] = Leaf(seen.members, seen.out.reason, broken, seen.graph)
         return self.leaves[answers]
 
 
@@ -109,6 +155,7 @@ class RoundCohort(Cohort):
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:
+        """Return the blocks of the scenario that `make_cohort` leaves open."""
         return {
             "rounds": 1,
             "population": {"users": users, "devices": {"slowdown": 1.0}},
@@ -140,12 +187,13 @@ class RoundCohort(Cohort):
         return Tree(self.observe)
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
-        return fates(self.points, detect, LATE_S)
+        lost, late = [Fate(point, "before_send") for point in self.points], detect == "timeout"
+        return (*lost, *(Fate(p, "delay", LATE_S) if late else Fate(p, "after_send") for p in self.points))
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether a round under a pattern is completed, and the laws that it breaks."""
         leaf = self.tree.find(fate_of(pattern, detect))
-        life = invariants.of_life(leaf.members, leaf.reason, leaf.rules.expected(pattern))
+        life = invariants.of_life(leaf.members, leaf.reason, self.expected(pattern, leaf.graph))
         return leaf.members is not None, (*life, *leaf.broken)
 
     def observe(self, fate: Fates) -> Observation:
@@ -158,36 +206,59 @@ class RoundCohort(Cohort):
         server = kind.server(users, p, ops, entropies[SERVER])
         out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
-        return Observation(self._rules(server), out, clients, exact)
+        return Observation(p.T, getattr(server, "graph", None), out, clients, exact)
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
         """Return the round of a pattern's scenario on the engine, as the loopback would have seen it."""
         played = play(build(self.replayable(pattern, detect)), self.protocol)
-        return Observation(self._rules(played.machines[SERVER]), played, played.machines, played.exact[0])
+        graph = getattr(played.machines[SERVER], "graph", None)
+        return Observation(self.params.T, graph, played, played.machines, played.exact[0])
 
     def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Do as `judge`, with the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
-        return seen.out.result is not None, tuple(invariants.broken(seen, pattern))
+        return seen.out.result is not None, tuple(invariants.broken(seen, self.expected(pattern, seen.graph)))
 
-    def _rules(self, server: Any) -> Rules:
-        return Rules(self.kind, self.params, getattr(server, "graph", None), self.points)
+    def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
+        """Return the users whose updates the aggregate must hold, None if there must be no aggregate.
+
+        Found from the papers, by sets alone, without asking a machine. V1 .. V4 are those whose message comes
+        in time at each step. LightSecAgg needs U at each (Theorem 1); SecAgg and its graphs t, and CCESA's
+        Theorem 1; a user with fewer than t_i neighbours left stops.
+        """
+        graph, p = graph or {}, self.params
+        t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
+        present, sets = frozenset(range(self.users)), list[frozenset[int]]()
+        for now, point in enumerate(self.points):
+            present = frozenset(user for user in present if now < self._silent_from(pattern[user]))
+            sets.append(present)
+            if len(present) < self.kind.needed(point, p):
+                return None
+            if graph and point in ("advertise", "shares"):
+                present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
+        if graph and not Evolution(graph, t, *sets).reliable:
+            return None
+        return sets[self.points.index("upload")]
+
+    def _silent_from(self, fate: Fate | None) -> int:
+        """Return the index of the first point at which a user's message does not come in time."""
+        if fate is None:
+            return len(self.points)
+        return self.points.index(fate.point) + (fate.when == "after_send")
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
-        """Compare the aggregate with the plain sum, which no machine has a hand in."""
-        users, p = [m.user for m in result.members], self.params
+        """Compare the aggregate with the plain sum, in which no machine has a hand."""
+        users, p, total = [m.user for m in result.members], self.params, result.total.content
         deltas = [self.updates[user].delta.content for user in users]
         weights = [self.updates[user].weight for user in users]
-        total = result.total.content
         if not self.kind.offline:
             return not audit.real(total, deltas, weights)[0].any()
-        seeds = [seed_array(entropies[user].peek("quantise")) for user in users]
-        ones = [1] * len(users)
+        ones, seeds = [1] * len(users), [seed_array(entropies[user].peek("quantise")) for user in users]
         differ, wrapped, _ = audit.in_field(total, deltas, weights, ones, seeds, p.clip, p.levels, p.q)[0]
         return not differ and not wrapped
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """Return the scenario in which `simfl run` meets this pattern."""
+        """Return the scenario in which `simfl run` meets a pattern."""
         spoken = "timeout" if detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
         return load(self.scenario, {"dropout": script(pattern), "detect": spoken})
 
@@ -196,9 +267,5 @@ def fate_of(pattern: Pattern, detect: Detect) -> Fates:
     """Return a pattern as the loopback's fate of each message."""
     lost = "lose" if detect == "timeout" else "break"
     words = {"before_send": lost, "after_send": "leave", "delay": "late"}
-
-    def fate(user: int, message: Any) -> str:
-        unlucky = pattern[user]
-        return words[unlucky.when] if unlucky and message.point == unlucky.point else "deliver"
-
-    return fate
+    verdicts = {(user, fate.point): words[fate.when] for user, fate in enumerate(pattern) if fate}
+    return lambda user, message: verdicts.get((user, message.point), "deliver")

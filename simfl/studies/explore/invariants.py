@@ -1,9 +1,9 @@
 """The laws of a synchronous round, whatever becomes of its users.
 
 Sum: a round ends with the exact sum over exactly those whose upload came in time, or with an abort and its
-reason. Life: it ends with the sum if and only if the protocol's thresholds allow it, found here from the
-papers, by sets alone, without asking a machine. Secrets: the server never holds both kinds of share of a
-user, nor more than T coded shares of any sum but that over the survivors. Honesty: nobody refuses.
+reason. Life: it ends with the sum if and only if the thresholds allow it. Secrets: the server never holds
+both kinds of share of a user, nor more than T coded shares of any sum but that over the survivors. Honesty:
+nobody refuses what an honest party sends.
 """
 
 from __future__ import annotations
@@ -14,74 +14,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.crypto.shamir import SHARE_BYTES
-from simfl.protocols.graphs import Evolution, Graph
+from simfl.protocols.graphs import Graph
 from simfl.protocols.keyed_messages import Answer, Survivors
 from simfl.protocols.loopback import LoopbackRound
-from simfl.protocols.machine import SERVER, Params
-from simfl.protocols.protocol import Protocol
-from simfl.studies.explore.patterns import Pattern
+from simfl.protocols.machine import SERVER
 
-
-@dataclass(frozen=True)
-class Rules:
-    """A protocol's thresholds. graph: who shares with whom, if there is one; points: of sending, in order."""
-
-    kind: Protocol
-    params: Params
-    graph: Graph | None
-    points: tuple[str, ...]
-
-    def expected(self, pattern: Pattern) -> frozenset[int] | None:
-        """Return the users whose updates the aggregate must hold, None if there must be no aggregate.
-
-        V1 .. V4 are those whose message comes in time at each step. LightSecAgg needs U at each (Theorem 1);
-        SecAgg and its graphs t, and CCESA's Theorem 1; a user with fewer than t_i neighbours left stops.
-        """
-        graph, p = self.graph or {}, self.params
-        t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
-        present, sets = frozenset(range(len(pattern))), list[frozenset[int]]()
-        for point in self.points:
-            present = frozenset(user for user in present if self._in_time(pattern, user, point))
-            sets.append(present)
-            if len(present) < self.kind.needed(point, p):
-                return None
-            if graph and point in ("advertise", "shares"):
-                present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
-        if graph and not Evolution(graph, t, *sets).reliable:
-            return None
-        return sets[self.points.index("upload")]
-
-    def _in_time(self, pattern: Pattern, user: int, point: str) -> bool:
-        fate = pattern[user]
-        if fate is None:
-            return True
-        when, now = self.points.index(fate.point), self.points.index(point)
-        return now < when or (now == when and fate.when == "after_send")
+Members = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A round that was watched. exact: True if the aggregate is its members' plain sum, None without one."""
+    """A round that was watched. graph: who shares with whom, None where everybody does; exact: True if the
+    aggregate is its members' plain sum, None without one."""
 
-    rules: Rules
+    T: int
+    graph: Graph | None
     out: LoopbackRound
     clients: Mapping[int, Any]
     exact: bool | None
 
     @property
-    def members(self) -> tuple[int, ...] | None:
+    def members(self) -> Members | None:
         return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
 
 
-def broken(seen: Observation, pattern: Pattern) -> Iterator[str]:
-    """Yield each law that does not hold, as a sentence."""
-    yield from of_life(seen.members, seen.out.reason, seen.rules.expected(pattern))
+def broken(seen: Observation, wanted: frozenset[int] | None) -> Iterator[str]:
+    """Yield each law that does not hold, as a sentence. wanted: the members that there must be, if any."""
+    yield from of_life(seen.members, seen.out.reason, wanted)
     yield from of_itself(seen)
 
 
-def of_life(
-    members: tuple[int, ...] | None, reason: str | None, wanted: frozenset[int] | None
-) -> Iterator[str]:
+def of_life(members: Members | None, reason: str | None, wanted: frozenset[int] | None) -> Iterator[str]:
     """Yield the broken laws that compare the round's end with the one that must come."""
     if wanted is None:
         if members is not None:
@@ -104,7 +67,7 @@ def of_itself(seen: Observation) -> Iterator[str]:
     for party, refusal in out.refused:
         one, other = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
         yield f"{one} refused {refusal.message} of {other}: {refusal.why}"
-    yield from _both_kinds(seen) if seen.rules.graph is not None else _other_sums(seen)
+    yield from _both_kinds(seen) if seen.graph is not None else _other_sums(seen)
 
 
 def _both_kinds(seen: Observation) -> Iterator[str]:
@@ -130,6 +93,6 @@ def _other_sums(seen: Observation) -> Iterator[str]:
     answered = {s for s, to, m in seen.out.sent if to == SERVER and isinstance(m, Answer)}
     sums = Counter(asked[user] for user in answered)
     others = sums.total() - max(sums.values(), default=0)
-    if others > seen.rules.params.T:
+    if others > seen.T:
         sets = " and ".join(str(sorted(users)) for users in sums)
-        yield f"the server holds coded shares of sums over {sets}, T={seen.rules.params.T}"
+        yield f"the server holds coded shares of sums over {sets}, T={seen.T}"

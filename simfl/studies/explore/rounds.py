@@ -21,8 +21,7 @@ from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
 from simfl.studies.explore.buffered import BufferCohort
-from simfl.studies.explore.cohort import RoundCohort
-from simfl.studies.explore.patterns import Detect, Pattern, describe, every
+from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, describe, every
 from simfl.studies.sweep.backends import workers
 
 AnyCohort = RoundCohort | BufferCohort
@@ -59,8 +58,7 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """Return the cohort of a protocol, or of one in a file, `path.py:Name`; BadInput if there is none, or if
-    an override does not fit."""
+    """Return the cohort of a protocol, ours or `path.py:Name`; BadInput for another, or an unfit override."""
     try:
         kind = PROTOCOLS.find(protocol)
     except BadInput as problem:
@@ -118,7 +116,7 @@ def explore(
     watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate.
     """
     report = Report()
-    tasks = (delayed(attempt)(cohort, detect, chunk) for detect, chunk in _chunks(cohort, unlucky))
+    tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, unlucky))
     with workers("loky", jobs, ordered=True) as parallel:  # so that the first violation is a smallest one
         for part in parallel(tasks):
             report.add(part)
@@ -166,10 +164,8 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = l
         fate = st.none() | st.sampled_from(cohort.fates(detect))
         return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
 
-    how = settings(
-        max_examples=examples, deadline=None, database=None, derandomize=True,
-        phases=(Phase.generate, Phase.shrink),
-    )  # fmt: skip
+    phases = (Phase.generate, Phase.shrink)
+    how = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
     with suppress(NoSuchExample):
         detect, pattern = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
         report.violation = attempt(cohort, detect, (pattern,)).violation

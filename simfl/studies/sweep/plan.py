@@ -68,19 +68,18 @@ def make_plan(path: Path) -> Plan:
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
     # No rule of a scenario depends on its seed, so that one is enough to check them all.
     scenarios = _of_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
-    cells = tuple(
+    cells = [
         Cell(number, seed, scenario.model_copy(update={"seed": seed}))
-        for number, scenario in enumerate(scenarios)
-        for seed in study.seeds
-    )
-    return Plan(study.name, points, cells)
+        for (number, scenario), seed in product(enumerate(scenarios), study.seeds)
+    ]
+    return Plan(study.name, points, tuple(cells))
 
 
 def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
     """Build each point of these cells under its first seed; ScenarioError with all that data and files show.
 
-    Where real training picks its way by a measurement, that is done here and remembered in the cache folder,
-    so that all cells go the same way. watch: called with the number of points that are done.
+    Where real training picks its way by a measurement, that is remembered in the cache folder, so that all
+    cells go the same way. watch: called with the number of points that are done.
     """
     firsts = sorted({cell.point: cell.scenario for cell in reversed(list(cells))}.items())
 

@@ -76,7 +76,7 @@ class Sweep:
         return out
 
     def kept(self) -> Iterator[tuple[Cell, str, Summary]]:
-        """Yield cell, key and summary of those that did not fail, in the plan's order."""
+        """Yield cell, key and summary of each that did not fail, in the plan's order."""
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
                 yield cell, key, read(self.store.cells / key / "summary.json")

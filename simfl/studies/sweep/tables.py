@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -64,10 +65,9 @@ def rows(sweep: Sweep) -> Iterator[Row]:
 
 def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
     """Return each measure of each point and protocol over its seeds; None where no seed has a value."""
-    values: dict[Group, dict[Measure, list[float]]] = {}
+    values: defaultdict[Group, defaultdict[Measure, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        measures = values.setdefault((row.point, row.protocol), {})
-        known = measures.setdefault((row.measure, row.phase), [])
+        known = values[row.point, row.protocol][row.measure, row.phase]
         if row.value is not None:
             known.append(row.value)
     return {

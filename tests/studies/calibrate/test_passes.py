@@ -14,7 +14,7 @@ import yaml
 from simfl import cli, profiles
 from simfl.dataplane.work import WORK
 from simfl.profiles import TRAINING_WORK
-from simfl.studies.calibrate import control, kernels, passes
+from simfl.studies.calibrate import kernels, passes
 from tests.engine.harness import ROOT
 
 KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(TRAINING_WORK)))}
@@ -43,34 +43,34 @@ def test_two_rates_come_out_of_the_times_that_they_make() -> None:
 def test_steps_of_small_rounds_tell_single_operations_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    played = control.play
+    played = kernels.play
 
-    def play(protocol: str, users: int, steps: control.Steps, round_: int) -> None:
-        mine: control.Steps = control.defaultdict(control.Counter)
+    def play(protocol: str, users: int, steps: kernels.Steps, round_: int) -> None:
+        mine: kernels.Steps = kernels.defaultdict(kernels.Counter)
         played(protocol, users, mine, round_)
         for key, work in mine.items():  # as if each step took what its work takes
             del work["cpu_ns"]
             work["cpu_ns"] = round(1e9 * sum(n * KNOWN[kind] for kind, n in work.items()))
             steps[key] = work
 
-    monkeypatch.setattr(control, "play", play)
-    monkeypatch.setattr(control, "SIZES", (5, 12))
-    known = {kind: rate for kind, rate in KNOWN.items() if kind not in control.ONE_BY_ONE}
-    assert control.measure(known, 0) == pytest.approx(
-        {kind: KNOWN[kind] for kind in control.ONE_BY_ONE}, rel=1e-6
+    monkeypatch.setattr(kernels, "play", play)
+    monkeypatch.setattr(kernels, "COHORTS", (5, 12))
+    known = {kind: rate for kind, rate in KNOWN.items() if kind not in kernels.ONE_BY_ONE}
+    assert kernels.of_rounds(known, 0) == pytest.approx(
+        {kind: KNOWN[kind] for kind in kernels.ONE_BY_ONE}, rel=1e-6
     )
 
 
 def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "D", 50_000)
-    monkeypatch.setattr(control, "SIZES", (5, 12))
+    monkeypatch.setattr(kernels, "COHORTS", (5, 12))
     found = {
         **kernels.of_keys(),
         **kernels.of_vectors(),
         **kernels.of_codes(),
         **kernels.of_steps()(),
     }
-    found |= control.measure(found, 0)
+    found |= kernels.of_rounds(found, 0)
     assert set(found) == set(WORK) - set(TRAINING_WORK)
     assert all(0 < rate < 0.1 for rate in found.values())
 
@@ -87,7 +87,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("of_keys", "of_vectors", "of_codes"):
         monkeypatch.setattr(kernels, name, dict)
     monkeypatch.setattr(kernels, "of_steps", lambda: dict)
-    monkeypatch.setattr(control, "measure", found)
+    monkeypatch.setattr(kernels, "of_rounds", found)
     monkeypatch.setattr(kernels, "PAPERS_TRAININGS", kernels.PAPERS_TRAININGS[:1])
 
 

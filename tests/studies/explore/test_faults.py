@@ -10,7 +10,7 @@ import simfl
 from simfl.engine.devices import Job, Lane
 from simfl.errors import RunFailed
 from simfl.scenario.load import resolved_yaml
-from simfl.studies.explore.patterns import Pattern
+from simfl.studies.explore.cohort import Pattern
 from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample
 from tests.studies.explore.faults import FAULTS, Fault, plant
 
