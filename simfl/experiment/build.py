@@ -107,14 +107,9 @@ class Experiment:
         return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
 
 
-Tell = Callable[[str], None]
-
-
-def build(scenario: Scenario, tell: Tell = lambda stage: None) -> Experiment:
+def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) -> Experiment:
     """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
-
-    tell: called with each stage that may take long.
-    """
+    tell: called with each stage that may take long."""
     s = scenario
     with blamed(BadInput):
         for path, message in checks.memory(s):
@@ -128,7 +123,7 @@ def build(scenario: Scenario, tell: Tell = lambda stage: None) -> Experiment:
         return replace(study, memory=dict(_memory(study, tell)))
 
 
-def _memory(study: Experiment, tell: Tell) -> Iterator[tuple[str, Memory]]:
+def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
     """Yield the memory plan of each entry that might exceed the limit."""
     for name in study.scenario.protocols:
         s = study.scenario.of(name)
@@ -262,7 +257,7 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
         return OsEntropy
     draw = partial(Entropy, streams.bytes("entropy", name))
     if s.payload == "shadow":  # nobody computes with users' secrets; the server draws graphs and weights
-        return lambda party, *scope: draw(party, *scope) if party == SERVER else ZeroEntropy(party, *scope)
+        return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
 
 

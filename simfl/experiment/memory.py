@@ -31,10 +31,8 @@ FORECAST_USERS = {True: 2_000, False: 30_000}
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an entry of the protocols would hold at once, users and data included.
-
-    streamed: the same where its coded shares are summed as they stream. bound: both are upper bounds.
-    """
+    """Bytes that an entry of the protocols would hold at once, users and data included. streamed: the same
+    where its coded shares are summed as they stream. bound: both are upper bounds."""
 
     held: int
     streamed: int | None = None
@@ -69,17 +67,14 @@ def plan(
     read_bytes: int = 0,
 ) -> Memory:
     """Hold the coded shares of an entry, or sum them as they stream. ScenarioError if neither fits.
-
-    make: a session of FORECAST_ROUNDS rounds with these operations. read_bytes: of the data set.
-    """
+    make: a session of FORECAST_ROUNDS rounds with these operations. read_bytes: of the data set."""
     present, offline = present_bytes(s, read_bytes), s.protocols[name].offline
     flying = s.buffer.concurrency if s.buffer and not offline else None
+    held, rest = at_most(s, name, p), _vectors(s, p)
     exact = min(_circle(s), flying or _circle(s)) <= FORECAST_USERS[offline]
     if exact:
         weighed = weigh(make(MemoryProbeOps(p.q)))
         held, rest = weighed.peak, weighed.rest
-    else:
-        held, rest = at_most(s, name, p), _vectors(s, p)
     found = Memory(present + held, None, not exact)
     if found.held <= limit_bytes(s):
         return found

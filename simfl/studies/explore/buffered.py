@@ -8,10 +8,10 @@ the families of `cohort.py`:
     flapping   all users come and go all the time, also while a slow server begins a cycle with them
 
 The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the
-bound, where staleness is counted anew from the trace; each update that begins has a deadline, and is given
-up, or taken once and then aggregated or thrown away once; a recovery is aborted only if fewer than U users
-were there to answer before its deadline; the server holds coded shares of a mask in one sum only, but for T;
-nobody refuses; and the run comes to its end.
+bound, as counted anew from the trace; each update that begins has a deadline, and is given up, or taken once
+and then aggregated or thrown away once; a recovery is aborted only if fewer than U users were there to answer
+before its deadline; the server holds coded shares of a mask in one sum only, but for T; nobody refuses; and
+the run comes to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from simfl.studies.watch import Played, play
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S
 AGGREGATIONS = 6
-UNEQUAL = {"kind": "uniform", "low": 1.0, "high": 2.0}
 ANSWER_NS = 30_000_000
 """The time in which every user that a request reaches answers: two latencies and its work."""
 FATES = (
@@ -72,9 +71,10 @@ class BufferCohort(Cohort):
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:
+        unequal = {"kind": "uniform", "low": 1.0, "high": 2.0}
         return {
             "rounds": AGGREGATIONS,
-            "population": {"users": users, "devices": {"slowdown": UNEQUAL}},
+            "population": {"users": users, "devices": {"slowdown": unequal}},
             "deadlines": dict.fromkeys(("advertise", "upload", "recovery"), DEADLINE_S),
             "buffer": {"K": 2, "staleness_bound": 2, "return_s": DEADLINE_S},
             "privacy": {"T": 1, "D": 1, "U": users - 1},
@@ -89,11 +89,9 @@ class BufferCohort(Cohort):
         return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """Return the scenario in which `simfl run` meets this pattern.
-
-        Where the server is told of losses, users return before a recovery's deadline and may be as late as
-        they like; where it is not, they return after it, and are given up while their updates could count.
-        """
+        """Return the scenario in which `simfl run` meets this pattern."""
+        # Where the server is told of losses, users return before a recovery's deadline and may be as late as
+        # they like; where it is not, they return after it, and are given up while their updates could count.
         usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
         return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
 

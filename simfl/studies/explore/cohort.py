@@ -217,20 +217,21 @@ class RoundCohort(Cohort):
     def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Do as `judge`, with the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
-        return seen.out.result is not None, tuple(invariants.broken(seen, self.expected(pattern, seen.graph)))
+        life = invariants.of_life(seen.members, seen.out.reason, self.expected(pattern, seen.graph))
+        return seen.members is not None, (*life, *invariants.of_itself(seen))
 
     def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
-        """Return the users whose updates the aggregate must hold, None if there must be no aggregate.
-
-        Found from the papers, by sets alone, without asking a machine. V1 .. V4 are those whose message comes
-        in time at each step. LightSecAgg needs U at each (Theorem 1); SecAgg and its graphs t, and CCESA's
-        Theorem 1; a user with fewer than t_i neighbours left stops.
-        """
+        """Return the users whose updates the aggregate must hold, None if there must be no aggregate: found
+        from the papers, by sets alone, without asking a machine."""
+        # V1 .. V4 are those whose message comes in time at a step. LightSecAgg needs U at each (Theorem 1),
+        # SecAgg and its graphs t, and CCESA's Theorem 1; a user with fewer than t_i neighbours left stops.
         graph, p = graph or {}, self.params
         t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
+        at = {point: now for now, point in enumerate(self.points)}
+        too_late = {u: at[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
         present, sets = frozenset(range(self.users)), list[frozenset[int]]()
-        for now, point in enumerate(self.points):
-            present = frozenset(user for user in present if now < self._silent_from(pattern[user]))
+        for point, now in at.items():
+            present = frozenset(user for user in present if now < too_late.get(user, len(at)))
             sets.append(present)
             if len(present) < self.kind.needed(point, p):
                 return None
@@ -238,13 +239,7 @@ class RoundCohort(Cohort):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
         if graph and not Evolution(graph, t, *sets).reliable:
             return None
-        return sets[self.points.index("upload")]
-
-    def _silent_from(self, fate: Fate | None) -> int:
-        """Return the index of the first point at which a user's message does not come in time."""
-        if fate is None:
-            return len(self.points)
-        return self.points.index(fate.point) + (fate.when == "after_send")
+        return sets[at["upload"]]
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
         """Compare the aggregate with the plain sum, in which no machine has a hand."""

@@ -38,14 +38,8 @@ class Observation:
         return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
 
 
-def broken(seen: Observation, wanted: frozenset[int] | None) -> Iterator[str]:
-    """Yield each law that does not hold, as a sentence. wanted: the members that there must be, if any."""
-    yield from of_life(seen.members, seen.out.reason, wanted)
-    yield from of_itself(seen)
-
-
 def of_life(members: Members | None, reason: str | None, wanted: frozenset[int] | None) -> Iterator[str]:
-    """Yield the broken laws that compare the round's end with the one that must come."""
+    """Yield the broken laws, each as a sentence, that compare a round's end with the one that must come."""
     if wanted is None:
         if members is not None:
             yield "there is a result, though the thresholds do not allow one"

@@ -112,9 +112,7 @@ def explore(
     unlucky: int | None = None,
 ) -> Report:
     """Try every pattern until one breaks a law: first nobody is lost, then one user, then two, ...
-
-    watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate.
-    """
+    watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate."""
     report = Report()
     tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, unlucky))
     with workers("loky", jobs, ordered=True) as parallel:  # so that the first violation is a smallest one

@@ -40,9 +40,8 @@ def workers(
 ) -> Iterator[Callable[..., Any]]:
     """Yield a joblib `Parallel` that gives results as they come, or `ordered` as the tasks.
 
-    jobs: the number of workers that are made here. address: of a Dask scheduler or a Ray cluster; without
-    one a cluster is started on this machine. BadInput if it does not answer, or has several threads a worker.
-    """
+    jobs: the workers that are made here. address: of a Dask scheduler or a Ray cluster; without one a cluster
+    is started on this machine. BadInput if it does not answer, or has several threads a worker."""
     results = "generator" if ordered else "generator_unordered"
     how: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     with ExitStack() as stack:

@@ -17,7 +17,6 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.study import load_study
 
 T = TypeVar("T")
-
 MAX_CELLS = 100_000  # more are taken for a slip
 SHOWN_PROBLEMS = 10
 
@@ -77,10 +76,8 @@ def make_plan(path: Path) -> Plan:
 
 def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
     """Build each point of these cells under its first seed; ScenarioError with all that data and files show.
-
-    Where real training picks its way by a measurement, that is remembered in the cache folder, so that all
-    cells go the same way. watch: called with the number of points that are done.
-    """
+    watch: called with the number of points that are done."""
+    # Where training picks its way by a measurement, the cache folder keeps it: all cells go the same way.
     firsts = sorted({cell.point: cell.scenario for cell in reversed(list(cells))}.items())
 
     def make(index: int) -> None:

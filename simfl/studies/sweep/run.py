@@ -29,7 +29,6 @@ from simfl.studies.sweep.store import Damaged, Store
 TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
 
-
 Done = tuple[dict[str, str], dict[str, Any]]
 """A cell that was run: its files, and `about`, which may differ from one run of it to the next."""
 
@@ -67,12 +66,11 @@ class Sweep:
         out: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
-                if not self.store.verify(key, needed):
-                    out.setdefault(key, cell)
+                if key not in out and not self.store.verify(key, needed):
+                    out[key] = cell
             except Damaged as why:
-                if key not in out:
-                    warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
-                out.setdefault(key, cell)
+                warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
+                out[key] = cell
         return out
 
     def kept(self) -> Iterator[tuple[Cell, str, Summary]]:
@@ -119,7 +117,7 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
     since_s = time.monotonic()
     try:
         result = run(scenario)
-        files = files_of(result, traces)
+        files = _files(result, traces)
     except Exception as error:  # listed in the end; other cells go on
         return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
     took_s = round(time.monotonic() - since_s, 3)
@@ -127,7 +125,7 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
     return key, (files, about)
 
 
-def files_of(result: Result, traces: bool) -> dict[str, str]:
+def _files(result: Result, traces: bool) -> dict[str, str]:
     """Return the files of a cell by name: those of a run, without what is of this machine."""
     summary = result.summary
     summary["versions"] = {}  # these and `training` are in `about.json`
