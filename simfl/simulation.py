@@ -46,11 +46,14 @@ class Progress:
     accuracy: float | None
 
 
+Watch = Callable[[Progress], None]
+
+
 async def simulate(
     scenario: str | Path | Mapping[str, Any] | Scenario,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch | None = None,
     resume: bool = False,
     save_every_s: float = EVERY_S,
 ) -> Result:
@@ -90,7 +93,7 @@ def run(
     scenario: str | Path | Mapping[str, Any] | Scenario,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch | None = None,
     resume: bool = False,
     save_every_s: float = EVERY_S,
 ) -> Result:
@@ -98,9 +101,7 @@ def run(
     return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s))
 
 
-async def _all(
-    study: Experiment, saver: Saver | None, resume: bool, watch: Callable[[Progress], None] | None
-) -> Result:
+async def _all(study: Experiment, saver: Saver | None, resume: bool, watch: Watch | None) -> Result:
     loaded, clock_of = study.scenario, make_clocks(study)
     result = Result(loaded)
     if saver is not None:
@@ -121,12 +122,7 @@ async def _all(
 
 
 async def _one(
-    study: Experiment,
-    name: str,
-    clock: Clock,
-    result: Result,
-    saver: Saver | None,
-    watch: Callable[[Progress], None] | None,
+    study: Experiment, name: str, clock: Clock, result: Result, saver: Saver | None, watch: Watch | None
 ) -> None:
     """Run one protocol to its end, publish its rounds in the result, and save them."""
     s, trainer = study.scenario.of(name), study.trainers[name]
@@ -191,7 +187,6 @@ def _finite(value: float) -> float | None:
 
 
 async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
-    """Return a round's record as arrays."""
     record = outcome.record
     assert record is not None
     mean = (await ops.get(record.mean))[0].astype(np.float32)

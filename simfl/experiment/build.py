@@ -75,11 +75,8 @@ class Experiment:
     def partitions(self) -> dict[str, NDArray[np.int64]]:
         """Samples of each label that each user holds, [users, classes], by each partition's first entry."""
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
-        return {
-            name: partition.label_counts(trainer.split.y_train, trainer.parts, trainer.split.classes)
-            for name, trainer in self.trainers.items()
-            if first[id(trainer)] == name
-        }
+        own = {name: t for name, t in self.trainers.items() if first[id(t)] == name}
+        return {n: partition.label_counts(t.split.y_train, t.parts, t.split.classes) for n, t in own.items()}
 
     def training_times(self) -> Iterator[str]:
         """Say where the durations of local training come from, under the modelled clock."""

@@ -152,7 +152,7 @@ class Training:
     batch_size: int
 
 
-# The models on 8 x 8 digits have no law: a minibatch outweighs its samples there, and is what is charged.
+# Models on 8 x 8 digits have no law: minibatches outweigh their samples there, and are charged by themselves.
 PAPERS_TRAININGS = (
     Training(MODELS["logistic"](), (1, 28, 28), 10, 10),
     Training(MODELS["mcmahan_cnn"](), (1, 28, 28), 10, 10),
@@ -172,7 +172,6 @@ def of_training(training: Training) -> Callable[[], Law]:
     sgd = LocalSgd(1, training.batch_size, 0.1)
     trainer = Trainer(split, [np.arange(size) for size in sizes], training.model, sgd, "cpu", "loop")
     weights = trainer.initial(bytes(32))
-
     calls = [partial(trainer.training, weights, user, bytes(32), 0) for user in range(len(sizes))]
     return lambda: fit([(size, seconds(call, 1)) for size, call in zip(sizes, calls, strict=True)])
 
