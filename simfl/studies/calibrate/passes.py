@@ -20,6 +20,7 @@ from scipy.stats import binom
 
 from simfl.dataplane.work import WORK
 from simfl.learning.sgd import Law
+from simfl.learning.trainer import one_thread
 from simfl.studies.calibrate import kernels
 
 CONFIDENCE = 0.95
