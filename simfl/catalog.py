@@ -1,7 +1,5 @@
 """The names of everything that can be chosen, for `simfl list`."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 KINDS = {

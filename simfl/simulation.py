@@ -1,7 +1,5 @@
 """Run a scenario: `await simulate(...)` in a coroutine, `run(...)` anywhere else."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@
 Heavy modules are imported inside the commands that need them: `--help` answers at once.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import sys

@@ -1,7 +1,5 @@
 """For authors of scenarios and protocols: the schema, lists of names, and the beginnings of a protocol."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import resources

@@ -1,7 +1,5 @@
 """The parts that commands share: the application, exit codes, and printing."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Report on a finished run, and attack it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The papers' tables and figures, run again."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -12,8 +12,6 @@ not known to be away, and one that is found to be offline is out of the pool unt
 So each of those who are online is picked with the same probability, as if everybody were followed.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable

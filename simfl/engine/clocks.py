@@ -8,8 +8,6 @@ Each segment is rounded once, to integer nanoseconds. `cores` divides the server
 per-message overhead is added by the caller and divided by nothing.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +24,7 @@ class ReplayError(RunFailed):
     """The run is not the recorded one: names the step and both sides."""
 
 
-SHORT = 64
-"""Pieces of work of which a segment's sum is remembered."""
+MAX_REMEMBERED = 64  # pieces of work of which a segment's sum is remembered
 
 Key = tuple[int, int, str, str, str]
 """(round, party, lane, call, what) of a step."""
@@ -97,7 +94,7 @@ class Modelled(Clock):
         if ns is None:
             work = segment.work
             ns = sum([work[kind] * self.ns[kind] for kind in sorted(work)])
-            if len(counted) < SHORT:  # users do the same again and again
+            if len(counted) < MAX_REMEMBERED:  # users do the same again and again
                 self._weighed[counted] = ns
         return round(slowdown * ns)
 

@@ -4,8 +4,6 @@ Between slices it lets the event loop run (progress, Ctrl-C, other tasks), looks
 waits for content only where a round's outcome needs it or the budget is exceeded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
@@ -14,8 +12,7 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
 from simfl.virtual_time import NS
 
-SLICE_S = 0.03
-"""Wall-clock seconds between two looks at the event loop."""
+SLICE_S = 0.03  # wall-clock seconds between two looks at the event loop
 
 
 async def drive(

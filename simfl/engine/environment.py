@@ -1,7 +1,5 @@
 """Virtual time: a SimPy environment whose clock counts integer nanoseconds."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush

@@ -24,8 +24,7 @@ from simfl.engine.environment import Environment
 from simfl.virtual_time import NS
 
 SCALE = 2**20
-BYTE = 8 * NS * SCALE
-"""A byte as counters count: 2^-20 bit/s x nanoseconds."""
+BYTE = 8 * NS * SCALE  # a byte as counters count: 2^-20 bit/s x nanoseconds
 
 
 @dataclass(slots=True, eq=False)

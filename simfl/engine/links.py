@@ -6,8 +6,6 @@ Invariant: a user's own messages go one after another and never overtake each ot
 its latency after its last bit has left, but no sooner than the one before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
@@ -16,8 +14,7 @@ from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
 from simfl.virtual_time import nanoseconds
 
-UNBOUNDED = 2**80
-"""bit/s that no sum of users' rates reaches."""
+UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
 
 
 class Transfer(Protocol):

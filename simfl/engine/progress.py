@@ -5,19 +5,14 @@ going alone could last for ever, in however little virtual time, so events are c
 come for nanoseconds or stay away for nights.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
-RETURNS = 1000
-"""Returns of each user, on average, before a run that got no further meanwhile is stopped."""
-BREAKS = 50
-"""So many messages that break off, and are sent again, count as one more return."""
-LATE = 10
-"""Updates given up though their users stayed, for each user, before a run is stopped."""
+MAX_RETURNS = 1000  # returns of each user, on average, before a run that got no further meanwhile is stopped
+BREAKS_PER_RETURN = 50  # so many messages that break off, and are sent again, count as one more return
+MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
 
 
 class Progress:
@@ -37,12 +32,12 @@ class Progress:
     @property
     def all_return(self) -> bool:
         """True once users have come back too often."""
-        return self.returns * BREAKS + self.broken > RETURNS * BREAKS * self.users
+        return self.returns * BREAKS_PER_RETURN + self.broken > MAX_RETURNS * BREAKS_PER_RETURN * self.users
 
     @property
     def all_late(self) -> bool:
         """True once too many updates were given up though their users stayed."""
-        return self.late > LATE * self.users
+        return self.late > MAX_LATE * self.users
 
     def comings(self) -> str:
         """Describe how users came and went, and how they were lost."""

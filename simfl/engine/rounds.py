@@ -4,8 +4,6 @@ A user whose upload of an earlier round is still on its way, or who still trains
 is not selected again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable
 from functools import partial
 from typing import Any

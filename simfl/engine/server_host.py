@@ -1,7 +1,5 @@
 """The server around its machine, without a clock: it opens rounds and cycles, sends and steps the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ losses), and writes the trace. It never looks at content: what needs it (audits,
 `ClosedRound` with handles, for the coroutine that drives it.
 """
 
-from __future__ import annotations
-
 import gc
 from abc import ABC, abstractmethod
 from collections import deque

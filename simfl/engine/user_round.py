@@ -8,8 +8,6 @@ that is lost once its upload has left is missed in the recovery.
     preparing -> training -> delayed -> submitted -> uploading -> sent -> delivered
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Touch every kernel once before the measured clock starts, so that no step pays for a first call."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,7 @@ from simfl.protocols.machine import Params, Update
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy
 
-LENGTH = 2048
-"""A longer update would touch no other code."""
+LENGTH = 2048  # a longer update would touch no other code
 
 
 def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:

@@ -3,8 +3,6 @@
 Checks that need the data or the model (the length of an update, the largest weight) are here, before any run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

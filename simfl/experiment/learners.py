@@ -1,7 +1,5 @@
 """From a scenario's `learning` to trainers: data dealt out, model, local SGD."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@ Users and data are `checks`'. The content that is held besides is known, to the 
 the first rounds; where that would be long itself (FORECAST_USERS), a bound in closed form is the prediction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 The ways give the same updates up to rounding. The fastest is known by model and device (docs/performance.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

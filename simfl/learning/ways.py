@@ -5,8 +5,6 @@ at step s are a prefix of the cohort, so none is padded to the longest. Within a
 filled up with samples of weight zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

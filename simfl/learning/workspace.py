@@ -4,8 +4,6 @@ The vector is what the field sees: an update, a mask and an aggregate are d numb
 of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ quarter of the time that lines take; one in which something is wrong is read aga
 problem's line as for a scenario.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

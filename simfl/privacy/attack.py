@@ -9,8 +9,6 @@ Where P has not full column rank, the least-squares solution of least norm takes
 eq. 34. It gives users with identical columns, such as a batch, equal shares of their sum, as the paper does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ coordinates, where few others are dependent, and checks what it finds in full. N
 the map was unlucky (it sent an independent set to a dependent one) this is seen and raised.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb

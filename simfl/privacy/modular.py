@@ -8,8 +8,6 @@ is found by p-adic lifting (Dixon 1982, "Exact solution of linear equations usin
 solution modulo a prime, and checked in Python's integers, so nothing of how it was found needs to be trusted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from math import isqrt, log2

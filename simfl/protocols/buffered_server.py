@@ -8,8 +8,6 @@ starts, and is thrown away beyond the bound. One recovery is open at a time, so 
 of S(t), as in eq. 26; updates that arrive meanwhile wait for the next one.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

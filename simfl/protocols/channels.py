@@ -1,7 +1,5 @@
 """Sealed channels between two users: what one sends the other passes through the server unread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from struct import Struct
 

@@ -4,8 +4,6 @@ What the table does not have is thrown away unread, so that a driver need not kn
 place.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -10,8 +10,6 @@ them by a table; a class of your own may do so in any other way. For every call 
   must not do.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, runtime_checkable

@@ -3,8 +3,6 @@
 server   upload --all, or the deadline--> done
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal

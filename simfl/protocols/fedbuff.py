@@ -3,8 +3,6 @@
 server   in flight -> buffer of K -> aggregate at once -> version + 1
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal

@@ -33,8 +33,6 @@ where they do harm (E1). At k = n - 1 every bound is 0 or at least 1: the comple
 and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -11,8 +11,6 @@ C_l of G3; the masks of C_l come off only if the secrets of all of C_l and of it
 not, come back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

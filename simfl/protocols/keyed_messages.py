@@ -4,8 +4,6 @@ The server invites; users advertise public keys; from then on what one user tell
 the server, sealed under a key that only the two can derive (LightSecAgg footnote 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ User i uploads x_i + z_i; user j answers with the sum of its coded shares [z~_i]
 U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shares say nothing of z_i.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Literal

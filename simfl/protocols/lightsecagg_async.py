@@ -16,8 +16,6 @@ A client answers for a mask once; refuses a set that names a user twice, is belo
 1 .. c_g; and forgets shares beyond the staleness bound.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

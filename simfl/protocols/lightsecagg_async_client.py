@@ -1,7 +1,5 @@
 """A user of LightSecAgg over a buffer; `lightsecagg_async` says how the protocol goes."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The messages of asynchronous LightSecAgg: a mask is known by the update that it hides (App. F.3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from simfl.dataplane.handles import Handle

@@ -5,8 +5,6 @@ fires; a `Fate` says what becomes of a user's messages. `LoopbackBuffer` holds a
 whoever drives it picks what happens next.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

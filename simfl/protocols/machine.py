@@ -8,8 +8,6 @@ Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) 
 `ValueError` (the caller misuses the machine) is raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -29,8 +27,7 @@ from simfl.results.trace_codes import name_of as name_of
 Entropy = Callable[[str], bytes]
 """32 bytes by name; asking twice for one name is an error."""
 
-INT_BYTES = 4
-"""A public integer (a user's number, a weight, a version) on the wire."""
+INT_BYTES = 4  # a public integer (a user's number, a weight, a version) on the wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ shares on, folds uploads, and asks nobody what a user would refuse: who is left 
 circle is given up.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial

@@ -11,8 +11,6 @@ Alg. 1). A user's secrets are shared in its closed neighbourhood, t_i of which r
 aborted once it cannot be reliable any more (CCESA Theorem 1).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent

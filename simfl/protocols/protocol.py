@@ -13,8 +13,6 @@
 return; `Client` and `Server` (rounds), `BufferedClient` and `BufferedServer` (buffers) do so by a table.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import StrEnum

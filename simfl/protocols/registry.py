@@ -1,7 +1,5 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
-from __future__ import annotations
-
 from simfl.kinds import Kinds
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff

@@ -4,8 +4,6 @@ A protocol's server is a table of stages and, for each, a method that takes the 
 the part that all share: users waited for, deadlines and quorums, what is ignored and what is refused.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping

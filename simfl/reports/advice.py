@@ -4,8 +4,6 @@ Invariant: if a share of the critical path took no time and nothing else changed
 still stand; so its share is the most that can be saved, and usually less is, as another path then binds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from simfl.reports.units import percent, seconds

@@ -5,8 +5,6 @@ The four phases have four of them for themselves, everywhere; protocols share th
 told apart by their dashes as well.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

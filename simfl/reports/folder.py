@@ -3,8 +3,6 @@
 Invariant: files that do not fit together are refused, so that a report never shows half a run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

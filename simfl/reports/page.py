@@ -4,8 +4,6 @@ Invariant: text from a scenario reaches the page only through the template's esc
 `<` is left as it is.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any

@@ -6,8 +6,6 @@ a thread never overlaps. Each direction of the server's link is a process whose 
 events, since many are under way at once. Arrows lead from the step that sent a message to the step on it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

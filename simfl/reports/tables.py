@@ -1,7 +1,5 @@
 """Means over completed rounds and what went wrong, from a run's summary; as LaTeX, and as Parquet."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import Counter

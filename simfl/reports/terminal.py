@@ -1,7 +1,5 @@
 """The terminal's view: progress while a run is under way, then tables of a run or of a sweep's means."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence

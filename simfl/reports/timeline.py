@@ -6,8 +6,6 @@ asynchronous run shows its beginning and a stretch from its middle. Of a round t
 users: those on its critical path, those who were lost, and others evenly. What is left out is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

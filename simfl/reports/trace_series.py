@@ -1,7 +1,5 @@
 """Rows of a trace by round, in words, and as quantities over time: what page, figures and Perfetto share."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

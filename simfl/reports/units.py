@@ -1,7 +1,5 @@
 """Numbers, lists of numbers and a scenario's world as a person reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

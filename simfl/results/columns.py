@@ -3,8 +3,6 @@
 A new column is a line of `COLUMNS`, and a field of the summary where none holds it yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev

@@ -4,8 +4,6 @@ Invariant: walking back from the step that ended a round, each of its nanosecond
 (phase, party, kind), kind being compute, network or wait; so the shares add up to its duration, in integers.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field

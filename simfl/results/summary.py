@@ -3,8 +3,6 @@
 Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

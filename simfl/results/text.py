@@ -1,7 +1,5 @@
 """Text and values that come from files, made fit for a terminal, for a message and for a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 from simfl.results.trace_codes import Discarded
 
-SERVER = -1
-"""The server's party number; users are 0 .. N - 1."""
+SERVER = -1  # the server's party number; users are 0 .. N - 1
 
 PHASES = ("offline", "training", "upload", "recovery")
 

@@ -1,7 +1,5 @@
 """Codes and identities in rows of a trace: which update or recovery, and why something was thrown away."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from sys import intern
 from typing import NamedTuple

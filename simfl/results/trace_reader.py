@@ -5,8 +5,6 @@ fill it, causes are earlier rows, and rounds begin and end in order. Whoever tak
 none of this again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce

@@ -4,8 +4,6 @@ Each check yields findings from small scenarios of the protocol, on the engine a
 asks a machine what is right. They cannot see whether masks hide what the paper says that they hide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial

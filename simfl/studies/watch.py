@@ -1,7 +1,5 @@
 """Note, time or alter the calls of a protocol's machines, whatever drives them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

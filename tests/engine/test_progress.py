@@ -79,7 +79,7 @@ DEADLINES = {"advertise": 2.0, "shares": 2.0, "upload": 5.0, "recovery": 2.0}
 
 
 def test_a_horizon_is_reached_by_users_who_flap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "RETURNS", 10**9)
+    monkeypatch.setattr(progress, "MAX_RETURNS", 10**9)
     reason = last("fedbuff", {**flapping(1e-9, 1e-9), "horizon_s": 2e-7})
     assert reason == "stopped at 0.000 s: the horizon of 2e-07 s is reached"
 
@@ -87,7 +87,7 @@ def test_a_horizon_is_reached_by_users_who_flap(monkeypatch: pytest.MonkeyPatch)
 # --- what comes to nothing is counted ---------------------------------------------------------------
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "RETURNS", 20)
+    monkeypatch.setattr(progress, "MAX_RETURNS", 20)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -17,8 +17,7 @@ F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
-EVALUATED = 512
-"""Test samples that are evaluated at once."""
+EVALUATED = 512  # test samples that are evaluated at once
 
 
 class DataError(ValueError):

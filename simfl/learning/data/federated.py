@@ -8,8 +8,6 @@ mini_gld_test.csv, and images/<image_id>.jpg, or images/a/b/c/<image_id>.jpg by 
 Federated and FedML publish it).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

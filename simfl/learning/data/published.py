@@ -1,7 +1,5 @@
 """Published data sets: where their files lie, and what is in them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import zlib

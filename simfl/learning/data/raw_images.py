@@ -9,8 +9,6 @@ executes what it is given. Raw PGM: "P5", width, height and the largest value in
 comments between them, one white space, and the pixels row by row (Poskanzer's pgm, 1991).
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -3,8 +3,6 @@
 The digits are UCI's optical recognition of handwritten digits (Alpaydin, Kaynak).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from importlib.metadata import distribution

@@ -4,8 +4,6 @@ A bottleneck expands channels, convolves each of them alone, weights them (squee
 projects them back. Sides are halved five times: below 17 pixels the last time has nothing to halve.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 _MOBILENET = (

@@ -12,8 +12,6 @@ generator, and an update must depend on its user's stream alone. The trainer set
 minibatch.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod

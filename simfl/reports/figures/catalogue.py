@@ -3,8 +3,6 @@
 Invariant: the same run gives the same bytes: no date, no random id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The figures of a run that are made from its summary: where time goes, what is learned, who takes part."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The figure of a sweep: a round's total time as the cohort grows (LightSecAgg Fig. 6)."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

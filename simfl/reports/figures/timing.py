@@ -5,8 +5,6 @@ nothing where it waits. A user's training is in the lower half of its row, so th
 runs beside training is seen beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

@@ -9,8 +9,6 @@ whose steps are timed beside their counted work. Seconds that the other kinds do
 least relative squares, none of them negative. Agreements too: amid a round they take a tenth longer.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import time

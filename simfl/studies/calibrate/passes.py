@@ -6,8 +6,6 @@ holds the median of all passes that there could be with at least 95 % probabilit
 (Conover, "Practical nonparametric statistics", 3.2).
 """
 
-from __future__ import annotations
-
 import platform
 import statistics
 from collections import defaultdict

@@ -14,8 +14,6 @@ before its deadline; the server holds coded shares of a mask in one sum only, bu
 the run comes to its end.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace

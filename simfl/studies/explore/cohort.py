@@ -12,8 +12,6 @@ only has its deadlines. Lost amid sending is, to every machine, lost before it.
 Both drivers take parameters, keys and graph from the scenario; `simfl run` replays a pattern as its script.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

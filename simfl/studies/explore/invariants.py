@@ -6,8 +6,6 @@ both kinds of share of a user, nor more than T coded shares of any sum but that 
 nobody refuses what an honest party sends.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

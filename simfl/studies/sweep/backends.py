@@ -3,8 +3,6 @@
 A worker has one thread: a cell's work runs in line (`learning.trainer`), and more would only take turns.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """From a study to its cells, every one of them checked before any is run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

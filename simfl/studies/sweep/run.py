@@ -1,7 +1,5 @@
 """Run what is missing of a sweep, and keep each cell as soon as it is done."""
 
-from __future__ import annotations
-
 import json
 import time
 import traceback

@@ -6,8 +6,6 @@ and renamed. Writers hold the lock, so what a killed sweep left half-written is 
 only `about.json` tells of the machine and the day; it also holds the others' digests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import defaultdict
