@@ -1,4 +1,4 @@
-"""For authors of scenarios and protocols: the schema, lists of names, and the beginnings of a protocol."""
+"""Commands for authors of scenarios and protocols: schema, lists of names, beginnings of a protocol."""
 
 import json
 import re

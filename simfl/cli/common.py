@@ -38,7 +38,7 @@ def heed_termination() -> None:
 
 @contextmanager
 def keeping(kept: Callable[[], str]) -> Iterator[None]:
-    """Where a command is interrupted or fails, end it; its message closes with `kept`."""
+    """End a command that is interrupted or fails; its message closes with `kept`."""
     try:
         yield
         return

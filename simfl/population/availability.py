@@ -50,7 +50,7 @@ class Availability(Choice):
 
     @property
     def changes(self) -> Literal["never", "by round", "with time"]:
-        """When a user may come or go."""
+        """The times at which a user may come or go."""
         return "with time"
 
     def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
@@ -218,7 +218,7 @@ class Diurnal(Availability):
 
 
 class Trace(Availability):
-    """When users are online, from a CSV file with the header `user,from_s,to_s`: an interval a line, seconds.
+    """Intervals online from a CSV file with the header `user,from_s,to_s`: one a line, in seconds.
 
     Users that are not in the file are never online, and after its last interval a user is offline for ever.
     A relative path is of the scenario file's folder; where there is no such file, of the working directory.

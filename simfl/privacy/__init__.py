@@ -1,2 +1,2 @@
-"""What many rounds together tell the server, after Multi-RoundSecAgg: functions of the participation matrix P
+"""Privacy over many rounds, after Multi-RoundSecAgg: functions of the participation matrix P
 (`selection.schemes.Participation.matrix`)."""

@@ -130,7 +130,7 @@ class Ignored(NamedTuple):
 
     @property
     def discarded(self) -> Discarded | None:
-        """Why the server threw away an update that it had in its buffer; None if it did no such thing."""
+        """The reason for which the server threw an update out of its buffer; None if it did not."""
         if self.party != SERVER or self.message != UPDATE:
             return None
         return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
@@ -150,7 +150,7 @@ class Refused(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What a round over a graph came to: |V1| .. |V4|, reliable (CCESA Theorem 1), private (Theorem 2)."""
+    """Outcome of a round over a graph: |V1| .. |V4|, reliable (CCESA Theorem 1), private (Theorem 2)."""
 
     round: int
     survivors: tuple[int, int, int, int]

@@ -38,7 +38,7 @@ def name_of(subject: Subject) -> str:
 
 
 class Reason(StrEnum):
-    """Why a message or a timer was ignored: the code that `why` begins with in the `Ignored` row of it."""
+    """Reasons to ignore a message or a timer; `why` of its `Ignored` row begins with one."""
 
     OUT_OF_PHASE = "out of phase"  # the receiver's state does not take it
     UNKNOWN = "unknown"  # the receiver never takes this kind
@@ -55,7 +55,7 @@ class Reason(StrEnum):
 
 
 class Discarded(StrEnum):
-    """Why a server threw an update of its buffer away: how `why` begins in the `Ignored` row of it."""
+    """Reasons to throw an update out of the buffer; `why` of its `Ignored` row begins with one."""
 
     STALE = "stale"
     ABORTED = "its recovery was aborted"

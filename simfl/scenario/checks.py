@@ -20,7 +20,7 @@ from simfl.selection.schemes import All
 # rounded up; a test measures them again. Not counted: the trace, which grows with the rounds, libraries, and
 # what training needs while it works. `experiment.memory` predicts the content that a run holds besides.
 USER_BYTES = 350  # a user whom nothing happens to
-SESSION_BYTES = 1_650  # a user whose presence changes with time: the next change, and the last session
+SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
