@@ -19,8 +19,14 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:
-    """The names of what is defined in a file, each with its docstring."""
+    """The names of what is defined in a file, each with its docstring; of fields and constants, the line."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield f"line {node.lineno}", node.value.value
         if isinstance(node, Definition) and (text := ast.get_docstring(node)):
             yield getattr(node, "name", "the module"), text
 

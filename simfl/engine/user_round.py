@@ -69,7 +69,7 @@ class Delay(NamedTuple):
 
 
 Answer = Loss | Delay | None
-"""What follows; None: go on at once."""
+"""The next step of a user; None: go on at once."""
 
 
 @dataclass(slots=True, eq=False)

@@ -85,7 +85,7 @@ class _Skewed(Partition):
     beta: Positive
     """The smaller, the more uneven."""
     min_samples: Count = 1
-    """What every user has at least."""
+    """The least number of samples of a user."""
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
         y, n = split.y_train, len(split.y_train)

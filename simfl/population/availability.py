@@ -155,9 +155,9 @@ class Sessions(Availability):
 
     kind: Literal["sessions"] = "sessions"
     on_s: Distribution
-    """How long a user stays online."""
+    """The time for which a user stays online."""
     off_s: Distribution
-    """How long it stays away."""
+    """The time for which it stays away."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user

@@ -26,7 +26,7 @@ Point = Literal["advertise", "shares", "training", "upload", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
 
 POINTS: tuple[Point, ...] = get_args(Point)
-"""Where a user can be lost, in the order of a round; every message a user sends belongs to one."""
+"""Points at which a user can be lost, in the order of a round; every message a user sends belongs to one."""
 
 STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")  # 0 to 3 of CCESA
 
@@ -122,7 +122,7 @@ class Rate(_Share):
     rate: Fractions
     """The fraction, or a list that is walked through round by round."""
     at: Point = "upload"
-    """Where in the round."""
+    """The point of the round."""
     when: When = "before_send"
     """Before, amid or after the sending of that point's message."""
 
@@ -172,11 +172,11 @@ class Loss(Block):
     round: Natural = 0
     """Counted from 0."""
     at: Point
-    """Where in the round."""
+    """The point of the round."""
     when: When | Literal["delay"]
     """As for a rate; `delay` sends later."""
     delay_s: Positive | None = None
-    """How much later; only with `when: delay`."""
+    """The delay; only with `when: delay`."""
 
     @model_validator(mode="after")
     def delay_has_a_length(self) -> Loss:

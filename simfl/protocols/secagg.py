@@ -31,7 +31,7 @@ class Pairwise(Protocol):
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
 
     lost_masks: Literal["needed", "all"] = "needed"
-    """Which masks of a lost user the server expands: with who survived, or `all` (LightSecAgg App. C)."""
+    """Masks of a lost user that the server expands: those with survivors, or `all` (LightSecAgg App. C)."""
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> SecAggClient:
         return SecAggClient(user, p, ops, entropy)

@@ -22,7 +22,7 @@ from simfl.results.trace import PHASES, SERVER, End, Lost, Row, Sent, Step, Trac
 
 BEGINNING_PART = 0.4  # of the budget, for the beginning of an asynchronous run
 LANES = (*DEVICE_LANES, FROM_SERVER, TO_SERVER)
-"""Where a span is drawn within its party's row, by number."""
+"""Places of a span within its party's row, by number."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class RecoveryId(NamedTuple):
 
 
 Subject = UpdateId | RecoveryId | None
-"""What a message, a timer or a step is part of; None in synchronous rounds, where the user says it."""
+"""The update or recovery of a message, timer or step; None in synchronous rounds, where the user says it."""
 
 
 def name_of(subject: Subject) -> str:

@@ -35,7 +35,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "timer": (lambda r: r.at <= r.fires, "at <= fires"),
     "end": (lambda r: r.start <= r.at, "start <= at"),
 }
-"""What holds between the fields of a row of a kind, and how it is told."""
+"""Checks between the fields of a row of a kind, each with its message."""
 
 
 class TraceError(BadInput):

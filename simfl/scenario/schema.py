@@ -130,7 +130,7 @@ class Decay(Block):
     """The local step size is multiplied by `factor` at each round in `at`."""
 
     factor: Positive
-    """What the step size is multiplied by."""
+    """The factor on the step size."""
     at: Annotated[tuple[Natural, ...], Field(min_length=1, max_length=32)]
     """Rounds, counted from 0; several multiply up."""
 
@@ -143,7 +143,7 @@ class Learning(Block):
     data: Data = Data()
     """The place of published data sets."""
     partition: AnyPartition = Iid()
-    """How users share the samples."""
+    """The distribution of the samples over users."""
     model: AnyModel = Logistic()
     """See `simfl list models`."""
     epochs: Count = 5
@@ -153,7 +153,7 @@ class Learning(Block):
     lr: Positive = 0.1
     """The local step size."""
     lr_decay: Decay | None = None
-    """How `lr` falls; it stays as it is unless given."""
+    """The decay of `lr`; it stays as it is unless given."""
     momentum: Annotated[Fraction, Field(lt=1)] = 0.0
     """Of local SGD, below 1."""
     weight_decay: NonNegative = 0.0
@@ -161,7 +161,7 @@ class Learning(Block):
     mu: NonNegative = 0.0
     """The weight of FedProx's term."""
     clip: AnyClip = NoClip()
-    """How each update is bounded before it is sent."""
+    """The bound on each update before it is sent."""
     server: AnyServerRule = Averaging()
     """The server's rule."""
     server_lr: Positive = 1.0
@@ -169,7 +169,7 @@ class Learning(Block):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`: a GPU if torch sees one."""
     way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
-    """How cohorts are trained: `auto` knows what is fastest where; `clock: measured` always takes `loop`."""
+    """The way to train cohorts: `auto` goes by model and device; `clock: measured` always takes `loop`."""
     evaluate_every: Count = 1
     """Rounds from one evaluation to the next."""
 
@@ -210,7 +210,7 @@ class Scenario(Block):
     server: Server = Server()
     """The server's machine."""
     detect: Detect
-    """How the server learns of a loss."""
+    """The way in which the server learns of a loss."""
     deadlines: Deadlines
     """The waits of the server in its collecting states."""
     dropout: AnyDropout = NoLosses()

@@ -22,7 +22,7 @@ class Published(Dataset):
     """Files that somebody published, in a folder of the data set's name or in the root itself."""
 
     published: ClassVar[str]
-    """Where it comes from, by name."""
+    """The name of its source."""
     inner: ClassVar[tuple[str, ...]] = ()
     """Folders that its archive unpacks to."""
 
