@@ -34,11 +34,6 @@ COMMANDS = {
         "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}", "--set", "memory_limit_gb=8",
         "--set", "quantization.levels=4096",
     ],
-    "fedbuff, 10,000 users, shadow": [
-        "scenarios/async_buffer.yaml", "--clock", "modelled", "--protocols", "fedbuff", "--set",
-        "payload=shadow", "--set", "population.users=10000", "--set", "buffer.concurrency=2000", "--set",
-        "rounds=1000", "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}",
-    ],
 }  # fmt: skip
 
 
