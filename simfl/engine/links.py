@@ -168,7 +168,7 @@ class Network:
         latency_s: float,
         server_up_mbps: float,
         server_down_mbps: float,
-        jitter: Callable[[int, bool], Iterator[float]] | None = None,
+        jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
         direct: bool = False,
     ) -> None:
         self._rates = {True: round(up_mbps * 1e6), False: round(down_mbps * 1e6)}

@@ -161,7 +161,7 @@ class Session(ABC):
         """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
-            device = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
+            device = Device(self, user, float(self.world.slowdown[user]), int(self.world.cores[user]))
             self.devices[user] = device
         return device
 
@@ -272,7 +272,7 @@ class Session(ABC):
     def abort_round(self, reason: str, cause: int) -> None:
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
-        rate = self.machines.losses.spec.rate_in(self.round)
+        rate = self.machines.losses.rate_in(self.round)
         self.end_round(cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate))
 
     def stall(self, why: str) -> None:

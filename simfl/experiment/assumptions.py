@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from simfl.dataplane.handles import F32, U32, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import Segment
-from simfl.experiment.build import Experiment, modelled, slowdowns
+from simfl.experiment.build import Experiment, modelled
 from simfl.protocols.contracts import ClientMachine
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import Effects, Message, Send, Update
@@ -33,7 +33,7 @@ MAX_COHORT = 1_000  # users of a round that is counted: a second
 def assumed(study: Experiment) -> Assumed:
     """Return what decides a run's times besides its scenario, as far as that is known before it."""
     s, d = study.scenario, study.trainer.d
-    median = float(np.median(slowdowns(s, study.streams)))
+    median = float(np.median(study.people.slowdown))
     facts = Assumed(d=d, relayed=sorted(_relayed(Message)), slowdown=median)
     if not isinstance(s.clock, ByProfile):
         return facts
@@ -59,7 +59,7 @@ def masking(study: Experiment) -> dict[str, Masking]:
     Buffered runs have no such round, and a cohort above MAX_COHORT would take long.
     """
     s = study.scenario
-    modelled_s = partial(_seconds, study, float(np.median(slowdowns(s, study.streams))))
+    modelled_s = partial(_seconds, study, float(np.median(study.people.slowdown)))
     return {
         name: Masking(dict(modelled_s(counted.phases)), counted.shares_bytes)
         for name, spec in s.protocols.items()
@@ -134,7 +134,7 @@ def _seconds(
 def too_short(study: Experiment) -> Iterator[str]:
     """Yield a warning for each deadline below what the slowest device and its link need, as modelled."""
     s = study.scenario
-    slow = slowdowns(s, study.streams)
+    slow = study.people.slowdown
     found: dict[str, dict[str, tuple[float, int, float, float]]] = defaultdict(dict)
     for name in s.protocols if isinstance(s.clock, ByProfile) else ():
         for point, user, work_s, link_s in _needs(study, name, slow):

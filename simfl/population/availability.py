@@ -33,10 +33,10 @@ Days = Callable[[int, int], State]  # the state of a user at a time
 
 @dataclass(frozen=True)
 class OnlineTimes:
-    """The states of all users of a run. ever_online: the number of users who are online sooner or later.
+    """The states of all users of a run. ever_online: boolean [N], the users who are online sooner or later.
     by_round: boolean [N], the users online in a synchronous round, where that is drawn anew for each."""
 
-    ever_online: int
+    ever_online: NDArray[np.bool_]
     at: Days = lambda user, now: (True, FOR_EVER)
     by_round: Callable[[int], NDArray[np.bool_]] | None = None
 
@@ -85,7 +85,7 @@ class UserStates(Availability):
                     raise RunFailed(f"{name}: a state lasts {seconds} s: it must be above 0")
                 yield seconds, online
 
-        return OnlineTimes(users, _in_turn(states))
+        return OnlineTimes(np.ones(users, bool), _in_turn(states))
 
 
 def _in_turn(states: Callable[[int], Iterator[tuple[float, bool]]]) -> Days:
@@ -115,7 +115,7 @@ class Always(Availability):
         return "never"
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        return OnlineTimes(users)
+        return OnlineTimes(np.ones(users, bool))
 
 
 class Bernoulli(Availability):
@@ -139,7 +139,7 @@ class Bernoulli(Availability):
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         choices = self.p if isinstance(self.p, tuple) else (self.p,)
         p = streams.rng("availability", "p").choice(choices, users)
-        ever_online = int((p > 0).sum())
+        ever_online = p > 0
         if self.slot_s is not None:
             at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
             return OnlineTimes(ever_online, at)
@@ -169,7 +169,7 @@ class Sessions(Availability):
                 yield (self.on_s if online else self.off_s).quantile(u), online
                 online = not online
 
-        return OnlineTimes(users, _in_turn(states))
+        return OnlineTimes(np.ones(users, bool), _in_turn(states))
 
 
 class Diurnal(Availability):
@@ -214,7 +214,7 @@ class Diurnal(Availability):
             return self.probability(at_s - self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0)))
 
         at = _slots(streams, self.slot_s, p_at, steady=self.low == self.high)
-        return OnlineTimes(users if self.high > 0 else 0, at)
+        return OnlineTimes(np.full(users, self.high > 0), at)
 
 
 class Trace(Availability):
@@ -239,7 +239,9 @@ class Trace(Availability):
                 return True, end
             return False, nanoseconds(online[after][0]) if after < len(online) else FOR_EVER
 
-        return OnlineTimes(len(intervals), at)
+        ever_online = np.zeros(users, bool)
+        ever_online[list(intervals)] = True
+        return OnlineTimes(ever_online, at)
 
 
 _KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace)

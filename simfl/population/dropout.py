@@ -235,6 +235,10 @@ class Losses:
         plan = self.spec.planned(user, cycle, self.streams)
         return None if plan is None else self._moved(plan)
 
+    def rate_in(self, index: int) -> float | None:
+        """Return the drop-out rate of a round, where the scenario states one for all."""
+        return self.spec.rate_in(index)
+
     def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
         """Return a loss at the next point that the protocol has, if there is one."""
         if plan.point not in POINTS or plan.when not in (*get_args(When), "delay") or plan.delay_ns < 0:

@@ -6,6 +6,7 @@ checked where those are made, in `build`.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
@@ -42,8 +43,10 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
     users, mode = scenario.population.users, scenario.asynchronous
-    found += _below("population.availability", scenario.population.availability.problems(mode))
-    found += _below("dropout", scenario.dropout.problems(users, mode))
+    for name, own in scenario.user_settings.items():
+        path = partial(scenario.user_path, name)
+        found += _below(path("availability"), own.availability.problems(mode))
+        found += _below(path("dropout"), own.dropout.problems(users, mode))
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -91,8 +94,9 @@ def _buffered(s: Scenario) -> Problems:
         return
     if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
-        yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
+    lossy = [own.dropout for own in s.user_settings.values() if not isinstance(own.dropout, NoLosses)]
+    if s.buffer.return_s is None and lossy:
+        yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -171,9 +175,11 @@ def users_bytes(s: Scenario, name: str) -> int:
     users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    timed = s.population.availability.changes == "with time"
+    timed = any(own.availability.changes == "with time" for own in s.user_settings.values())
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
-    member = entry.member_bytes + (JITTER_BYTES if s.network.users.jitter_s else 0)
+    member = entry.member_bytes + (
+        JITTER_BYTES if any(own.network.jitter_s for own in s.user_settings.values()) else 0
+    )
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
     classes = s.learning.dataset.classes_expected()

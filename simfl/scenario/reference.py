@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from simfl import blocks
@@ -94,7 +94,10 @@ class _Section:
             return self._link(name, annotation)
         outer, parts = get_origin(annotation), get_args(annotation)
         if outer is Annotated:
-            return self._type(parts[0])
+            listed = (
+                any(isinstance(extra, BeforeValidator) for extra in extras) and get_origin(parts[0]) is dict
+            )
+            return "list of names, or " * listed + self._type(parts[0])
         if outer is Literal:
             return " or ".join(f"`{word}`" for word in parts)
         if outer in (Union, UnionType):
@@ -102,7 +105,7 @@ class _Section:
         if outer is tuple:
             return f"list: {self._type(parts[0])}"
         if outer is dict:
-            return f"list of names, or name: {self._type(parts[1])}"
+            return f"name: {self._type(parts[1])}"
         if shape.model:
             return self._link(shape.model.__name__, annotation)
         return WORDS[annotation]

@@ -3,7 +3,7 @@
 Blocks of the world are in `world`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -28,7 +28,9 @@ from simfl.learning.data.unpublished import Digits
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
-from simfl.population.dropout import AnyDropout, NoLosses
+from simfl.population.availability import Availability
+from simfl.population.classes import EVERYBODY
+from simfl.population.dropout import AnyDropout, Dropout, NoLosses
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
@@ -37,9 +39,11 @@ from simfl.scenario.world import (
     Clock,
     Deadlines,
     Detect,
+    Devices,
     Network,
     Population,
     Server,
+    UserLink,
     WaitForAll,
 )
 from simfl.selection.schemes import All, AnySelection
@@ -204,6 +208,15 @@ class Targets(Block):
         return {name: value for name, value in self if value is not None}
 
 
+class UserSettings(NamedTuple):
+    """What holds for the users of a class."""
+
+    network: UserLink
+    devices: Devices
+    availability: Availability
+    dropout: Dropout
+
+
 class Scenario(Block):
     """One world, and the protocols that are compared on it."""
 
@@ -268,6 +281,31 @@ class Scenario(Block):
         # In a scenario that is only looked at, the protocol of a file has no such attribute.
         guess = self.buffer is not None
         return any(getattr(entry, "asynchronous", guess) for entry in self.protocols.values())
+
+    @property
+    def user_settings(self) -> dict[str, UserSettings]:
+        """What each class of users has of its own; one that is called EVERYBODY without classes."""
+        people = self.population
+        if not people.classes:
+            return {
+                EVERYBODY: UserSettings(self.network.users, people.devices, people.availability, self.dropout)
+            }
+        return {
+            name: UserSettings(
+                own.network or self.network.users,
+                own.devices or people.devices,
+                own.availability or people.availability,
+                own.dropout or self.dropout,
+            )
+            for name, own in people.classes.items()
+        }
+
+    def user_path(self, name: str, key: str) -> str:
+        """Return where a class of users has one of its `user_settings` from."""
+        own = (self.population.classes or {}).get(name)
+        if own is not None and getattr(own, key) is not None:
+            return f"population.classes.{name}.{key}"
+        return {"network": "network.users", "dropout": "dropout"}.get(key, f"population.{key}")
 
     @property
     def cohort(self) -> int:

@@ -1,8 +1,9 @@
 """The world of a scenario: clocks, users and their devices, links, deadlines, and how losses are noticed."""
 
+import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simfl.blocks import (
     Block,
@@ -10,6 +11,7 @@ from simfl.blocks import (
     Distribution,
     Fraction,
     Mbps,
+    Name,
     Natural,
     NonNegative,
     Positive,
@@ -18,6 +20,7 @@ from simfl.blocks import (
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
+from simfl.population.dropout import AnyDropout
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -57,17 +60,6 @@ class Devices(Block):
     """Spread of each training's time: log-normal, median 1, this standard deviation of the logarithm."""
 
 
-class Population(Block):
-    """The users, with their devices and availability."""
-
-    users: Count
-    """N, the number of users."""
-    devices: Devices
-    """The speed of the users' devices."""
-    availability: AnyAvailability = Always()
-    """The times at which users are online."""
-
-
 class UserLink(Block):
     """A user's link. A preset gives both rates; the latency is always stated.
 
@@ -99,6 +91,42 @@ class UserLink(Block):
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is missing: give it or a preset ({', '.join(PRESETS_MBPS)})")
         return self
+
+
+class UserClass(Block):
+    """A class of users. What it leaves out is as the scenario says for everybody."""
+
+    share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+    """The probability that a user is of this class; those of all classes add up to 1."""
+    network: UserLink | None = None
+    """The link of each of its users, in place of `network.users`."""
+    devices: Devices | None = None
+    """The speed of their devices."""
+    availability: AnyAvailability | None = None
+    """The times at which they are online."""
+    dropout: AnyDropout | None = None
+    """Their losses within a round; a fraction is one of the class's selected users."""
+
+
+class Population(Block):
+    """The users, with their devices and availability."""
+
+    users: Count
+    """N, the number of users."""
+    devices: Devices
+    """The speed of the users' devices."""
+    availability: AnyAvailability = Always()
+    """The times at which users are online."""
+    classes: Annotated[dict[Name, UserClass], Field(min_length=1, max_length=1000)] | None = None
+    """Classes of users by name; each user is in one, drawn once by their shares."""
+
+    @field_validator("classes")
+    @classmethod
+    def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
+        total = math.fsum(one.share for one in (classes or {}).values())
+        if classes and abs(total - 1) > 1e-9:
+            raise ValueError(f"the shares of {', '.join(classes)} add up to {total:.10g}: they must to 1")
+        return classes
 
 
 class ServerLink(Block):

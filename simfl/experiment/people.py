@@ -1,0 +1,128 @@
+"""The users of a scenario: what each of them has of its own, by its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.blocks import held
+from simfl.errors import counted
+from simfl.population.availability import FOR_EVER, OnlineTimes
+from simfl.population.classes import EVERYBODY, Classes, LossesByClass, online_times
+from simfl.population.dropout import Losses
+from simfl.population.links import Links, LinkState
+from simfl.random_streams import Streams
+from simfl.scenario.messages import error, or_error
+from simfl.scenario.schema import Scenario, UserSettings
+
+
+@dataclass(frozen=True)
+class People:
+    """The users. settings: of each class, in the order of `classes.names`."""
+
+    classes: Classes
+    settings: tuple[UserSettings, ...]
+    streams: Streams
+    slowdown: NDArray[np.float64]  # [users]
+    online: OnlineTimes
+
+    @classmethod
+    def of(cls, s: Scenario, streams: Streams) -> People:
+        """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
+        classes, settings = classes_of(s, streams), tuple(s.user_settings.values())
+        return cls(classes, settings, streams, slowdowns(s, streams), _online(s, streams, classes))
+
+    @property
+    def cores(self) -> NDArray[np.int64]:
+        """The cores of each user's device, [users]."""
+        return np.array([own.devices.cores for own in self.settings])[self.classes.member]
+
+    @property
+    def comes_and_goes(self) -> bool:
+        """True if some users come and go with time."""
+        return any(own.availability.changes == "with time" for own in self.settings)
+
+    def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
+        """Return the losses of users, at the points that a protocol has."""
+        users = len(self.classes.member)
+        each = [Losses(own.dropout, users, self.streams, points) for own in self.settings]
+        return each[0] if len(each) == 1 else LossesByClass(tuple(each), self.classes.member)
+
+    def links(self) -> Links:
+        """Return the state of each user's link at any time."""
+        states, member = [], self.classes.member
+        for link in (own.network for own in self.settings):
+            assert link.uplink_mbps is not None
+            assert link.downlink_mbps is not None
+            up_bps, down_bps = round(link.uplink_mbps * 1e6), round(link.downlink_mbps * 1e6)
+            states.append(LinkState(up_bps, down_bps, link.latency_s, FOR_EVER))
+        return lambda user, now: states[member[user]]
+
+    def noise(self) -> Callable[[int, int | str], float] | None:
+        """Return a draw of the factor on a training's time, by user and round; None if nobody's varies."""
+        sigma = [own.devices.training_noise for own in self.settings]
+        if not any(sigma):
+            return None
+
+        def draw(user: int, which: int | str) -> float:
+            normal = self.streams.rng("training noise", user, which).standard_normal()
+            return float(held(np.exp(sigma[self.classes.member[user]] * normal)))
+
+        return draw
+
+    def jitter(self) -> Callable[[int, bool], Iterator[float] | None] | None:
+        """Return what a user's messages take longer in one direction, in seconds; None if nobody's do."""
+        models = [own.network.jitter_s for own in self.settings]
+        if not any(models):
+            return None
+
+        def draws(user: int, up: bool) -> Iterator[float] | None:
+            model = models[self.classes.member[user]]
+            if model is None:
+                return None
+            rng = self.streams.rng("jitter", user, "up" if up else "down")
+            return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))
+
+        return draws
+
+
+def classes_of(s: Scenario, streams: Streams) -> Classes:
+    """Return who of a scenario's users is in which class."""
+    listed = s.population.classes
+    shares = {name: own.share for name, own in listed.items()} if listed else {EVERYBODY: 1.0}
+    return Classes.drawn(shares, s.population.users, streams)
+
+
+def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
+    """Return the slowdown of each user's device, [users]."""
+    users, settings = s.population.users, s.user_settings.values()
+    # One stream for all classes: a user in a class that is like another has the device that it had there.
+    drawn = [own.devices.slowdown.draw(streams.rng("devices"), users) for own in settings]
+    return classes_of(s, streams).combined(drawn)
+
+
+def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:
+    """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
+    users = s.population.users
+    models = {name: own.availability for name, own in s.user_settings.items()}
+    made = [
+        or_error(s, s.user_path(name, "availability"), partial(model.times, users, streams))
+        for name, model in models.items()
+    ]
+    online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
+    if s.buffer is None:
+        return online
+    ever = int(online.ever_online.sum())
+    for name, protocol in s.protocols.items():
+        needed = {"buffer.K": s.buffer.K}
+        if protocol.offline:
+            needed["privacy.U"] = s.params(name, 0).U
+        for bound, least in needed.items():
+            if ever < least:
+                few = f"{ever} of {counted(users, 'user')} are ever online"
+                raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
+    return online
