@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from simfl.blocks import held
 from simfl.errors import counted
 from simfl.population.availability import FOR_EVER, OnlineTimes
-from simfl.population.classes import EVERYBODY, Classes, LossesByClass, online_times
+from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
 from simfl.population.links import Links, LinkState
 from simfl.random_streams import Streams
@@ -33,7 +33,7 @@ class People:
     @classmethod
     def of(cls, s: Scenario, streams: Streams) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
-        classes, settings = classes_of(s, streams), tuple(s.user_settings.values())
+        classes, settings = s.drawn_classes(), tuple(s.user_settings.values())
         return cls(classes, settings, streams, slowdowns(s, streams), _online(s, streams, classes))
 
     @property
@@ -90,19 +90,12 @@ class People:
         return draws
 
 
-def classes_of(s: Scenario, streams: Streams) -> Classes:
-    """Return who of a scenario's users is in which class."""
-    listed = s.population.classes
-    shares = {name: own.share for name, own in listed.items()} if listed else {EVERYBODY: 1.0}
-    return Classes.drawn(shares, s.population.users, streams)
-
-
 def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
     """Return the slowdown of each user's device, [users]."""
     users, settings = s.population.users, s.user_settings.values()
     # One stream for all classes: a user in a class that is like another has the device that it had there.
     drawn = [own.devices.slowdown.draw(streams.rng("devices"), users) for own in settings]
-    return classes_of(s, streams).combined(drawn)
+    return s.drawn_classes().combined(drawn)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:

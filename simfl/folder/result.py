@@ -22,6 +22,7 @@ from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, targets, trace
 from simfl.results.assumed import Assumed
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
 from simfl.results.text import write_csv
@@ -92,7 +93,11 @@ class Result:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
         users = taking_part(rounds, s) if rounds and not own.buffered else None
-        path, facts = metrics.run_path(own, rounds), {"selection": selection, "training": way}
+        path = metrics.run_path(own, rounds)
+        facts: dict[str, Any] = {"selection": selection, "training": way}
+        if s.population.classes:
+            classes = s.drawn_classes()
+            facts["classes"] = ClassSummary.of_all(rounds, path, classes.sizes(), classes.of)
         summary = ProtocolSummary.of(
             rounds, self.measured[name], own.buffered, path, participation=users, **facts
         )

@@ -5,7 +5,7 @@ Invariant: walking back from the step that ended a round, each of its nanosecond
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from simfl.results import trace as rows
@@ -17,24 +17,38 @@ Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
 
 @dataclass
 class Round:
-    """A round (of an asynchronous run: one aggregation), times in nanoseconds."""
+    """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
+    missed: how often each user was, by phase;
+    stale: the users of updates that were discarded as such."""
 
     index: int
     start: int
     end: int
     reason: str | None = None
-    selected: int = 0
+    invited: Sequence[int] = ()
     members: tuple[tuple[int, str, int], ...] = ()
     span: dict[str, int] = field(default_factory=dict)
     critical: Path = field(default_factory=Counter)
     bytes_up: int = 0
     bytes_down: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    missed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
-    discarded: int = 0
+    stale: tuple[int, ...] = ()
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
+
+    @property
+    def selected(self) -> int:
+        return len(self.invited)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The users missed in each phase."""
+        phases = Counter[str]()
+        for (_, phase), times in self.missed.items():
+            phases[phase] += times
+        return phases
 
 
 def rounds(trace: Trace) -> list[Round]:
@@ -62,12 +76,16 @@ def rounds(trace: Trace) -> list[Round]:
             own = by_subject[f"r{end.round}"].copy()
             for user, update, _ in entry.members:
                 own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
-            entry.selected = len(entry.members) + sum(entry.dropped.values()) + entry.discarded
+            entry.invited = (
+                *(user for user, _, _ in entry.members),
+                *(user for user, _ in entry.missed.elements()),
+                *entry.stale,
+            )
         else:
             (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             own = [row for row in group if _is_among(row, parties)]
-            entry.selected = len(selected)
+            entry.invited = selected
         if end.cause >= 0:
             own.append(trace[end.cause])
         entry.span = _spans(own, end)
@@ -216,10 +234,13 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                 miss(about, phase, *users)
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
-                entry.discarded += row.discarded is Discarded.STALE
+                if row.discarded is Discarded.STALE:
+                    entry.stale += (row.sender,)
             case rows.Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
-    entry.dropped.update(phase for name, phase in missed.items() if name not in counted)
+    entry.missed.update(
+        (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
+    )
     counted.update(missed)

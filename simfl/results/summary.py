@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
 from simfl.results.block import Block, Count, Seconds, Share
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
@@ -126,7 +127,7 @@ class RoundSummary(Block):
             critical_s=Spans.of(lambda phase: phases[phase] / NS),
             critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
             ignored=dict(r.ignored),
-            discarded_stale=r.discarded,
+            discarded_stale=len(r.stale),
             refused=dict(r.refused),
             **{name: getattr(r, name) for name in same},
             **vars(m),
@@ -180,6 +181,7 @@ class ProtocolSummary(Block):
     training: str | None
     participation: ParticipationSummary | None
     targets: dict[str, Target] | None = None
+    classes: dict[str, ClassSummary] | None = None
 
     @classmethod
     def of(

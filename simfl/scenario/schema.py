@@ -29,11 +29,12 @@ from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 from simfl.population.availability import Availability
-from simfl.population.classes import EVERYBODY
+from simfl.population.classes import EVERYBODY, Classes
 from simfl.population.dropout import AnyDropout, Dropout, NoLosses
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.random_streams import Streams
 from simfl.scenario.world import (
     Buffer,
     Clock,
@@ -209,7 +210,7 @@ class Targets(Block):
 
 
 class UserSettings(NamedTuple):
-    """What holds for the users of a class."""
+    """The settings of a class of users."""
 
     network: UserLink
     devices: Devices
@@ -284,7 +285,7 @@ class Scenario(Block):
 
     @property
     def user_settings(self) -> dict[str, UserSettings]:
-        """What each class of users has of its own; one that is called EVERYBODY without classes."""
+        """The settings of each class of users; of one that is called EVERYBODY without classes."""
         people = self.population
         if not people.classes:
             return {
@@ -300,8 +301,14 @@ class Scenario(Block):
             for name, own in people.classes.items()
         }
 
+    def drawn_classes(self) -> Classes:
+        """Return the class of each user, as its seed draws it."""
+        listed = self.population.classes
+        shares = {name: own.share for name, own in listed.items()} if listed else {EVERYBODY: 1.0}
+        return Classes.drawn(shares, self.population.users, Streams(self.seed))
+
     def user_path(self, name: str, key: str) -> str:
-        """Return where a class of users has one of its `user_settings` from."""
+        """Return the key from which a class of users has one of its `user_settings`."""
         own = (self.population.classes or {}).get(name)
         if own is not None and getattr(own, key) is not None:
             return f"population.classes.{name}.{key}"
