@@ -7,7 +7,6 @@ again lasts `FOR_EVER`, so that a run in which nothing is left to happen can be 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ from simfl.blocks import STANDARD_NORMAL, Distribution, Fraction, NonNegative, P
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import read_intervals
+from simfl.population.timelines import FOR_EVER as FOR_EVER
+from simfl.population.timelines import alternating, check_day, daily, in_turn
 from simfl.random_streams import Streams
 from simfl.virtual_time import lasting, nanoseconds
-
-FOR_EVER = 2**80  # nanoseconds, later than any run lasts
 
 State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
 Days = Callable[[int, int], State]  # the state of a user at a time
@@ -85,24 +84,7 @@ class UserStates(Availability):
                     raise RunFailed(f"{name}: a state lasts {seconds} s: it must be above 0")
                 yield seconds, online
 
-        return OnlineTimes(np.ones(users, bool), _in_turn(states))
-
-
-def _in_turn(states: Callable[[int], Iterator[tuple[float, bool]]]) -> Days:
-    """Return states of (seconds, online) that follow one another, read again where somebody looks back."""
-    latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
-
-    def at(user: int, now: int) -> State:
-        ahead, online, begin, end = latest.get(user, (iter(()), False, FOR_EVER, FOR_EVER))
-        if now < begin:
-            ahead, online, begin, end = states(user), False, 0, 0
-        while now >= end:
-            begin, (seconds, online) = end, next(ahead, (math.inf, online))
-            end = FOR_EVER if seconds == math.inf else end + lasting(seconds)
-        latest[user] = ahead, online, begin, end
-        return online, end
-
-    return at
+        return OnlineTimes(np.ones(users, bool), in_turn(states, False))
 
 
 class Always(Availability):
@@ -161,15 +143,8 @@ class Sessions(Availability):
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
-        mean_on, mean_off = self.on_s.average(), self.off_s.average()
-
-        def states(user: int) -> Iterator[tuple[float, bool]]:
-            online = draws(user, 0) < mean_on / (mean_on + mean_off)
-            for u in draws.since(user, 1):
-                yield (self.on_s if online else self.off_s).quantile(u), online
-                online = not online
-
-        return OnlineTimes(np.ones(users, bool), _in_turn(states))
+        at = in_turn(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
+        return OnlineTimes(np.ones(users, bool), at)
 
 
 class Diurnal(Availability):
@@ -195,17 +170,12 @@ class Diurnal(Availability):
 
     @model_validator(mode="after")
     def is_a_curve(self) -> Diurnal:
-        if self.low > self.high:
-            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
-        if self.slot_s > self.period_s / 2:
-            half = f"half of period_s={self.period_s:g}"
-            raise ValueError(f"slot_s={self.slot_s:g} must not be above {half}: it would not show the curve")
+        check_day(self.low, self.high, self.slot_s, self.period_s)
         return self
 
     def probability(self, at_s: float) -> float:
         """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's own time of day t."""
-        turn = 2 * math.pi * (at_s - self.peak_s) / self.period_s
-        return self.low + (self.high - self.low) * (1 + math.cos(turn)) / 2
+        return daily(self.low, self.high, at_s - self.peak_s, self.period_s)
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         zones = streams.uniforms("availability", "time zone")
