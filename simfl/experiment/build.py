@@ -36,6 +36,7 @@ from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
 from simfl.population.dropout import Losses
+from simfl.population.numbers import for_users
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -116,6 +117,7 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        slowdowns(s, streams)  # a file that it is from is refused before data are loaded
         trainers = make_trainers(s, streams, profile, tell)
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
@@ -199,7 +201,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
 
 def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
     """Return the slowdown of each user's device."""
-    return s.population.devices.slowdown.draw(streams.rng("devices"), s.population.users)
+    key, slowdown = "population.devices.slowdown", s.population.devices.slowdown
+    return for_users(slowdown, s.population.users, streams, "devices", key=key)
 
 
 def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:

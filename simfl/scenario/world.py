@@ -18,6 +18,7 @@ from simfl.blocks import (
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
+from simfl.population.numbers import PerUser
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -49,7 +50,7 @@ Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), s
 class Devices(Block):
     """The users' devices."""
 
-    slowdown: Distribution
+    slowdown: PerUser
     """Times that a device is slower than the clock's machine, drawn once for each user."""
     cores: Count = 2
     """Cores of a device; with one, the protocol and the training take turns."""
