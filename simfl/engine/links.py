@@ -12,6 +12,7 @@ from typing import Protocol
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
+from simfl.population.links import Links
 from simfl.virtual_time import nanoseconds
 
 UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
@@ -163,21 +164,17 @@ class Network:
     def __init__(
         self,
         env: Environment,
-        up_mbps: float,
-        down_mbps: float,
-        latency_s: float,
-        server_up_mbps: float,
-        server_down_mbps: float,
+        links: Links,
+        server: Callable[[int], tuple[int, int, int]],
         jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
         direct: bool = False,
     ) -> None:
-        self._rates = {True: round(up_mbps * 1e6), False: round(down_mbps * 1e6)}
-        self._latency_s = latency_s
+        self._states = links
         self._jitter = jitter
         # what users send up comes in through the server's downlink, and the other way round
         self._shared = {
-            True: FairLink(env, round(server_down_mbps * 1e6)),
-            False: FairLink(env, round(server_up_mbps * 1e6)),
+            True: FairLink(env, server(0)[1]),
+            False: FairLink(env, server(0)[0]),
         }
         self._peers = {up: FairLink(env, UNBOUNDED) if direct else self._shared[up] for up in (True, False)}
         self._links: dict[tuple[int, bool], UserLink] = {}
@@ -188,7 +185,9 @@ class Network:
         made = self._links.get((user, up))
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
-            made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
+            up_bps, down_bps, latency_s, _ = self._states(user, 0)
+            rate = up_bps if up else down_bps
+            made = UserLink(self._shared[up], rate, latency_s, more_s, up, self._peers[up])
             made.paused = user in self._paused
             self._links[user, up] = made
         return made

@@ -34,7 +34,15 @@ def assumed(study: Experiment) -> Assumed:
     """Return what decides a run's times besides its scenario, as far as that is known before it."""
     s, d = study.scenario, study.trainer.d
     median = float(np.median(study.people.slowdown))
-    facts = Assumed(d=d, relayed=sorted(_relayed(Message)), slowdown=median)
+    people = study.people
+    facts = Assumed(
+        d=d,
+        relayed=sorted(_relayed(Message)),
+        slowdown=median,
+        up_mbps=float(people.up_mbps.mean()),
+        down_mbps=float(people.down_mbps.mean()),
+        latency_s=float(people.latency_s.min()),
+    )
     if not isinstance(s.clock, ByProfile):
         return facts
     ops, clock = ShadowOps(s.field.q), modelled(study)
@@ -160,7 +168,7 @@ def _needs(
     study: Experiment, name: str, slow: NDArray[np.float64]
 ) -> Iterator[tuple[str, int, float, float]]:
     """Yield (point, slowest user, its seconds of work, seconds on its link) of an entry's deadlines."""
-    trainer, links = study.trainers[name], study.scenario.network.users
+    trainer, people = study.trainers[name], study.people
     counted = count(study, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32 * trainer.d)
     work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
@@ -170,11 +178,11 @@ def _needs(
         if n not in by_samples:
             ((_, by_samples[n]),) = _seconds(study, 1.0, {"training": Counter(trainer.work(user))})
         train_s[user] = by_samples[n]
-    assert links.uplink_mbps is not None
     for point, nbytes in counted.sent_bytes.items():
         all_s = slow * (work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0))
-        user = int(np.argmax(all_s))
-        yield point, user, float(all_s[user]), 8 * nbytes / (links.uplink_mbps * 1e6) + links.latency_s
+        link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
+        user = int(np.argmax(all_s + link_s))
+        yield point, user, float(all_s[user]), float(link_s[user])
 
 
 def _short(value_s: float) -> str:

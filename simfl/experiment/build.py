@@ -34,6 +34,7 @@ from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
+from simfl.population.availability import FOR_EVER
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -114,10 +115,11 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        people = People.of(s, streams)  # a file of theirs is refused before data are loaded
         trainers = make_trainers(s, streams, profile, tell)
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
-        study = Experiment(s, streams, trainers, profile, People.of(s, streams))
+        study = Experiment(s, streams, trainers, profile, people)
         return replace(study, memory=dict(_memory(study, tell)))
 
 
@@ -139,16 +141,13 @@ def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[st
 
 def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
     """Return the settings that all protocols share."""
-    links, server = s.network.users, s.network.server
 
     def network(env: Environment) -> Network:
-        assert links.uplink_mbps is not None
-        assert links.downlink_mbps is not None
-        return Network(
-            env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
-            server.uplink_mbps, server.downlink_mbps, people.jitter(),
-            s.network.peers == "direct",
-        )  # fmt: skip
+        return Network(env, people.links(), server, people.jitter(), s.network.peers == "direct")
+
+    def server(now: int) -> tuple[int, int, int]:
+        link = s.network.server
+        return round(link.uplink_mbps * 1e6), round(link.downlink_mbps * 1e6), FOR_EVER
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))

@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import held
+from simfl.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
 from simfl.errors import counted
 from simfl.population.availability import FOR_EVER, OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
 from simfl.population.links import Links, LinkState
+from simfl.population.numbers import for_users
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario, UserSettings
@@ -29,12 +30,25 @@ class People:
     streams: Streams
     slowdown: NDArray[np.float64]  # [users]
     online: OnlineTimes
+    up_mbps: NDArray[np.float64]  # [users]
+    down_mbps: NDArray[np.float64]
+    latency_s: NDArray[np.float64]
 
     @classmethod
     def of(cls, s: Scenario, streams: Streams) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
         classes, settings = s.drawn_classes(), tuple(s.user_settings.values())
-        return cls(classes, settings, streams, slowdowns(s, streams), _online(s, streams, classes))
+        own = partial(_numbers, s, streams, classes)
+        return cls(
+            classes,
+            settings,
+            streams,
+            own("devices", "slowdown", ("devices",)),
+            _online(s, streams, classes),
+            own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS),
+            own("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS),
+            own("network", "latency_s", ("links", "latency"), 0),
+        )
 
     @property
     def cores(self) -> NDArray[np.int64]:
@@ -54,13 +68,11 @@ class People:
 
     def links(self) -> Links:
         """Return the state of each user's link at any time."""
-        states, member = [], self.classes.member
-        for link in (own.network for own in self.settings):
-            assert link.uplink_mbps is not None
-            assert link.downlink_mbps is not None
-            up_bps, down_bps = round(link.uplink_mbps * 1e6), round(link.downlink_mbps * 1e6)
-            states.append(LinkState(up_bps, down_bps, link.latency_s, FOR_EVER))
-        return lambda user, now: states[member[user]]
+        up_bps, down_bps = (np.rint(mbps * 1e6).astype(np.int64) for mbps in (self.up_mbps, self.down_mbps))
+        latency_s = self.latency_s
+        return lambda user, now: LinkState(
+            int(up_bps[user]), int(down_bps[user]), float(latency_s[user]), FOR_EVER
+        )
 
     def noise(self) -> Callable[[int, int | str], float] | None:
         """Return a draw of the factor on a training's time, by user and round; None if nobody's varies."""
@@ -90,12 +102,25 @@ class People:
         return draws
 
 
-def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
-    """Return the slowdown of each user's device, [users]."""
-    users, settings = s.population.users, s.user_settings.values()
-    # One stream for all classes: a user in a class that is like another has the device that it had there.
-    drawn = [own.devices.slowdown.draw(streams.rng("devices"), users) for own in settings]
-    return s.drawn_classes().combined(drawn)
+def _numbers(
+    s: Scenario,
+    streams: Streams,
+    classes: Classes,
+    block: str,
+    key: str,
+    purpose: tuple[str, ...],
+    least: float = LEAST,
+    greatest: float = GREATEST,
+) -> NDArray[np.float64]:
+    """Return a number of each user, [users], as its class's block says.
+
+    One stream for all classes: a user in a class that is like another has the number that it had there."""
+    drawn = []
+    for name, settings in s.user_settings.items():
+        spec, path = getattr(getattr(settings, block), key), f"{s.user_path(name, block)}.{key}"
+        users, bounds = s.population.users, {"least": least, "greatest": greatest}
+        drawn.append(for_users(spec, users, streams, *purpose, key=path, **bounds))
+    return classes.combined(drawn)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from simfl.blocks import STANDARD_NORMAL, Distribution, Fraction, NonNegative, Positive, Text
+from simfl.blocks import STANDARD_NORMAL, Distribution, Fraction, NonNegative, Pareto, Positive, Text
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import read_intervals
@@ -140,6 +140,13 @@ class Sessions(Availability):
     """The time for which a user stays online."""
     off_s: Distribution
     """The time for which it stays away."""
+
+    @field_validator("on_s", "off_s")
+    @classmethod
+    def has_a_mean(cls, drawn: Distribution) -> Distribution:
+        if isinstance(drawn, Pareto) and drawn.alpha <= 1:
+            raise ValueError(f"alpha={drawn.alpha:g} must be above 1: sessions need a mean, to start from")
+        return drawn
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user

@@ -1,41 +1,31 @@
-"""Intervals in which users are online, from a CSV file: a header `user,from_s,to_s`, then an interval a line.
-
-The order of lines and of columns is free, and other columns are ignored. A file is read by columns, in a
-quarter of the time that lines take; one in which something is wrong is read again line by line, to name each
-problem's line as for a scenario.
-"""
+"""Intervals in which users are online, from a CSV file with the header `user,from_s,to_s`: one a line."""
 
 import csv
-import io
-import math
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST
-from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
+from simfl.errors import Problem, ScenarioError, show, text_of
+from simfl.population.csv_files import (
+    MAX_PROBLEMS,
+    Cells,
+    Column,
+    Wrong,
+    by_columns,
+    by_lines,
+    number,
+    numbers,
+)
 
 COLUMNS = ("user", "from_s", "to_s")
 KEY = "population.availability.file"
-MAX_PROBLEMS = 20  # of one file that are reported
-CHUNK_LINES = 20_000  # that are turned into columns at once
-Column = NDArray[Any]
-
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 
 _DIGITS = frozenset("0123456789")
-_DECIMAL = _DIGITS | set("+-.eE")  # of these characters `float` takes what `_NUMBER` takes
-
-
-class _Wrong(Exception):
-    """A value that cannot be taken: its column and why."""
 
 
 class Intervals(Mapping[int, list[tuple[float, float]]]):
@@ -89,41 +79,23 @@ def _by_columns(text: str, users: int) -> Intervals:
 
 def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
     """Yield the three columns, some lines at a time; ValueError for any that does not hold plain numbers."""
-    rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
-    names = [name.strip() for name in next(rows, [])]
-    if any(names.count(name) != 1 for name in COLUMNS):
-        raise ValueError("header")
-    while lines := list(islice(rows, CHUNK_LINES)):
-        columns = dict(zip(names, zip(*lines, strict=True), strict=True))
-        user, begin, end = ([cell.strip() for cell in columns[name]] for name in COLUMNS)
-        if not (_DIGITS.issuperset("".join(user)) and _DECIMAL.issuperset("".join(begin + end))):
-            raise ValueError("signs")
-        yield np.array(list(map(int, user)), np.int64), *(np.array(list(map(float, c))) for c in (begin, end))
+    for cells in by_columns(text):
+        if not cells.keys() >= {*COLUMNS} or not _DIGITS.issuperset("".join(cells["user"])):
+            raise ValueError("header or signs")
+        user = np.array(list(map(int, cells["user"])), np.int64)
+        yield user, numbers(cells["from_s"]), numbers(cells["to_s"])
 
 
 def _problems(text: str, file: str, users: int) -> list[Problem]:
     """Return all that is wrong with a file; raise a ScenarioError where its lines cannot be told apart."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows = filter(None, reader)
     intervals: dict[int, list[tuple[float, float, int]]] = {}
     problems: list[Problem] = []
-    try:
-        names = [name.strip() for name in next(rows, [])]
-        for name in COLUMNS:
-            if names.count(name) != 1:
-                what = "there twice" if name in names else "missing"
-                message = f"the column {name} is {what}: the header is {','.join(COLUMNS)}"
-                raise refusal(file, reader.line_num if names else 1, message)
-        for row in rows:
-            try:
-                if len(row) != len(names):
-                    raise _Wrong("", f"{len(row)} values, but the header names {len(names)} columns")
-                user, from_s, to_s = _interval(dict(zip(names, row, strict=True)), users)
-                intervals.setdefault(user, []).append((from_s, to_s, reader.line_num))
-            except _Wrong as wrong:
-                problems.append(Problem(file, reader.line_num, *wrong.args))
-    except csv.Error as error:
-        raise refusal(file, reader.line_num, f"not CSV: {error}") from None
+
+    def take(line: int, row: Cells) -> None:
+        user, from_s, to_s = _interval(row, users)
+        intervals.setdefault(user, []).append((from_s, to_s, line))
+
+    by_lines(text, file, COLUMNS, problems, take)
     for user, listed in intervals.items():
         problems += _overlaps(file, user, sorted(listed))
     return problems
@@ -133,31 +105,18 @@ def numbered(users: int) -> str:
     return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"
 
 
-def _interval(row: dict[str, str], users: int) -> tuple[int, float, float]:
+def _interval(row: Cells, users: int) -> tuple[int, float, float]:
     user = row["user"].strip()
     if not re.fullmatch("[0-9]{1,18}", user):
-        raise _Wrong("user", f"must be a whole number, not {show(user)}")
+        raise Wrong("user", f"must be a whole number, not {show(user)}")
     if int(user) >= users:
-        raise _Wrong("user", f"user={user} is not there: {numbered(users)}")
-    from_s, to_s = _seconds(row, "from_s"), _seconds(row, "to_s")
+        raise Wrong("user", f"user={user} is not there: {numbered(users)}")
+    from_s, to_s = (number(row, name, 0, GREATEST) for name in ("from_s", "to_s"))
     if to_s <= from_s:
-        raise _Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
+        raise Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
     if round(to_s * 1e9) == round(from_s * 1e9):
-        raise _Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
+        raise Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
     return int(user), from_s, to_s
-
-
-def _seconds(row: dict[str, str], column: str) -> float:
-    text = row[column].strip()
-    if not _NUMBER.fullmatch(text):
-        raise _Wrong(column, f"must be a number, not {show(text)}")
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Wrong(column, f"must be a finite number, not {cut(text)}")
-    if not 0 <= value <= GREATEST:
-        bound = "at least 0" if value < 0 else f"at most {GREATEST:g}"
-        raise _Wrong(column, f"must be {bound}, not {cut(text)}")
-    return value
 
 
 def _overlaps(file: str, user: int, listed: list[tuple[float, float, int]]) -> Iterator[Problem]:

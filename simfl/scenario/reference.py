@@ -103,7 +103,8 @@ class _Section:
         if outer in (Union, UnionType):
             return " or ".join(self._type(part) for part in parts if part is not NoneType)
         if outer is tuple:
-            return f"list: {self._type(parts[0])}"
+            inner = [self._type(part) for part in parts if part is not ...]
+            return f"list: {inner[0]}" if ... in parts else f"[{', '.join(inner)}]"
         if outer is dict:
             return f"name: {self._type(parts[1])}"
         if shape.model:
@@ -158,7 +159,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         inner, *extras = get_args(annotation)
         yield from _parts(inner)
         yield from (part for extra in extras if isinstance(extra, FieldInfo) for part in extra.metadata)
-    elif get_origin(annotation) in (Union, UnionType, tuple):
+    elif get_origin(annotation) in (Union, UnionType) or ... in get_args(annotation):  # no pair of numbers
         for part in get_args(annotation):
             yield from _parts(part)
 

@@ -21,6 +21,7 @@ from simfl.blocks import (
 )
 from simfl.population.availability import Always, AnyAvailability
 from simfl.population.dropout import AnyDropout
+from simfl.population.numbers import Latencies, PerUser, Rates
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -52,7 +53,7 @@ Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), s
 class Devices(Block):
     """The users' devices."""
 
-    slowdown: Distribution
+    slowdown: PerUser
     """Times that a device is slower than the clock's machine, drawn once for each user."""
     cores: Count = 2
     """Cores of a device; with one, the protocol and the training take turns."""
@@ -68,11 +69,11 @@ class UserLink(Block):
 
     preset: Literal["4g", "lan320", "5g"] | None = None
     """Both rates: 98, 320 and 802 Mbit/s."""
-    uplink_mbps: Mbps | None = None
+    uplink_mbps: Rates | None = None
     """Mbit/s to the server; needed without a preset."""
-    downlink_mbps: Mbps | None = None
+    downlink_mbps: Rates | None = None
     """Mbit/s from the server; needed without a preset."""
-    latency_s: NonNegative
+    latency_s: Latencies
     """Seconds that a message takes one way, besides its transfer."""
     jitter_s: Distribution | None = None
     """Seconds that are drawn for each message and added to its latency."""

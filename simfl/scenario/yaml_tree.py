@@ -60,7 +60,7 @@ def plain(node: Node) -> Any:
 
 
 def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
-    """Yield the texts that name a file: those at `paths`, and every `module`."""
+    """Yield the texts that name a file: those at `paths`, and every `module` and `file`."""
     for keys in paths:
         node: Node | None = tree
         for key in keys:
@@ -71,8 +71,8 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
     while waiting:
         value = waiting.pop().value
         if isinstance(value, dict):
-            if (module := value.get("module")) and isinstance(module.value, str):
-                yield module
+            named = (value.get(key) for key in ("module", "file"))
+            yield from (node for node in named if node is not None and isinstance(node.value, str))
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from simfl.cli import main
 from simfl.errors import ScenarioError
-from simfl.population import intervals
+from simfl.population import csv_files, intervals
 from simfl.population.availability import Trace
-from simfl.population.intervals import MAX_PROBLEMS, Intervals, read_intervals
+from simfl.population.csv_files import MAX_PROBLEMS
+from simfl.population.intervals import Intervals, read_intervals
 from simfl.scenario import schema
 from simfl.scenario.load import load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
@@ -88,7 +89,7 @@ def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> 
 
 
 def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "CHUNK_LINES", 2)
+    monkeypatch.setattr(csv_files, "CHUNK_LINES", 2)
     monkeypatch.setattr(intervals, "_problems", None)
     text = "why,to_s,user,from_s\n,9, 3,7.5e0\n\n,10.,2,.5\n,+4,3,1\n"
     assert read_intervals(csv(tmp_path, text), 5) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
