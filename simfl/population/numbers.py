@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from simfl.blocks import GREATEST, LEAST, MAIN_KEYS, Block, Drawn, Draws, Positive, Text, shorthand
+from simfl.blocks import GREATEST, LEAST, MAIN_KEYS, Block, Drawn, Draws, Fixed, Positive, Text, shorthand
 from simfl.population.csv_files import read_column
 from simfl.random_streams import Streams
 
@@ -34,11 +34,20 @@ class FileColumn(Block):
     """The factor of all values, such as 0.001 where the file has kbit/s."""
 
 
-PerUser = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**MAIN_KEYS, file="file")]
+_MAIN_KEYS = {**MAIN_KEYS, "file": "file"}
+PerUser = Annotated[
+    Fixed | Drawn | FileColumn, Field(discriminator="kind"), shorthand(fixed="value", **_MAIN_KEYS)
+]
+
+# For a field whose bounds are not those of `Fixed`, and whose number stays one in the resolved scenario:
+# `Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED]`.
+NUMBER = Tag("number")
+Varied = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**_MAIN_KEYS), Tag("varied")]
+NUMBER_OR_VARIED = Discriminator(lambda value: "number" if isinstance(value, int | float) else "varied")
 
 
 def for_users(
-    spec: float | Drawn | FileColumn,
+    spec: float | Fixed | Drawn | FileColumn,
     users: int,
     streams: Streams,
     *purpose: str | int,
