@@ -104,6 +104,8 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, says: s
 
 def test_a_bound_holds_after_the_scale(tmp_path: Path) -> None:
     assert numbers(column(tmp_path, scale=0.001), 2, least=0.04, greatest=0.3) == [0.162, 0.04]
+    with pytest.raises(ScenarioError, match=r"must be at most 300, not 3e2 x scale=2"):
+        numbers(column(tmp_path, scale=2.0), greatest=300.0)
     with pytest.raises(ScenarioError) as refused:
         numbers(column(tmp_path, scale=0.001), least=0.041, greatest=0.2)
     assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
