@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simfl.blocks import Block, Fraction, Natural, Positive
+from simfl.blocks import Block, Count, Fraction, Natural, Positive
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import numbered
@@ -164,6 +164,38 @@ class PerStep(Dropout):
         return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
 
 
+class Groups(Dropout):
+    """Users lost together, such as those of one cell: in each round a whole group is lost with probability p.
+
+    A user's group is drawn once. Only for rounds: cycles of an asynchronous run begin at different times, and
+    the losses of those with the same number would not be losses at the same time.
+    """
+
+    kind: Literal["groups"] = "groups"
+    groups: Count
+    """The number of groups; each user is in one of them, each equally likely."""
+    p: Fraction
+    """The probability that a group is lost in a round."""
+    at: Point = "upload"
+    """The point of the round."""
+    when: When = "before_send"
+    """Before, amid or after the sending of that point's message."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        return self.in_round(index, (user,), 0, streams).get(user)
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        place, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
+        groups = {user: int(self.groups * place(user, 0)) for user in selected}
+        lost = {group for group in set(groups.values()) if coin(group, index) < self.p}
+        plan = PlannedLoss(self.at, self.when)
+        return {user: plan for user, group in groups.items() if group in lost}
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous:
+            yield "", "groups is for rounds: users who go at one time are for population.availability"
+
+
 class Loss(Block):
     """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
 
@@ -209,7 +241,7 @@ class Script(Dropout):
                 yield f"losses.{i}", message
 
 
-_KINDS = (NoLosses, Rate, WorstCase, PerStep, Script)
+_KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
 DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:

@@ -141,6 +141,7 @@ def _dropout(rng: Random, N: int, asynchronous: bool) -> Any:
         {"kind": "rate", "rate": shares, "at": rng.choice(POINTS), "when": rng.choice(WHEN)},
         {"worst_case": shares},
         {"kind": "per_step", "q": share / 2, "when": rng.choice(WHEN)},
+        *([] if asynchronous else [{"kind": "groups", "groups": rng.randint(1, N), "p": share}]),
         {"script": losses},
         {"script": losses},
     ))  # fmt: skip

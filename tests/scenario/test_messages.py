@@ -58,7 +58,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout: {worst_case: 1.5}", "15: dropout.fraction: must be at most 1, not 1.5"),
         ("dropout: none", "dropout: {per_step: -1}", "15: dropout.q: must be at least 0, not -1"),
         ("dropout: none", "dropout: {per_stp: 0.1}", "15: dropout: unknown kind 'per_stp'; known: none, "
-         "rate, worst_case, per_step, script, module; did you mean 'per_step'?"),
+         "rate, worst_case, per_step, groups, script, module; did you mean 'per_step'?"),
         ("slowdown: 5}", "slowdown: 5}, availability: {trace: 5}", "4: population.availability.file: must be "
          "text, not 5: put it in quotes"),
         ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.5, high: 0.2, peak_s: 0, "

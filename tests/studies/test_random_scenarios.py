@@ -20,12 +20,15 @@ WHEN = st.sampled_from(["before_send", "mid_send", "after_send"])
 @st.composite
 def dropouts(draw: Any, N: int, rounds: int) -> Any:
     """Any way to lose users."""
-    kind = draw(st.sampled_from(["none", "script", "script", "script", "rate", "per_step", "worst_case"]))
+    kinds = ["none", "script", "script", "script", "rate", "per_step", "worst_case", "groups"]
+    kind = draw(st.sampled_from(kinds))
     share = draw(st.floats(0.0, 0.6))
     if kind == "rate":
         return {"kind": "rate", "rate": share, "at": draw(st.sampled_from(POINTS)), "when": draw(WHEN)}
     if kind in ("per_step", "worst_case"):
         return {kind: share / 2}
+    if kind == "groups":
+        return {"kind": kind, "groups": draw(st.integers(1, N)), "p": share / 2, "when": draw(WHEN)}
     if kind == "none":
         return "none"
     losses = []
