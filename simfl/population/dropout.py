@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from simfl.virtual_time import nanoseconds
 
 Point = Literal["advertise", "shares", "training", "upload", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
+WhenAtOne = When | Literal["not_counted"]
+"""Of a loss at one given point: an upload may also be lost although all of it arrives."""
 
 POINTS: tuple[Point, ...] = get_args(Point)
 """Points at which a user can be lost, in the order of a round; every message a user sends belongs to one."""
@@ -36,8 +38,8 @@ Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `When` of that
-    point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
+    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `WhenAtOne` of
+    that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
 
     point: str
     when: str
@@ -45,6 +47,12 @@ class PlannedLoss:
 
 
 Planned = dict[int, PlannedLoss]  # by user
+
+
+def _when_fits(loss: Any) -> Any:
+    if loss.when == "not_counted" and loss.at != "upload":
+        raise ValueError(f"when: not_counted is for the upload: nothing is counted at {loss.at}")
+    return loss
 
 
 class Dropout(Choice):
@@ -115,7 +123,11 @@ class _Share(Dropout):
 
 
 class Rate(_Share):
-    """A fraction of the selected users is lost at one point."""
+    """A fraction of the selected users is lost at one point.
+
+    An upload that is `not_counted` arrives in full, and the user is lost there: the server goes on without it
+    and asks it nothing more. So LightSecAgg's testbed loses users (section 7).
+    """
 
     main_key = "rate"
     kind: Literal["rate"] = "rate"
@@ -123,8 +135,10 @@ class Rate(_Share):
     """The fraction, or a list that is walked through round by round."""
     at: Point = "upload"
     """The point of the round."""
-    when: When = "before_send"
-    """Before, amid or after the sending of that point's message."""
+    when: WhenAtOne = "before_send"
+    """Before, amid or after the sending of that point's message, or an upload that is `not_counted`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
 
     @property
     def _loss(self) -> PlannedLoss:
@@ -178,8 +192,10 @@ class Groups(Dropout):
     """The probability that a group is lost in a round."""
     at: Point = "upload"
     """The point of the round."""
-    when: When = "before_send"
-    """Before, amid or after the sending of that point's message."""
+    when: WhenAtOne = "before_send"
+    """As for a rate."""
+
+    _fits = model_validator(mode="after")(_when_fits)
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         return self.in_round(index, (user,), 0, streams).get(user)
@@ -205,10 +221,12 @@ class Loss(Block):
     """Counted from 0."""
     at: Point
     """The point of the round."""
-    when: When | Literal["delay"]
+    when: WhenAtOne | Literal["delay"]
     """As for a rate; `delay` sends later."""
     delay_s: Positive | None = None
     """The delay; only with `when: delay`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
 
     @model_validator(mode="after")
     def delay_has_a_length(self) -> Loss:
@@ -269,7 +287,8 @@ class Losses:
 
     def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
         """Return a loss at the next point that the protocol has, if there is one."""
-        if plan.point not in POINTS or plan.when not in (*get_args(When), "delay") or plan.delay_ns < 0:
+        known = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
+        if plan.point not in POINTS or plan.when not in known or plan.delay_ns < 0:
             raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
         point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
         return replace(plan, point=point) if point else None

@@ -253,7 +253,14 @@ def test_the_delay_of_a_script_reaches_its_plan() -> None:
     }
 
 
-@pytest.mark.parametrize("plan", [PlannedLoss("lunch", "before_send"), PlannedLoss("upload", "later")])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PlannedLoss("lunch", "before_send"),
+        PlannedLoss("upload", "later"),
+        PlannedLoss("recovery", "not_counted"),
+    ],
+)
 def test_a_loss_that_is_none_is_refused(plan: PlannedLoss) -> None:
     class Wrong(Dropout):
         def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss:
