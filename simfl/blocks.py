@@ -320,6 +320,6 @@ class Quantiles(Block):
         return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))
 
 
-Drawn = Fixed | Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles
-MAIN_KEYS = {"fixed": "value", "exponential": "mean", "quantiles": "points"}
-Distribution = Annotated[Drawn, Field(discriminator="kind"), shorthand(**MAIN_KEYS)]
+Drawn = Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles
+MAIN_KEYS = {"exponential": "mean", "quantiles": "points"}
+Distribution = Annotated[Fixed | Drawn, Field(discriminator="kind"), shorthand(fixed="value", **MAIN_KEYS)]

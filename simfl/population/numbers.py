@@ -7,27 +7,20 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field
+from pydantic import Discriminator, Field, Tag
 
 from simfl.blocks import (
     GREATEST,
-    GREATEST_MBPS,
     LEAST,
-    LEAST_MBPS,
     MAIN_KEYS,
     Block,
     Drawn,
     Draws,
-    Exponential,
     Fixed,
-    LogNormal,
+    Mbps,
     NonNegative,
-    Pareto,
     Positive,
-    Quantiles,
     Text,
-    Uniform,
-    Zipf,
     shorthand,
 )
 from simfl.population.csv_files import read_column
@@ -54,30 +47,22 @@ class FileColumn(Block):
     """The factor of all values, such as 0.001 where the file has kbit/s."""
 
 
-PerUser = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**MAIN_KEYS, file="file")]
+_MAIN_KEYS = {**MAIN_KEYS, "file": "file"}
+PerUser = Annotated[
+    Fixed | Drawn | FileColumn, Field(discriminator="kind"), shorthand(fixed="value", **_MAIN_KEYS)
+]
 
-
-def _is_a_rate(spec: Drawn | FileColumn) -> Drawn | FileColumn:
-    if isinstance(spec, Fixed) and not LEAST_MBPS <= spec.value <= GREATEST_MBPS:
-        bound = f"at least {LEAST_MBPS:g}" if spec.value < 1 else f"at most {GREATEST_MBPS:g}"
-        raise ValueError(f"must be {bound}, not {spec.value:g}")
-    return spec
-
-
-class SameLatency(Fixed):
-    """The same value for every user, zero too."""
-
-    value: NonNegative
-    """The value."""
-
-
-Rates = Annotated[PerUser, AfterValidator(_is_a_rate)]
-_Latency = SameLatency | Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles | FileColumn
-Latencies = Annotated[_Latency, Field(discriminator="kind"), shorthand(**MAIN_KEYS, file="file")]
+# For a field whose bounds are not those of `Fixed`, and whose number stays one in the resolved scenario:
+# `Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED]`.
+NUMBER = Tag("number")
+Varied = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**_MAIN_KEYS), Tag("varied")]
+NUMBER_OR_VARIED = Discriminator(lambda value: "number" if isinstance(value, int | float) else "varied")
+Rates = Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED]
+Latencies = Annotated[Annotated[NonNegative, NUMBER] | Varied, NUMBER_OR_VARIED]
 
 
 def for_users(
-    spec: float | Drawn | FileColumn,
+    spec: float | Fixed | Drawn | FileColumn,
     users: int,
     streams: Streams,
     *purpose: str | int,

@@ -44,32 +44,42 @@ def markdown() -> str:
     aliases = vars(blocks) | vars(world) | vars(schema)
     names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     sections: dict[str, list[str]] = {}
+    described: dict[Any, str] = {}
     todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
     while todo:
         name, annotation = todo.pop(0)
         if name not in sections:
-            page = _Section(names)
+            page = _Section(names, described, name)
             sections[name] = [f"## {name}", *page.of(annotation)]
             todo = page.met + todo
     return "\n\n".join([HEAD.rstrip(), *(part for section in sections.values() for part in section)]) + "\n"
 
 
 class _Section:
-    """A block, or the kinds of a union, with the blocks and unions that it leads to in `met`."""
+    """A block, or the kinds of a union, with the blocks and unions that it leads to in `met`.
 
-    def __init__(self, names: dict[int, str]) -> None:
-        self.names = names
+    described: kind -> the section that has it, for those after it.
+    """
+
+    def __init__(self, names: dict[int, str], described: dict[Any, str], name: str) -> None:
+        self.names, self.described, self.name = names, described, name
         self.met: list[tuple[str, Any]] = []
 
     def of(self, annotation: Any) -> Iterator[str]:
         shape = Shape(annotation)
+        elsewhere: dict[str, list[str]] = {}
         if shape.model:
             yield from self._block(shape.model, None)
         for model in dict.fromkeys(shape.kinds.values()):
             words = [word for word, other in shape.kinds.items() if other is model]
+            if (there := self.described.setdefault(model, self.name)) != self.name:
+                elsewhere.setdefault(there, []).extend(words)
+                continue
             short = f" (short: `{main}`)" if (main := _short(shape, words[0])) else ""
             yield f"**{_code(words)}**{short}"
             yield from self._block(model, shape.tag)
+        for there, words in elsewhere.items():
+            yield f"{_code(words)}: as of [{there}](#{there.lower()})."
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
@@ -90,7 +100,7 @@ class _Section:
         own = next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
         name = own or self.names.get(id(annotation))
         shape = Shape(annotation)
-        if name and shape.kinds:
+        if name and shape.kinds and not shape.mixed:
             return self._link(name, annotation)
         outer, parts = get_origin(annotation), get_args(annotation)
         if outer is Annotated:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from simfl.blocks import GREATEST, Drawn, Exponential, Fixed
+from simfl.blocks import GREATEST, Block, Drawn, Exponential, Fixed, Mbps
 from simfl.cli import main
 from simfl.errors import ScenarioError
 from simfl.population import csv_files
-from simfl.population.numbers import FileColumn, entries_of, for_users
+from simfl.population.numbers import NUMBER, NUMBER_OR_VARIED, FileColumn, Varied, entries_of, for_users
 from simfl.random_streams import Streams
+from simfl.scenario.messages import translate
+from simfl.scenario.schema_shape import expand
+from simfl.scenario.yaml_tree import Node, nodes, plain
 from tests.scenario.worlds import SYNC, read, swap, write
 
 CAPACITY = "computation,uplink_mbps,model\n162,5.5,CPH1801\n40,0.25,\n3e2,98,moto g(7)\n"
@@ -24,7 +28,9 @@ KEY = "population.devices.slowdown"
 FROM_FILE = "slowdown: {file: traces/capacity.csv, column: computation}"
 
 
-def numbers(spec: float | Drawn | FileColumn, users: int = 7, seed: int = 1, **bounds: float) -> list[float]:
+def numbers(
+    spec: float | Fixed | Drawn | FileColumn, users: int = 7, seed: int = 1, **bounds: float
+) -> list[float]:
     return for_users(spec, users, Streams(seed), "devices", key=KEY, **bounds).tolist()
 
 
@@ -98,6 +104,8 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, says: s
 
 def test_a_bound_holds_after_the_scale(tmp_path: Path) -> None:
     assert numbers(column(tmp_path, scale=0.001), 2, least=0.04, greatest=0.3) == [0.162, 0.04]
+    with pytest.raises(ScenarioError, match=r"must be at most 300, not 3e2 x scale=2"):
+        numbers(column(tmp_path, scale=2.0), greatest=300.0)
     with pytest.raises(ScenarioError) as refused:
         numbers(column(tmp_path, scale=0.001), least=0.041, greatest=0.2)
     assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
@@ -135,6 +143,51 @@ def test_both_ways_of_reading_agree(
         assert csv_files.read_column(spec.file, "computation", 1e-3, 1e3, scale).tolist() == by_lines
 
 
+# --- beside a plain number ----------------------------------------------------------------------
+class Link(Block):
+    """Stands for a field that was a number."""
+
+    up: Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED] | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "resolved"),
+    [
+        (5, 5.0),
+        ({"exponential": 3}, {"kind": "exponential", "mean": 3.0}),
+        (
+            {"file": "a.csv", "column": "x"},
+            {"kind": "file", "file": "a.csv", "column": "x", "assign": "modulo", "scale": 1.0},
+        ),
+    ],
+)
+def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) -> None:
+    tree = expand(Link, nodes({"up": value}, Node(None, "file")))
+    found = Link.model_validate(plain(tree))
+    assert found == Link.model_validate({"up": value})
+    assert found.model_dump(mode="json") == {"up": resolved}
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (4e-7, "up: must be at least 1e-06, not 4e-07"),
+        (True, "up: must be a number, not true"),
+        ({"exponential": 0}, "up.mean: must be at least 1e-09, not 0"),
+        ({"median": 3}, "up: does not say its kind: add `kind: lognormal`"),
+        (
+            "fast",
+            "up: unknown kind 'fast'; known: uniform, lognormal, exponential, pareto, zipf, quantiles, file",
+        ),
+    ],
+)
+def test_what_is_wrong_beside_a_number_is_one_message(value: Any, says: str) -> None:
+    tree = expand(Link, nodes({"up": value}, Node(None, "file")))
+    with pytest.raises(ValidationError) as wrong:
+        Link.model_validate(plain(tree))
+    assert [str(problem) for problem in translate(wrong.value, tree, Link)] == [f"file: {says}"]
+
+
 # --- how often it is read -----------------------------------------------------------------------
 def test_a_file_is_read_once_for_all_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = column(tmp_path)
@@ -150,7 +203,7 @@ def test_a_file_is_read_once_for_all_its_columns(tmp_path: Path, monkeypatch: py
 
 # --- in a scenario ------------------------------------------------------------------------------
 def test_a_scenario_finds_its_file_and_a_run_uses_it(tmp_path: Path) -> None:
-    from simfl.experiment.build import slowdowns
+    from simfl.experiment.people import People
 
     (tmp_path / "traces").mkdir()
     write(tmp_path / "traces", CAPACITY, "capacity.csv")
@@ -158,7 +211,7 @@ def test_a_scenario_finds_its_file_and_a_run_uses_it(tmp_path: Path) -> None:
     slowdown = scenario.population.devices.slowdown
     assert isinstance(slowdown, FileColumn)
     assert slowdown.file == str(tmp_path / "traces" / "capacity.csv")
-    assert slowdowns(scenario, Streams(1)).tolist() == [162, 40, 300] * 33 + [162]
+    assert People.of(scenario, Streams(1)).slowdown.tolist() == [162, 40, 300] * 33 + [162]
 
 
 @pytest.mark.parametrize(
