@@ -34,7 +34,6 @@ from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import FOR_EVER
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -143,11 +142,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     """Return the settings that all protocols share."""
 
     def network(env: Environment) -> Network:
-        return Network(env, people.links(), server, people.jitter(), s.network.peers == "direct")
-
-    def server(now: int) -> tuple[int, int, int]:
-        link = s.network.server
-        return round(link.uplink_mbps * 1e6), round(link.downlink_mbps * 1e6), FOR_EVER
+        return Network(env, people.links, people.server_link, people.jitter(), s.network.peers == "direct")
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
 from simfl.errors import counted
-from simfl.population.availability import FOR_EVER, OnlineTimes
+from simfl.population.availability import OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
-from simfl.population.links import Links, LinkState
+from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
+from simfl.population.outages import Outages
+from simfl.population.variations import Link
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario, UserSettings
@@ -33,21 +35,32 @@ class People:
     up_mbps: NDArray[np.float64]  # [users]
     down_mbps: NDArray[np.float64]
     latency_s: NDArray[np.float64]
+    links: Links
+    server_link: ServerLink
+    outages: Outages
 
     @classmethod
     def of(cls, s: Scenario, streams: Streams) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
         classes, settings = s.drawn_classes(), tuple(s.user_settings.values())
         own = partial(_numbers, s, streams, classes)
+        slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes)
+        up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
+        down_mbps = own("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
+        latency_s = own("network", "latency_s", ("links", "latency"), 0)
+        outages = Outages(s.network.outages, streams, classes.of)
         return cls(
             classes,
             settings,
             streams,
-            own("devices", "slowdown", ("devices",)),
-            _online(s, streams, classes),
-            own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS),
-            own("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS),
-            own("network", "latency_s", ("links", "latency"), 0),
+            slowdown,
+            replace(online, at=outages.online(online.at)),
+            up_mbps,
+            down_mbps,
+            latency_s,
+            _links(s, streams, classes, (up_mbps, down_mbps, latency_s), outages),
+            _server_link(s, streams),
+            outages,
         )
 
     @property
@@ -58,21 +71,14 @@ class People:
     @property
     def comes_and_goes(self) -> bool:
         """True if some users come and go with time."""
-        return any(own.availability.changes == "with time" for own in self.settings)
+        by_class = any(own.availability.changes == "with time" for own in self.settings)
+        return by_class or self.outages.take_offline
 
     def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
         """Return the losses of users, at the points that a protocol has."""
         users = len(self.classes.member)
         each = [Losses(own.dropout, users, self.streams, points) for own in self.settings]
         return each[0] if len(each) == 1 else LossesByClass(tuple(each), self.classes.member)
-
-    def links(self) -> Links:
-        """Return the state of each user's link at any time."""
-        up_bps, down_bps = (np.rint(mbps * 1e6).astype(np.int64) for mbps in (self.up_mbps, self.down_mbps))
-        latency_s = self.latency_s
-        return lambda user, now: LinkState(
-            int(up_bps[user]), int(down_bps[user]), float(latency_s[user]), FOR_EVER
-        )
 
     def noise(self) -> Callable[[int, int | str], float] | None:
         """Return a draw of the factor on a training's time, by user and round; None if nobody's varies."""
@@ -121,6 +127,35 @@ def _numbers(
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
         drawn.append(for_users(spec, users, streams, *purpose, key=path, **bounds))
     return classes.combined(drawn)
+
+
+def _links(
+    s: Scenario,
+    streams: Streams,
+    classes: Classes,
+    numbers: tuple[NDArray[np.float64], ...],
+    outages: Outages,
+) -> Links:
+    """Return the state of each user's link at any time. numbers: up, down and latency, each [users]."""
+    up_mbps, down_mbps, latency_s = numbers
+    models = {
+        name: (own.network.varies, f"{s.user_path(name, 'network')}.varies")
+        for name, own in s.user_settings.items()
+    }
+
+    def own(user: int) -> Link:
+        return Link(up_mbps.item(user), down_mbps.item(user), latency_s.item(user))
+
+    make = partial(user_links, own, models, outages, streams, s.population.users, classes.of)
+    links: Links = or_error(s, "network.users.varies", make)
+    return links
+
+
+def _server_link(s: Scenario, streams: Streams) -> ServerLink:
+    own = s.network.server
+    link = Link(own.uplink_mbps, own.downlink_mbps, 0.0)
+    made: ServerLink = or_error(s, "network.server.varies", partial(server_link, link, own.varies, streams))
+    return made
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:

@@ -10,7 +10,7 @@ from simfl.folder.result import versions
 from simfl.scenario.schema import Scenario
 from simfl.scenario.yaml_tree import Node, naming_files, nodes, plain
 
-# Keys of single files whose content decides the outcome; every `module` and every `file` names one too.
+# Keys of single files whose content decides the outcome; every `module`, `file` and `..._file` names one.
 FILES = (("profile",), ("clock", "dir"))
 
 

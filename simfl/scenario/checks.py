@@ -47,6 +47,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         path = partial(scenario.user_path, name)
         found += _below(path("availability"), own.availability.problems(mode))
         found += _below(path("dropout"), own.dropout.problems(users, mode))
+    for i, outage in enumerate(scenario.network.outages):
+        found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -176,6 +178,7 @@ def users_bytes(s: Scenario, name: str) -> int:
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
     timed = any(own.availability.changes == "with time" for own in s.user_settings.values())
+    timed |= any(outage.offline for outage in s.network.outages)
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
     member = entry.member_bytes + (
         JITTER_BYTES if any(own.network.jitter_s for own in s.user_settings.values()) else 0

@@ -22,7 +22,7 @@ from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes,
 
 Source = str | Path | Mapping[str, Any] | Scenario
 
-# The key of a folder; besides, every `module` and every `file` names a file.
+# The key of a folder; besides, every `module`, `file` and `..._file` names a file.
 PATHS = (("learning", "data", "root"),)
 
 

@@ -22,6 +22,8 @@ from simfl.blocks import (
 from simfl.population.availability import Always, AnyAvailability
 from simfl.population.dropout import AnyDropout
 from simfl.population.numbers import Latencies, PerUser, Rates
+from simfl.population.outages import Outage
+from simfl.population.variations import AnyLinkModel, Steady
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -77,6 +79,8 @@ class UserLink(Block):
     """Seconds that a message takes one way, besides its transfer."""
     jitter_s: Distribution | None = None
     """Seconds that are drawn for each message and added to its latency."""
+    varies: AnyLinkModel = Steady()
+    """The change of its rates with time."""
 
     @model_validator(mode="before")
     @classmethod
@@ -137,6 +141,8 @@ class ServerLink(Block):
     """Mbit/s to the users."""
     downlink_mbps: Mbps
     """Mbit/s from the users."""
+    varies: AnyLinkModel = Steady()
+    """The change of its rates with time."""
 
 
 class Network(Block):
@@ -150,6 +156,8 @@ class Network(Block):
     """`relayed` shares pass the server's link, `direct` ones only those of the two users (LightSecAgg 6)."""
     overhead_s: NonNegative
     """Seconds that the RPC layer costs the receiver of each message."""
+    outages: tuple[Outage, ...] = ()
+    """Times at which many users' links are slow, or cut, together."""
 
 
 class Server(Block):
