@@ -36,6 +36,7 @@ from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
 from simfl.population.dropout import Losses
+from simfl.population.energy import EnergyOf
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -194,12 +195,22 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
+        energy_of=energy_of(s),
+        server_powers=s.server.energy.powers() if s.server.energy else None,
     )
 
 
 def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
     """Return the slowdown of each user's device."""
     return s.population.devices.slowdown.draw(streams.rng("devices"), s.population.users)
+
+
+def energy_of(s: Scenario) -> EnergyOf | None:
+    """Return the powers of each user's device; None where no energy is counted."""
+    if s.population.energy is None:
+        return None
+    powers = s.population.energy.powers()
+    return lambda user: powers
 
 
 def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:

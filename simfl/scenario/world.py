@@ -18,6 +18,7 @@ from simfl.blocks import (
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
+from simfl.population.energy import Energy, ServerEnergy
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -66,6 +67,8 @@ class Population(Block):
     """The speed of the users' devices."""
     availability: AnyAvailability = Always()
     """The times at which users are online."""
+    energy: Energy | None = None
+    """The energy of the users' devices; not counted unless given."""
 
 
 class UserLink(Block):
@@ -130,6 +133,8 @@ class Server(Block):
     """Cores that divide the server's vector work; the overhead of messages is not divided."""
     slowdown: Positive = 1.0
     """Times that the server is slower than the clock's machine."""
+    energy: ServerEnergy | None = None
+    """The energy of the server; not counted unless given."""
 
 
 class Buffer(Block):
