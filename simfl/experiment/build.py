@@ -121,7 +121,8 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
         trainers = make_trainers(s, streams, profile, tell)
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
-        study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
+        availability = make_availability(s, streams, trainers)
+        study = Experiment(s, streams, trainers, profile, availability)
         return replace(study, memory=dict(_memory(study, tell)))
 
 
@@ -205,20 +206,28 @@ def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
     return for_users(slowdown, s.population.users, streams, "devices", key=key)
 
 
-def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
+def make_availability(s: Scenario, streams: Streams, trainers: dict[str, Trainer]) -> OnlineTimes:
     """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
-    make = partial(s.population.availability.times, users, streams)
+
+    def holdings() -> NDArray[np.int64]:
+        first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
+        if others:
+            raise ValueError("depends on what users hold, so all protocols need the same partition")
+        return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
+
+    make = partial(s.population.availability.times_of, users, streams, holdings)
     availability: OnlineTimes = or_error(s, "population.availability", make)
     if s.buffer is None:
         return availability
+    ever = users if availability.ever_online is None else int(availability.ever_online.sum())
     for name, protocol in s.protocols.items():
         needed = {"buffer.K": s.buffer.K}
         if protocol.offline:
             needed["privacy.U"] = s.params(name, 0).U
         for bound, least in needed.items():
-            if availability.ever_online < least:
-                few = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
+            if ever < least:
+                few = f"{ever} of {counted(users, 'user')} are ever online"
                 raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
     return availability
 

@@ -98,8 +98,8 @@ def test_users_at_whom_nobody_looks_cost_nothing(
     looked: set[int] = set()
     make = composition.make_availability
 
-    def counting(s: Any, streams: Any) -> OnlineTimes:
-        everyone = make(s, streams)
+    def counting(*arguments: Any) -> OnlineTimes:
+        everyone = make(*arguments)
 
         def look(user: int, now: int) -> Any:
             looked.add(user)
