@@ -18,6 +18,7 @@ from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses
+from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
@@ -70,6 +71,8 @@ class RunConfig:
     return_ns: int | None = None
     horizon_ns: int | None = None
     record: bool = False
+    energy_of: EnergyOf | None = None
+    server_powers: Powers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
+        energy_of=people.energy_of(),
+        server_powers=s.server.energy.powers() if s.server.energy else None,
     )
 
 

@@ -14,13 +14,15 @@ from simfl.errors import counted
 from simfl.population.availability import OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
+from simfl.population.energy import EnergyOf
 from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
 from simfl.population.outages import Outages
 from simfl.population.variations import Link
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, or_error
-from simfl.scenario.schema import Scenario, UserSettings
+from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settings_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class People:
     @classmethod
     def of(cls, s: Scenario, streams: Streams) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
-        classes, settings = s.drawn_classes(), tuple(s.user_settings.values())
+        classes, settings = classes_of(s), tuple(settings_of(s).values())
         own = partial(_numbers, s, streams, classes)
         slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes)
         up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
@@ -73,6 +75,11 @@ class People:
         """True if some users come and go with time."""
         by_class = any(own.availability.changes == "with time" for own in self.settings)
         return by_class or self.outages.take_offline
+
+    def energy_of(self) -> EnergyOf | None:
+        """Return the powers of each user's device; None where no energy is counted."""
+        powers = [own.energy and own.energy.powers() for own in self.settings]
+        return (lambda user: powers[self.classes.member[user]]) if any(powers) else None
 
     def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
         """Return the losses of users, at the points that a protocol has."""
@@ -122,8 +129,8 @@ def _numbers(
 
     One stream for all classes: a user in a class that is like another has the number that it had there."""
     drawn = []
-    for name, settings in s.user_settings.items():
-        spec, path = getattr(getattr(settings, block), key), f"{s.user_path(name, block)}.{key}"
+    for name, settings in settings_of(s).items():
+        spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
         drawn.append(for_users(spec, users, streams, *purpose, key=path, **bounds))
     return classes.combined(drawn)
@@ -139,8 +146,8 @@ def _links(
     """Return the state of each user's link at any time. numbers: up, down and latency, each [users]."""
     up_mbps, down_mbps, latency_s = numbers
     models = {
-        name: (own.network.varies, f"{s.user_path(name, 'network')}.varies")
-        for name, own in s.user_settings.items()
+        name: (own.network.varies, f"{key_of(s, name, 'network')}.varies")
+        for name, own in settings_of(s).items()
     }
 
     def own(user: int) -> Link:
@@ -161,9 +168,9 @@ def _server_link(s: Scenario, streams: Streams) -> ServerLink:
 def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:
     """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
-    models = {name: own.availability for name, own in s.user_settings.items()}
+    models = {name: own.availability for name, own in settings_of(s).items()}
     made = [
-        or_error(s, s.user_path(name, "availability"), partial(model.times, users, streams))
+        or_error(s, key_of(s, name, "availability"), partial(model.times, users, streams))
         for name, model in models.items()
     ]
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])

@@ -13,6 +13,7 @@ from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
 from simfl.results.trace_codes import Discarded
 
 Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
+Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Round:
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
+    energy: Energy = field(default_factory=Counter)
 
     @property
     def selected(self) -> int:
@@ -57,8 +59,12 @@ def rounds(trace: Trace) -> list[Round]:
     ends: list[End] = []
     groups: dict[int, list[Row]] = defaultdict(list)
     by_subject: dict[str, list[Row]] = defaultdict(list)
+    energy: dict[int, Energy] = defaultdict(Counter)
     for row in trace:
         if isinstance(row, rows.Presence):
+            continue
+        if isinstance(row, rows.Spent):
+            energy[row.round].update({(phase, row.party, source): fj for phase, source, fj in row.amounts})
             continue
         # A row of an asynchronous run belongs to the aggregation that was next when it was written.
         groups[len(ends) if buffered else row.round].append(row)
@@ -89,6 +95,7 @@ def rounds(trace: Trace) -> list[Round]:
         if end.cause >= 0:
             own.append(trace[end.cause])
         entry.span = _spans(own, end)
+        entry.energy = energy[end.round]
         entries.append(entry)
     return entries
 

@@ -13,6 +13,7 @@ from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.population.dropout import NoLosses
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured
 from simfl.selection.schemes import All
 
@@ -43,8 +44,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
     users, mode = scenario.population.users, scenario.asynchronous
-    for name, own in scenario.user_settings.items():
-        path = partial(scenario.user_path, name)
+    for name, own in settings_of(scenario).items():
+        path = partial(key_of, scenario, name)
         found += _below(path("availability"), own.availability.problems(mode))
         found += _below(path("dropout"), own.dropout.problems(users, mode))
     for i, outage in enumerate(scenario.network.outages):
@@ -96,7 +97,7 @@ def _buffered(s: Scenario) -> Problems:
         return
     if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    lossy = [own.dropout for own in s.user_settings.values() if not isinstance(own.dropout, NoLosses)]
+    lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
         yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
     if s.quantization is not None:
@@ -177,11 +178,11 @@ def users_bytes(s: Scenario, name: str) -> int:
     users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    timed = any(own.availability.changes == "with time" for own in s.user_settings.values())
+    timed = any(own.availability.changes == "with time" for own in settings_of(s).values())
     timed |= any(outage.offline for outage in s.network.outages)
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
     member = entry.member_bytes + (
-        JITTER_BYTES if any(own.network.jitter_s for own in s.user_settings.values()) else 0
+        JITTER_BYTES if any(own.network.jitter_s for own in settings_of(s).values()) else 0
     )
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0

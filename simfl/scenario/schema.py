@@ -3,7 +3,7 @@
 Blocks of the world are in `world`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -28,23 +28,18 @@ from simfl.learning.data.unpublished import Digits
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
-from simfl.population.availability import Availability
-from simfl.population.classes import EVERYBODY, Classes
-from simfl.population.dropout import AnyDropout, Dropout, NoLosses
+from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.random_streams import Streams
 from simfl.scenario.world import (
     Buffer,
     Clock,
     Deadlines,
     Detect,
-    Devices,
     Network,
     Population,
     Server,
-    UserLink,
     WaitForAll,
 )
 from simfl.selection.schemes import All, AnySelection
@@ -209,15 +204,6 @@ class Targets(Block):
         return {name: value for name, value in self if value is not None}
 
 
-class UserSettings(NamedTuple):
-    """The settings of a class of users."""
-
-    network: UserLink
-    devices: Devices
-    availability: Availability
-    dropout: Dropout
-
-
 class Scenario(Block):
     """One world, and the protocols that are compared on it."""
 
@@ -282,37 +268,6 @@ class Scenario(Block):
         # In a scenario that is only looked at, the protocol of a file has no such attribute.
         guess = self.buffer is not None
         return any(getattr(entry, "asynchronous", guess) for entry in self.protocols.values())
-
-    @property
-    def user_settings(self) -> dict[str, UserSettings]:
-        """The settings of each class of users; of one that is called EVERYBODY without classes."""
-        people = self.population
-        if not people.classes:
-            return {
-                EVERYBODY: UserSettings(self.network.users, people.devices, people.availability, self.dropout)
-            }
-        return {
-            name: UserSettings(
-                own.network or self.network.users,
-                own.devices or people.devices,
-                own.availability or people.availability,
-                own.dropout or self.dropout,
-            )
-            for name, own in people.classes.items()
-        }
-
-    def drawn_classes(self) -> Classes:
-        """Return the class of each user, as its seed draws it."""
-        listed = self.population.classes
-        shares = {name: own.share for name, own in listed.items()} if listed else {EVERYBODY: 1.0}
-        return Classes.drawn(shares, self.population.users, Streams(self.seed))
-
-    def user_path(self, name: str, key: str) -> str:
-        """Return the key from which a class of users has one of its `user_settings`."""
-        own = (self.population.classes or {}).get(name)
-        if own is not None and getattr(own, key) is not None:
-            return f"population.classes.{name}.{key}"
-        return {"network": "network.users", "dropout": "dropout"}.get(key, f"population.{key}")
 
     @property
     def cohort(self) -> int:

@@ -21,6 +21,7 @@ from simfl.blocks import (
 )
 from simfl.population.availability import Always, AnyAvailability
 from simfl.population.dropout import AnyDropout
+from simfl.population.energy import Energy, ServerEnergy
 from simfl.population.numbers import Latencies, PerUser, Rates
 from simfl.population.outages import Outage
 from simfl.population.variations import AnyLinkModel, Steady
@@ -111,6 +112,8 @@ class UserClass(Block):
     """The times at which they are online."""
     dropout: AnyDropout | None = None
     """Their losses within a round; a fraction is one of the class's selected users."""
+    energy: Energy | None = None
+    """The energy of their devices."""
 
 
 class Population(Block):
@@ -122,6 +125,8 @@ class Population(Block):
     """The speed of the users' devices."""
     availability: AnyAvailability = Always()
     """The times at which users are online."""
+    energy: Energy | None = None
+    """The energy of the users' devices; not counted unless given."""
     classes: Annotated[dict[Name, UserClass], Field(min_length=1, max_length=1000)] | None = None
     """Classes of users by name; each user is in one, drawn once by their shares."""
 
@@ -167,6 +172,8 @@ class Server(Block):
     """Cores that divide the server's vector work; the overhead of messages is not divided."""
     slowdown: Positive = 1.0
     """Times that the server is slower than the clock's machine."""
+    energy: ServerEnergy | None = None
+    """The energy of the server; not counted unless given."""
 
 
 class Buffer(Block):
