@@ -212,13 +212,15 @@ class Markov(LinkStates):
 
     main_key = "levels"
     kind: Literal["markov"] = "markov"
-    levels: Annotated[tuple[Level, ...], Field(min_length=2, max_length=100)]
+    levels: Annotated[tuple[Level, ...], Field(max_length=100)]
     """Two levels at least."""
 
     @model_validator(mode="after")
     def leads_on(self) -> Markov:
+        count = len(self.levels)
+        if count < 2:
+            raise ValueError(f"there must be at least 2 levels, not {count}")
         for i, level in enumerate(self.levels):
-            count = len(self.levels)
             if level.to is not None and len(level.to) != count:
                 raise ValueError(f"levels.{i}.to must have {count} weights, one a level, not {len(level.to)}")
             if level.to is not None and not sum(level.to):

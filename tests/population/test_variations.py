@@ -244,7 +244,7 @@ def test_a_walk_takes_only_its_transitions() -> None:
 @pytest.mark.parametrize(
     ("levels", "says"),
     [
-        ([(1.0, 1.0, None)], "at least 2 items"),
+        ([(1.0, 1.0, None)], "must be at least 2 levels, not 1"),
         ([(1.0, 1.0, [1.0]), (0.0, 1.0, None)], r"levels\.0\.to must have 2 weights, one a level, not 1"),
         ([(1.0, 1.0, None), (0.0, 1.0, [0.0, 0.0])], r"levels\.1\.to must have a weight above 0"),
         ([(1.0, {"kind": "pareto", "least": 1.0, "alpha": 0.5}, None)] * 2,
