@@ -15,6 +15,7 @@ from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
+from simfl.learning.partial_work import PartialWork
 from simfl.population.availability import Days
 from simfl.population.dropout import Losses
 from simfl.protocols.contracts import AnyServer, ClientMachine
@@ -69,6 +70,7 @@ class RunConfig:
     return_ns: int | None = None
     horizon_ns: int | None = None
     record: bool = False
+    partial: PartialWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

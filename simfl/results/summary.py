@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, Count, Seconds, Share
+from simfl.results.block import Block, Count, Extended, Seconds, Share
 from simfl.results.drift import Drift
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
@@ -80,8 +80,12 @@ class ByKind(Block):
     wait: Seconds
 
 
-class RoundSummary(Block):
-    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
+class RoundSummary(Extended):
+    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for.
+
+    partial: updates in the aggregate whose training was cut; steps_share: the mean share of the minibatches
+    done, over all updates in it.
+    """
 
     index: Count
     status: Literal["completed", "aborted"]
@@ -106,6 +110,8 @@ class RoundSummary(Block):
     refused: dict[str, Count]
     reliable: bool | None
     private: bool | None
+    partial: Count = 0
+    steps_share: Share = 1.0
     accuracy: Share | None
     loss: float | None
 
@@ -115,7 +121,7 @@ class RoundSummary(Block):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private", "partial")
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -128,6 +134,7 @@ class RoundSummary(Block):
             ignored=dict(r.ignored),
             discarded_stale=r.discarded,
             refused=dict(r.refused),
+            steps_share=r.steps_share,
             **{name: getattr(r, name) for name in same},
             **vars(m),
         )
@@ -249,6 +256,11 @@ class ProtocolSummary(Block):
     def failures(self) -> list[tuple[str, int]]:
         """The `reasons` of failed and skipped rounds."""
         return reasons(self.rounds)
+
+    @property
+    def partial(self) -> bool:
+        """True where some training was cut."""
+        return any(r.partial for r in self.rounds)
 
     @property
     def chosen(self) -> ParticipationSummary | None:
