@@ -202,4 +202,4 @@ class Recorded(Clock):
 
 
 def _named(key: Key) -> str:
-    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
+    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:]).rstrip()}"
