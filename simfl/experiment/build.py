@@ -87,6 +87,8 @@ class Experiment:
         else:
             time = f"T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown"
             yield f"training: {time} (profile {profile}, {model}, batches of {B})"
+        if (part := self.scenario.learning.partial) is not None:
+            yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
 
     def session(
         self, name: str, clock: clocks.Clock, ops: Ops | None = None, places: Sequence[Place] = ()
@@ -187,6 +189,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         record=s.record_updates,
         energy_of=people.energy_of(),
         server_powers=s.server.energy.powers() if s.server.energy else None,
+        partial=s.learning.partial,
     )
 
 
@@ -243,6 +246,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     spec, to = s.protocols[name], s.quantization
     if spec.asynchronous or to is None:
         return
+    # Of partial work too: a user that was cut weighs no more than its samples.
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (found := checks.overflow(s, weights)) is None:
