@@ -34,8 +34,9 @@ from simfl.experiment.memory import Memory
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import OnlineTimes
+from simfl.population.availability import FOR_EVER, OnlineTimes
 from simfl.population.dropout import Losses
+from simfl.population.links import LinkState
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -147,11 +148,13 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
     def network(env: Environment) -> Network:
         assert links.uplink_mbps is not None
         assert links.downlink_mbps is not None
-        return Network(
-            env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
-            server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
-            s.network.peers == "direct",
-        )  # fmt: skip
+        state = LinkState(bps(links.uplink_mbps), bps(links.downlink_mbps), links.latency_s, FOR_EVER)
+        rates = bps(server.uplink_mbps), bps(server.downlink_mbps), FOR_EVER
+        more = jitter if links.jitter_s else None
+        return Network(env, lambda user, now: state, lambda now: rates, more, s.network.peers == "direct")
+
+    def bps(mbps: float) -> int:
+        return round(mbps * 1e6)
 
     def jitter(user: int, up: bool) -> Iterator[float]:
         assert links.jitter_s is not None
