@@ -169,6 +169,9 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
     return RunConfig(
         users=users,
         rounds=s.rounds,
@@ -180,7 +183,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         overhead_ns=nanoseconds(s.network.overhead_s),
         overlap=s.overlap,
         deadlines_ns=deadlines,
-        quorum={name: quorum.fraction for name, quorum in quorums.items()},
+        quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=availability.by_round,
         days=availability.at if s.population.availability.changes == "with time" else None,

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, Count, Seconds, Share
+from simfl.results.block import Block, Count, Seconds, Share, leaving_out
 from simfl.results.drift import Drift
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
@@ -83,6 +83,7 @@ class ByKind(Block):
 class RoundSummary(Block):
     """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
 
+    _written = leaving_out("surplus")  # so summaries without over-selection stay as they were
     index: Count
     status: Literal["completed", "aborted"]
     reason: str | None
@@ -99,6 +100,7 @@ class RoundSummary(Block):
     wrapped: Count | None
     clipped: Count | None
     updates_clipped: Count | None
+    surplus: Count = 0
     bytes_up: Count
     bytes_down: Count
     ignored: dict[str, Count]
@@ -115,7 +117,7 @@ class RoundSummary(Block):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private", "surplus")
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -253,6 +255,11 @@ class ProtocolSummary(Block):
     @property
     def chosen(self) -> ParticipationSummary | None:
         return None if self.selection.get("kind") == "all" else self.participation
+
+    @property
+    def over_selected(self) -> bool:
+        """True where more users are chosen than uploads are wanted."""
+        return self.selection.get("over") is not None
 
     @property
     def accuracy_target(self) -> Target | None:
