@@ -162,6 +162,9 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
     return RunConfig(
         users=s.population.users,
         rounds=s.rounds,
@@ -173,7 +176,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         overhead_ns=nanoseconds(s.network.overhead_s),
         overlap=s.overlap,
         deadlines_ns=deadlines,
-        quorum={name: quorum.fraction for name, quorum in quorums.items()},
+        quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=people.online.by_round,
         days=people.online.at if people.comes_and_goes else None,
