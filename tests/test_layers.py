@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
         "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
-        "population",
+        "population", "random_streams",
     ),
     "population": ("errors", "virtual_time", "random_streams", "blocks", "kinds"),
     "engine": (

@@ -156,6 +156,8 @@ class BufferedSession(Session):
         )
         self.pending.add(user)
         self.presence.follow(user)
+        if self.meter is not None:
+            self.meter.join(user)
 
         def run() -> Effects:
             self.pending.discard(user)
@@ -182,6 +184,7 @@ class BufferedSession(Session):
             self.progress.made()
         if self.current.get(task.user) is task:
             del self.current[task.user]
+            self.part_over(task.user)
         self._rest(task.user)
 
     def on_heard(self, user: int) -> None:
@@ -192,6 +195,7 @@ class BufferedSession(Session):
     def on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
         task = self.tasks.pop(update, None) if update is not None else None
         for user in users:
+            self.part_over(user)
             self._rest(user)
         if task is None or task.lost:  # whoever is lost comes back, which is counted
             return

@@ -105,7 +105,7 @@ def close_round(session: Session, result: Result) -> ClosedRound:
         session.env.now,
         audited,
         evaluation,
-        session.machines.losses.spec.rate_in(index),
+        session.machines.losses.rate_in(index),
         clipped=tuple(task.clipped for task, _ in involved if task.clipped is not None),
         record=record,
     )

@@ -167,6 +167,8 @@ class Lane:
         job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
         self.current = job
         if job.end > start:
+            if session.meter is not None:
+                session.meter.began(device.party, job)
             session.env.at(job.end, partial(self._end, job))
             return True
         self._complete(job)
@@ -192,6 +194,8 @@ class Lane:
         job, self.current = self.current, None
         device = self.device
         now = device.session.env.now
+        if device.session.meter is not None:
+            device.session.meter.stopped(device.party, job)
         segments, left = job.until(now)
         step = Step._make((
             job.round, device.party, self.name, job.call, job.what, name_of(job.subject), job.cause,

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
+from simfl.population.links import Links
 from simfl.virtual_time import nanoseconds
 
 UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
@@ -49,8 +50,8 @@ class UserLink:
     """
 
     __slots__ = (
-        "_epoch", "_last", "active", "env", "flying", "jitter_s", "latency_ns", "latency_s", "paused",
-        "peers", "queue", "rate", "shared", "up",
+        "_epoch", "_last", "active", "env", "flying", "heard", "jitter_s", "latency_ns", "latency_s",
+        "paused", "peers", "queue", "rate", "shared", "up",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class UserLink:
         self.queue: list[Transfer] = []
         self.flying: list[Transfer] = []
         self.active: tuple[Transfer, FairLink, Flow] | None = None
+        self.heard: Callable[[Transfer, int | None], None] | None = None
         self._epoch = 0
         self._last = 0
 
@@ -127,7 +129,10 @@ class UserLink:
         if self.active is None:
             return []
         (transfer, link, flow), self.active = self.active, None
-        transfer.broke(link.stop(flow))
+        moved_bytes = link.stop(flow)
+        if self.heard is not None:
+            self.heard(transfer, moved_bytes)
+        transfer.broke(moved_bytes)
         return [transfer]
 
     def _next(self) -> None:
@@ -136,11 +141,15 @@ class UserLink:
 
     def _begin(self, transfer: Transfer) -> None:
         link = self.peers if transfer.relayed else self.shared
+        if self.heard is not None:
+            self.heard(transfer, None)
         self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
 
     def _sent(self) -> None:
         assert self.active is not None
         transfer, self.active = self.active[0], None
+        if self.heard is not None:
+            self.heard(transfer, transfer.size_bytes)
         self.flying.append(transfer)
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.at(self._last, partial(self._arrive, self._epoch))
@@ -157,27 +166,27 @@ class Network:
     """All links. `users` share rates and latency; the server has a link in each direction.
 
     jitter: what the latency of the k-th message of a (user, up) is longer, in seconds; none unless given.
-    direct: relayed transfers do not pass the server's link, only the two users' own.
+    direct: relayed transfers do not pass the server's link, only the two users' own. radio: called as (user,
+    up, transfer, None) when a transfer begins to move on a user's link, and with the bytes that it has moved
+    in place of None when its last bit has left or it breaks off.
     """
+
+    radio: Callable[[int, bool, Transfer, int | None], None] | None = None
 
     def __init__(
         self,
         env: Environment,
-        up_mbps: float,
-        down_mbps: float,
-        latency_s: float,
-        server_up_mbps: float,
-        server_down_mbps: float,
-        jitter: Callable[[int, bool], Iterator[float]] | None = None,
+        links: Links,
+        server: Callable[[int], tuple[int, int, int]],
+        jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
         direct: bool = False,
     ) -> None:
-        self._rates = {True: round(up_mbps * 1e6), False: round(down_mbps * 1e6)}
-        self._latency_s = latency_s
+        self._states = links
         self._jitter = jitter
         # what users send up comes in through the server's downlink, and the other way round
         self._shared = {
-            True: FairLink(env, round(server_down_mbps * 1e6)),
-            False: FairLink(env, round(server_up_mbps * 1e6)),
+            True: FairLink(env, server(0)[1]),
+            False: FairLink(env, server(0)[0]),
         }
         self._peers = {up: FairLink(env, UNBOUNDED) if direct else self._shared[up] for up in (True, False)}
         self._links: dict[tuple[int, bool], UserLink] = {}
@@ -188,8 +197,11 @@ class Network:
         made = self._links.get((user, up))
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
-            made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
+            up_bps, down_bps, latency_s, _ = self._states(user, 0)
+            rate = up_bps if up else down_bps
+            made = UserLink(self._shared[up], rate, latency_s, more_s, up, self._peers[up])
             made.paused = user in self._paused
+            made.heard = None if self.radio is None else partial(self.radio, user, up)
             self._links[user, up] = made
         return made
 

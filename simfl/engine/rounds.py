@@ -78,6 +78,8 @@ class RoundSession(Session):
                 first_phase=self.first_phase,
                 plan=plans.get(user),
             )
+            if self.meter is not None:
+                self.meter.join(user)
         run = partial(self.host.open_round, server, chosen)
         self.at_server(server, "start", None, cause, self.first_phase, run=run)
 
@@ -94,6 +96,8 @@ class RoundSession(Session):
         return filter(self.working, self.tasks.values())
 
     def on_round_closed(self, step: int) -> None:
+        if self.meter is not None:
+            self.meter.leave_all()
         self.closed.succeed()
 
     def went_offline(self, user: int, why: str, row: int) -> None:

@@ -19,6 +19,7 @@ from simfl.engine.carry_out import carry_out
 from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
 from simfl.engine.devices import Device, Job
+from simfl.engine.energy import Meter
 from simfl.engine.environment import Environment
 from simfl.engine.presence import Disconnections, Presence
 from simfl.engine.progress import Progress
@@ -65,6 +66,7 @@ class Session(ABC):
         self.presence = Presence(
             self.env, self.trace, self.network, world.days, self.went_offline, self.came_online, self.resting
         )
+        self.meter = Meter(self) if world.energy_of or world.server_powers else None
         self.transport = Transport(self)
         self.training = Training(self)
         self.disconnections = Disconnections(self)
@@ -161,7 +163,7 @@ class Session(ABC):
         """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
-            device = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
+            device = Device(self, user, float(self.world.slowdown[user]), int(self.world.cores[user]))
             self.devices[user] = device
         return device
 
@@ -246,8 +248,14 @@ class Session(ABC):
             rows.Lost(task.round, task.user, name_of(task.id), phase, why, cause, self.env.now)
         )
         self.network.link(task.user, up=True).cut()
+        self.part_over(task.user)
         self.on_lost(task)
         self.disconnections.report(task.user, task.id, task.server, phase, row)
+
+    def part_over(self, user: int) -> None:
+        """A user does nothing more for a round or a cycle."""
+        if self.meter is not None:
+            self.meter.leave(user)
 
     # -- a run that gets nowhere
     @property
@@ -268,11 +276,13 @@ class Session(ABC):
         for device in (self.server, *self.devices.values()):
             for lane in (device.protocol, device.training):
                 lane.record()
+        if self.meter is not None:
+            self.meter.report(self.round - 1)
 
     def abort_round(self, reason: str, cause: int) -> None:
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
-        rate = self.machines.losses.spec.rate_in(self.round)
+        rate = self.machines.losses.rate_in(self.round)
         self.end_round(cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate))
 
     def stall(self, why: str) -> None:
@@ -281,6 +291,8 @@ class Session(ABC):
         self.done = True
 
     def end_round(self, step: int, closed: ClosedRound) -> None:
+        if self.meter is not None:
+            self.meter.report(self.round)
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.progress.made()
         self.round += 1

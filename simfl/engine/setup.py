@@ -16,7 +16,9 @@ from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
 from simfl.population.availability import Days
+from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses
+from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
@@ -48,7 +50,7 @@ class RunConfig:
     users: int
     rounds: int
     slowdown: NDArray[np.float64]
-    cores: int
+    cores: NDArray[np.int64]
     server_slowdown: float
     server_cores: int
     network: Callable[[Environment], Network]
@@ -69,6 +71,8 @@ class RunConfig:
     return_ns: int | None = None
     horizon_ns: int | None = None
     record: bool = False
+    energy_of: EnergyOf | None = None
+    server_powers: Powers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class ProtocolSetup:
     kind: Protocol
     params: Params
     entropy: Callable[..., Any]
-    losses: Losses
+    losses: Losses | LossesByClass
     client: Callable[[int, Params, Ops, Entropy], ClientMachine]
     server: Callable[[Sequence[int], Params, Ops, Entropy], AnyServer]
 

@@ -159,5 +159,11 @@ class ToServer(Transmission):
 
     def arrived(self) -> None:
         """Deliver it; the half of one that broke off counts for nothing."""
-        if not self.half:
-            self.transport.receive(self, self.row(self.size_bytes, self.transport.session.env.now))
+        if self.half:
+            return
+        session, task = self.transport.session, self.task
+        row = self.row(self.size_bytes, session.env.now)
+        if task is not None and (loss := task.not_counted(self.message)):
+            session.lose(task, *loss, row)
+        else:
+            self.transport.receive(self, row)

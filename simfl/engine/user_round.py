@@ -188,6 +188,14 @@ class UserRound:
             return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
         return None
 
+    def not_counted(self, message: Message) -> Loss | None:
+        """A message is at the server whole. Return the loss of a user whose upload is not counted.
+
+        LightSecAgg's testbed loses users so (section 7): they upload, and are gone when the server recovers.
+        """
+        counted = self.planned(message.point) != "not_counted"
+        return None if counted else Loss(message.phase, f"{message.kind} was not counted")
+
     def deliver(self, at_ns: int) -> None:
         self.become(State.DELIVERED)
         self.arrived_ns = at_ns

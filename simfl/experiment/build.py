@@ -5,7 +5,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl import profiles
-from simfl.blocks import held
 from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
@@ -31,11 +30,10 @@ from simfl.errors import BadInput, counted
 from simfl.experiment import memory
 from simfl.experiment.learners import make_trainers
 from simfl.experiment.memory import Memory
+from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import OnlineTimes
-from simfl.population.dropout import Losses
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -57,7 +55,7 @@ class Experiment:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
-    availability: OnlineTimes
+    people: People
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -97,10 +95,10 @@ class Experiment:
         kernels that are done elsewhere."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = Losses(s.dropout, s.population.users, self.streams, spec.points)
+        losses = self.people.losses(spec.points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
-        world = make_world(s, self.streams, trainer, self.availability)
+        world = make_world(s, self.streams, trainer, self.people)
         make = BufferedSession if spec.asynchronous else RoundSession
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
@@ -116,11 +114,21 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
-        trainers = make_trainers(s, streams, profile, tell)
+        make = cache(partial(make_trainers, s, streams, profile, tell))
+        people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
+        trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
-        study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
+        study = Experiment(s, streams, trainers, profile, people)
         return replace(study, memory=dict(_memory(study, tell)))
+
+
+def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
+    """Return how many samples of each label each user holds, [users, classes]."""
+    first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
+    if others:
+        raise ValueError("depends on what users hold, so all protocols need the same partition")
+    return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
 
 
 def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
@@ -139,28 +147,11 @@ def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[st
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
-def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes) -> RunConfig:
+def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
     """Return the settings that all protocols share."""
-    users, links, server = s.population.users, s.network.users, s.network.server
-    devices, sigma = s.population.devices, s.population.devices.training_noise
 
     def network(env: Environment) -> Network:
-        assert links.uplink_mbps is not None
-        assert links.downlink_mbps is not None
-        return Network(
-            env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
-            server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
-            s.network.peers == "direct",
-        )  # fmt: skip
-
-    def jitter(user: int, up: bool) -> Iterator[float]:
-        assert links.jitter_s is not None
-        rng = streams.rng("jitter", user, "up" if up else "down")
-        while True:
-            yield float(links.jitter_s.draw(rng, 1)[0])
-
-    def noise(user: int, which: int | str) -> float:
-        return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
+        return Network(env, people.links, people.server_link, people.jitter(), s.network.peers == "direct")
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
@@ -170,10 +161,10 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
     return RunConfig(
-        users=users,
+        users=s.population.users,
         rounds=s.rounds,
-        slowdown=slowdowns(s, streams),
-        cores=devices.cores,
+        slowdown=people.slowdown,
+        cores=people.cores,
         server_slowdown=s.server.slowdown,
         server_cores=s.server.cores,
         network=network,
@@ -182,42 +173,21 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         deadlines_ns=deadlines,
         quorum={name: quorum.fraction for name, quorum in quorums.items()},
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
-        in_round=availability.by_round,
-        days=availability.at if s.population.availability.changes == "with time" else None,
+        in_round=people.online.by_round,
+        days=people.online.at if people.comes_and_goes else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, NoClip) else clip,
         server_lr=s.learning.server_lr,
-        training_noise=noise if sigma else None,
+        training_noise=people.noise(),
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
+        energy_of=people.energy_of(),
+        server_powers=s.server.energy.powers() if s.server.energy else None,
     )
-
-
-def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
-    """Return the slowdown of each user's device."""
-    return s.population.devices.slowdown.draw(streams.rng("devices"), s.population.users)
-
-
-def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
-    """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
-    users = s.population.users
-    make = partial(s.population.availability.times, users, streams)
-    availability: OnlineTimes = or_error(s, "population.availability", make)
-    if s.buffer is None:
-        return availability
-    for name, protocol in s.protocols.items():
-        needed = {"buffer.K": s.buffer.K}
-        if protocol.offline:
-            needed["privacy.U"] = s.params(name, 0).U
-        for bound, least in needed.items():
-            if availability.ever_online < least:
-                few = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
-                raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
-    return availability
 
 
 PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data

@@ -22,12 +22,15 @@ from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, targets, trace
 from simfl.results.assumed import Assumed
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
+from simfl.results.energy import FJ
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
 from simfl.results.text import write_csv
 from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import classes_of
 from simfl.selection.schemes import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
@@ -92,7 +95,11 @@ class Result:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
         users = taking_part(rounds, s) if rounds and not own.buffered else None
-        path, facts = metrics.run_path(own, rounds), {"selection": selection, "training": way}
+        path = metrics.run_path(own, rounds)
+        facts: dict[str, Any] = {"selection": selection, "training": way}
+        if s.population.classes:
+            classes = classes_of(s)
+            facts["classes"] = ClassSummary.of_all(rounds, path, classes.sizes(), classes.of)
         summary = ProtocolSummary.of(
             rounds, self.measured[name], own.buffered, path, participation=users, **facts
         )
@@ -130,6 +137,9 @@ class Result:
         for table in (breakdown, participation):
             with atomic(folder / f"{table.__name__}.csv") as file:
                 write_csv(file, table(rounds))
+        if any(r.energy for finished in rounds.values() for r in finished):
+            with atomic(folder / "energy.csv") as file:
+                write_csv(file, energy(rounds))
         for name, kept in self.updates.items():
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
@@ -164,6 +174,18 @@ def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any,
     yield "protocol", "round", "user"
     for name, finished in rounds.items():
         yield from ((name, r.index, user) for r in finished for user, _, _ in sorted(r.members))
+
+
+def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `energy.csv`: joules by party, phase and source; written where energy is counted."""
+    yield "protocol", "round", "party", "phase", "source", "joules"
+    for name, finished in rounds.items():
+        for r in finished:
+            for (phase, party, source), fj in sorted(
+                r.energy.items(), key=lambda item: (item[0][1], item[0])
+            ):
+                who = "server" if party == SERVER else party
+                yield name, r.index, who, phase, source, f"{fj / FJ:.15g}"
 
 
 def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:

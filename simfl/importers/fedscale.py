@@ -60,7 +60,7 @@ def fedscale(behave: Path, capacity: Path) -> Imported:
     never = sum(not of.windows for *_, of in behaviours)
     empty = sum(of.empty for *_, of in behaviours)
     found = (
-        f"{counted(len(online), 'window')} online; entries: {len(devices)} of availability "
+        f"{counted(len(online) - never, 'window')} online; entries: {len(devices)} of availability "
         f"({never} of them never online), {len(capacities)} of capacity; "
         f"dropped: {counted(empty, 'window')} without a length"
     )

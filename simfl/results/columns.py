@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+from simfl.results.energy import EnergySummary
 from simfl.results.statistics import Estimate, estimate
 from simfl.results.summary import ParticipationSummary, ProtocolSummary, RoundSummary, mean
 from simfl.results.targets import Reached
@@ -17,7 +18,7 @@ Place = Literal[
     "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "latex", "sweep", "csv"
 ]
 How = Literal["mean", "range", "sum", "share", "count", "flag"]
-Of = Literal["", "buffered", "participation", "accuracy_target", "loss_target"]
+Of = Literal["", "buffered", "participation", "accuracy_target", "loss_target", "energy"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
@@ -74,10 +75,10 @@ class Column:
     def text(self, protocol: ProtocolSummary, none: str = "-", to: str = " - ", spread: bool = False) -> str:
         """Return what a table shows; `none` of no values, `to` between the ends of a range.
 
-        spread: times have noise, and are shown with the 95 % interval of their mean.
+        spread: times and energies have noise, and are shown with the 95 % interval of their mean.
         """
         values = self.read(protocol)
-        if spread and values and self.key.endswith("_s"):
+        if spread and values and self.key.endswith(("_s", "_j")):
             return estimate(values).text(self.digits, self.scale)
         if self.how == "sum":
             return str(sum(values))
@@ -152,7 +153,11 @@ def _critical(k: str) -> Read:
     return lambda p: of_run(p) if p.buffered else in_rounds(p)
 
 
-def _per_user(get: Callable[[RoundSummary], int]) -> Read:
+def _joules(get: Callable[[EnergySummary], float]) -> Callable[[RoundSummary], float]:
+    return lambda r: 0 if r.energy is None else get(r.energy)
+
+
+def _per_user(get: Callable[[RoundSummary], float]) -> Read:
     def read(p: ProtocolSummary) -> Values:
         invited = sum(r.selected for r in p.rounds)
         return [sum(map(get, p.rounds)) / invited] if invited else []
@@ -180,6 +185,8 @@ def _of_phase(k: str) -> tuple[Column, ...]:
         Column("critical_s", "mean", _critical(k), k,
                path=f"critical: {k}", phases="On the critical path, s", csv=True),
         Column("dropped", "sum", _each(lambda r: r.dropped[k]), k, losses="Users missed in"),
+        Column("phase_energy_j", "mean", _cycle(_joules(lambda e: e.users[k])), k, of="energy",
+               phases="Joules of users", csv=True),
     )  # fmt: skip
 
 
@@ -237,6 +244,13 @@ COLUMNS: tuple[Column, ...] = (
            run="kB up/user", csv=True),
     Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down), scale=1e3, digits=1,
            run="kB down/user", csv=True),
+    # of all users together, and of a user who was invited, each time
+    Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)), of="energy",
+           run="J/aggregate", headline="Joules of users", latex="Joules", sweep="joules", csv=True),
+    Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)), of="energy",
+           run="J/user", headline="Joules a user", csv=True),
+    Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)), of="energy", rare=True,
+           run="server J/aggregate", headline="Joules of the server", csv=True),
     Column("rounds", "sum", _each(lambda r: 1), csv=True),
     Column("completed", "count", _each(lambda r: r.completed), fault=True,
            run="completed", headline="Completed", csv=True),

@@ -5,7 +5,7 @@ Invariant: walking back from the step that ended a round, each of its nanosecond
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from simfl.results import trace as rows
@@ -13,28 +13,44 @@ from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
 from simfl.results.trace_codes import Discarded
 
 Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
+Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 
 
 @dataclass
 class Round:
-    """A round (of an asynchronous run: one aggregation), times in nanoseconds."""
+    """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
+    missed: how often each user was, by phase;
+    stale: the users of updates that were discarded as such."""
 
     index: int
     start: int
     end: int
     reason: str | None = None
-    selected: int = 0
+    invited: Sequence[int] = ()
     members: tuple[tuple[int, str, int], ...] = ()
     span: dict[str, int] = field(default_factory=dict)
     critical: Path = field(default_factory=Counter)
     bytes_up: int = 0
     bytes_down: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    missed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
-    discarded: int = 0
+    stale: tuple[int, ...] = ()
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
+    energy: Energy = field(default_factory=Counter)
+
+    @property
+    def selected(self) -> int:
+        return len(self.invited)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The users missed in each phase."""
+        phases = Counter[str]()
+        for (_, phase), times in self.missed.items():
+            phases[phase] += times
+        return phases
 
 
 def rounds(trace: Trace) -> list[Round]:
@@ -43,8 +59,12 @@ def rounds(trace: Trace) -> list[Round]:
     ends: list[End] = []
     groups: dict[int, list[Row]] = defaultdict(list)
     by_subject: dict[str, list[Row]] = defaultdict(list)
+    energy: dict[int, Energy] = defaultdict(Counter)
     for row in trace:
         if isinstance(row, rows.Presence):
+            continue
+        if isinstance(row, rows.Spent):
+            energy[row.round].update({(phase, row.party, source): fj for phase, source, fj in row.amounts})
             continue
         # A row of an asynchronous run belongs to the aggregation that was next when it was written.
         groups[len(ends) if buffered else row.round].append(row)
@@ -62,15 +82,20 @@ def rounds(trace: Trace) -> list[Round]:
             own = by_subject[f"r{end.round}"].copy()
             for user, update, _ in entry.members:
                 own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
-            entry.selected = len(entry.members) + sum(entry.dropped.values()) + entry.discarded
+            entry.invited = (
+                *(user for user, _, _ in entry.members),
+                *(user for user, _ in entry.missed.elements()),
+                *entry.stale,
+            )
         else:
             (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             own = [row for row in group if _is_among(row, parties)]
-            entry.selected = len(selected)
+            entry.invited = selected
         if end.cause >= 0:
             own.append(trace[end.cause])
         entry.span = _spans(own, end)
+        entry.energy = energy[end.round]
         entries.append(entry)
     return entries
 
@@ -216,10 +241,13 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                 miss(about, phase, *users)
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
-                entry.discarded += row.discarded is Discarded.STALE
+                if row.discarded is Discarded.STALE:
+                    entry.stale += (row.sender,)
             case rows.Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
-    entry.dropped.update(phase for name, phase in missed.items() if name not in counted)
+    entry.missed.update(
+        (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
+    )
     counted.update(missed)

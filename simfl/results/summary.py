@@ -5,17 +5,19 @@ Times are seconds of virtual time, bytes are of all users together. `results.col
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, Count, Seconds, Share
+from simfl.results.block import Block, ByPhase, Count, Seconds, Share
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
+from simfl.results.energy import EnergySummary, WithEnergy
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
 from simfl.results.targets import Target
@@ -25,8 +27,6 @@ from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
-
-Number = TypeVar("Number")
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,6 @@ def mean(values: Iterable[float]) -> float | None:
     return sum(listed) / len(listed) if listed else None
 
 
-class ByPhase(Block, Generic[Number]):
-    """A number for each phase of `trace.PHASES`."""
-
-    offline: Number
-    training: Number
-    upload: Number
-    recovery: Number
-
-    @classmethod
-    def of(cls, number: Callable[[str], Any]) -> Self:
-        return cls(**{phase: number(phase) for phase in PHASES})
-
-    def __getitem__(self, phase: str) -> Number:
-        number: Number = getattr(self, phase)
-        return number
-
-
 Spans = ByPhase[Seconds]
 MeanSpans = ByPhase[Seconds | None]
 
@@ -80,7 +63,7 @@ class ByKind(Block):
     wait: Seconds
 
 
-class RoundSummary(Block):
+class RoundSummary(WithEnergy):
     """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
 
     index: Count
@@ -126,8 +109,9 @@ class RoundSummary(Block):
             critical_s=Spans.of(lambda phase: phases[phase] / NS),
             critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
             ignored=dict(r.ignored),
-            discarded_stale=r.discarded,
+            discarded_stale=len(r.stale),
             refused=dict(r.refused),
+            energy=EnergySummary.of(r.energy),
             **{name: getattr(r, name) for name in same},
             **vars(m),
         )
@@ -168,7 +152,7 @@ class ParticipationSummary(Block):
     C: list[Annotated[float, Field(ge=0, le=1e15)]]
 
 
-class ProtocolSummary(Block):
+class ProtocolSummary(WithEnergy):
     """An entry of a scenario's protocols. staleness: updates by how many versions late they came; None unless
     the run is asynchronous, and so the file's mark of its mode."""
 
@@ -180,6 +164,7 @@ class ProtocolSummary(Block):
     training: str | None
     participation: ParticipationSummary | None
     targets: dict[str, Target] | None = None
+    classes: dict[str, ClassSummary] | None = None
 
     @classmethod
     def of(
@@ -213,6 +198,7 @@ class ProtocolSummary(Block):
             ),
             final_accuracy=next((r.accuracy for r in reversed(entries) if r.accuracy is not None), None),
             staleness={str(tau): late[tau] for tau in sorted(late)} if buffered else None,
+            energy=EnergySummary.of(sum((r.energy for r in rounds), Counter())),
             **facts,
         )
 

@@ -160,6 +160,19 @@ class Judged(NamedTuple):
     at: int
 
 
+SOURCES = ("cpu", "up", "down", "active", "tail", "idle")
+"""The parts of a device that draw energy: its cores, and its radio by the byte and by the second."""
+
+
+class Spent(NamedTuple):
+    """The energy that a party drew until `at`, since its row before: (phase, source, femtojoules)."""
+
+    round: int
+    party: int
+    at: int
+    amounts: tuple[tuple[str, str, int], ...]
+
+
 class Aborted(NamedTuple):
     """The round ends without an aggregate."""
 
@@ -188,9 +201,9 @@ class End(NamedTuple):
 
 
 Ending = Aborted | Aggregated | End
-Row = Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Judged | Ending
+Row = Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Judged | Spent | Ending
 
-_NAMES = "begin step message timer lost presence gave_up ignored refused verdict abort result end"
+_NAMES = "begin step message timer lost presence gave_up ignored refused verdict spent abort result end"
 ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True))
 """The classes of `Row`, in its order, by their names in a file."""
 
@@ -269,7 +282,7 @@ def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
     hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
     # the same few names and the durations of a device recur
-    recurring = ("str", "tuple[tuple[str, int], ...]")
+    recurring = ("str", "tuple[tuple[str, int], ...]", "tuple[tuple[str, str, int], ...]")
     others = [(k, _recurring if hint in recurring else _encoded) for k, hint in hints if hint != "int"]
 
     def written(row: Any) -> str:

@@ -16,9 +16,24 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_mod
 
 from simfl.errors import BadInput
 from simfl.results.text import first_problem, shown
-from simfl.results.trace import LANES, PHASES, ROWS, SERVER, Begin, End, Ending, Presence, Row, Step, Trace
+from simfl.results.trace import (
+    LANES,
+    PHASES,
+    ROWS,
+    SERVER,
+    SOURCES,
+    Begin,
+    End,
+    Ending,
+    Presence,
+    Row,
+    Spent,
+    Step,
+    Trace,
+)
 
 LARGEST = 10**24  # of all integers: as nanoseconds thirty million years, and far from a float's limit
+LARGEST_FJ = LARGEST * 10**12  # a megawatt for so long, in femtojoules
 
 
 def _is_filled(r: Step) -> bool:
@@ -84,6 +99,7 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
     last = LARGEST if users is None else users - 1
     natural, cause, user, party = integer(0), integer(-1), integer(0, last), integer(SERVER, last)
     phase: Any = Literal.__getitem__(PHASES)
+    source: Any = Literal.__getitem__(SOURCES)
     array: Any = tuple
     by_name = {"phase": phase, "lane": Literal.__getitem__(LANES), "cause": cause, "previous": cause}
     by_name |= {"user": user, "party": party, "sender": party, "to": party}
@@ -96,6 +112,7 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
         "tuple[int, int, int, int]": array[natural, natural, natural, natural],
         "tuple[tuple[str, int], ...]": array[array[phase, natural], ...],
         "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],
+        "tuple[tuple[str, str, int], ...]": array[array[phase, source, integer(0, LARGEST_FJ)], ...],
     }
     config = ConfigDict(strict=True, extra="forbid")
     facts: Any = {"row": Literal["protocol"], "name": str, "timed_by": (str | None, None)}
@@ -140,7 +157,8 @@ class _Order:
         elif not isinstance(row, Presence):
             if row.round >= self.begun and not self.buffered:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
-            if row.cause >= number or (isinstance(row, Step) and row.previous >= number):
+            caused = not isinstance(row, Spent) and row.cause >= number
+            if caused or (isinstance(row, Step) and row.previous >= number):
                 earlier = f"an earlier row of {self.protocol}, which has {number} so far"
                 raise _RowError(f"its cause is not {earlier}")
             if isinstance(row, Ending):

@@ -6,12 +6,14 @@ checked where those are made, in `build`.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.population.dropout import NoLosses
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured
 from simfl.selection.schemes import All
 
@@ -42,8 +44,12 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
     users, mode = scenario.population.users, scenario.asynchronous
-    found += _below("population.availability", scenario.population.availability.problems(mode))
-    found += _below("dropout", scenario.dropout.problems(users, mode))
+    for name, own in settings_of(scenario).items():
+        path = partial(key_of, scenario, name)
+        found += _below(path("availability"), own.availability.problems(mode))
+        found += _below(path("dropout"), own.dropout.problems(users, mode))
+    for i, outage in enumerate(scenario.network.outages):
+        found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -91,8 +97,9 @@ def _buffered(s: Scenario) -> Problems:
         return
     if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
-        yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
+    lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
+    if s.buffer.return_s is None and lossy:
+        yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -171,9 +178,12 @@ def users_bytes(s: Scenario, name: str) -> int:
     users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    timed = s.population.availability.changes == "with time"
+    timed = any(own.availability.changes == "with time" for own in settings_of(s).values())
+    timed |= any(outage.offline for outage in s.network.outages)
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
-    member = entry.member_bytes + (JITTER_BYTES if s.network.users.jitter_s else 0)
+    member = entry.member_bytes + (
+        JITTER_BYTES if any(own.network.jitter_s for own in settings_of(s).values()) else 0
+    )
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
     classes = s.learning.dataset.classes_expected()

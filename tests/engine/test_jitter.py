@@ -204,7 +204,7 @@ def test_draws_do_not_depend_on_the_order_of_links() -> None:
         env = Environment()
         scenario = load(SYNC, JITTER)
         study = build(scenario)
-        network = make_world(scenario, study.streams, study.trainer, study.availability).network(env)
+        network = make_world(scenario, study.streams, study.trainer, study.people).network(env)
         seen: dict[tuple[int, bool], list[int]] = {}
         for key in order:
             seen[key] = []

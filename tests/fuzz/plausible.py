@@ -136,21 +136,26 @@ def _dropout(rng: Random, N: int, asynchronous: bool) -> Any:
     share = rng.choice((0.0, 0.1, 0.3, 1.0))
     shares = share if asynchronous or rng.random() < 0.5 else [0.0, share]
     losses = [_loss(user, index, rng) for user in range(N) for index in range(3) if rng.random() < 0.15]
+    groups = {"kind": "groups", "groups": rng.randint(1, N), "p": share, **_at_a_point(rng)}
     return rng.choice((
         "none",
-        {"kind": "rate", "rate": shares, "at": rng.choice(POINTS), "when": rng.choice(WHEN)},
+        {"kind": "rate", "rate": shares, **_at_a_point(rng)},
         {"worst_case": shares},
         {"kind": "per_step", "q": share / 2, "when": rng.choice(WHEN)},
+        *([] if asynchronous else [groups]),
         {"script": losses},
         {"script": losses},
     ))  # fmt: skip
 
 
+def _at_a_point(rng: Random) -> Tree:
+    at = rng.choice(POINTS)
+    return {"at": at, "when": rng.choice((*WHEN, *(["not_counted"] if at == "upload" else [])))}
+
+
 def _loss(user: int, index: int, rng: Random) -> Tree:
-    when: Tree = {"when": rng.choice(WHEN)}
-    if rng.random() < 0.3:
-        when = {"when": "delay", "delay_s": _scale(rng)}
-    return {"user": user, "round": index, "at": rng.choice(POINTS), **when}
+    loss: Tree = {"user": user, "round": index, **_at_a_point(rng)}
+    return {**loss, "when": "delay", "delay_s": _scale(rng)} if rng.random() < 0.3 else loss
 
 
 def _select(rng: Random, N: int, tree: Tree) -> int:

@@ -243,7 +243,8 @@ def test_only_the_first_problems_are_told(tmp_path: Path) -> None:
 def test_an_entry_never_online_keeps_its_number(tmp_path: Path) -> None:
     away = {"duration": 0, "inactive": [7], "finish_time": 172800, "active": [7], "model": ""}
     of = imported(tmp_path, {1: away, 2: PUBLISHED[107743]}, CAPACITY)
-    assert of.tables["online"].rows == [(1, 0, 1, 259200)]
+    assert of.tables["online"].rows == [(0, 0, 0, 172800), (1, 0, 1, 259200)]
+    assert [row[4:] for row in of.tables["devices"].rows] == [(0, 0), (1, 1)]
     assert of.found.startswith("1 window online; entries: 2 of availability (1 of them never online), ")
 
 

@@ -45,6 +45,7 @@ def messages(draw: Any) -> rows.Sent:
 
 
 USERS = st.lists(USER, max_size=3).map(tuple)
+AMOUNTS = st.lists(st.tuples(PHASE, st.sampled_from(rows.SOURCES), NUMBER), max_size=3).map(tuple)
 SEEN = PARTY, PARTY, TEXT, TEXT, TEXT, CAUSE, NUMBER
 ROW: st.SearchStrategy[Row] = st.one_of(
     steps(),
@@ -57,6 +58,7 @@ ROW: st.SearchStrategy[Row] = st.one_of(
     st.builds(rows.GaveUp, st.just(0), PHASE, TEXT, USERS, CAUSE, NUMBER),
     st.builds(rows.Ignored, st.just(0), *SEEN),
     st.builds(rows.Refused, st.just(0), *SEEN),
+    st.builds(rows.Spent, st.just(0), PARTY, NUMBER, AMOUNTS),
     st.builds(rows.Judged, st.just(0), st.tuples(*[NUMBER] * 4), st.booleans(), st.booleans(), CAUSE, NUMBER),
 )
 DECIDED: st.SearchStrategy[Row] = st.one_of(
@@ -111,6 +113,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "verdict": {
         "round": 0, "survivors": [1, 1, 1, 1], "reliable": True, "private": True, "cause": 0, "at": 1,
     },
+    "spent": {"round": 0, "party": 1, "at": 1, "amounts": [["upload", "tail", 10**30]]},
     "result": {"round": 0, "members": [[1, "1.0", 0]], "cause": 0, "at": 8},
     "end": {"round": 0, "start": 0, "at": 9, "cause": 0},
 }  # fmt: skip
@@ -136,6 +139,7 @@ def test_these_rows_are_good(tmp_path: Path) -> None:
     ("row", "changes", "says"),
     [
         ("step", {"lane": "protocop"}, "step.lane is 'protocop', expected 'protocol' or 'training'"),
+        ("spent", {"amounts": [["upload", "tale", 1]]}, "spent.amounts"),
         ("step", {"lane": []}, "step.lane is [], expected"),
         ("step", {"party": 2}, "step.party is 2, expected less than or equal to 1"),
         ("step", {"party": True}, "step.party is True"),

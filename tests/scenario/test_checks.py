@@ -112,6 +112,8 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "dropout.fraction: a list goes round by round: an asynchronous run takes one fraction"]),
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
+    ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
+        "dropout: groups is for rounds: users who go at one time are for population.availability"]),
     ({"population.availability": {"bernoulli": [0.5, 0.9]}}, [
         "population.availability.slot_s: missing; an asynchronous run has no rounds to draw p in"]),
     ({"selection.users": 90}, [
