@@ -30,6 +30,7 @@ class _Behaviour:
     model: str
     period_s: int
     windows: list[tuple[int, int]]
+    online_s: int
     empty: int  # windows without a length, which are not among these
 
 
@@ -37,16 +38,14 @@ def fedscale(behave: Path, capacity: Path) -> Imported:
     """Return the tables `online` and `devices` of a client_behave_trace, and `capacity` of a
     client_device_capacity. ScenarioError unless both hold plain values and every entry of them is right."""
     behaviours, capacities = _entries(behave, _behaviour), _entries(capacity, _capacity)
-    online = [(number, begin, end, of.period_s) for number, _, of in behaviours for begin, end in of.windows]
+    # An entry that is never online has a line without a length: users that take entries in turn meet it too.
+    online = [
+        (number, begin, end, of.period_s)
+        for number, _, of in behaviours
+        for begin, end in of.windows or [(0, 0)]
+    ]
     devices = [
-        (
-            number,
-            str(key),
-            of.model,
-            of.period_s,
-            len(of.windows),
-            sum(end - begin for begin, end in of.windows),
-        )
+        (number, str(key), of.model, of.period_s, len(of.windows), of.online_s)
         for number, key, of in behaviours
     ]
     tables = {
@@ -107,7 +106,7 @@ def _behaviour(entry: dict[Any, Any]) -> _Behaviour:
     if duration != online_s:
         raise _Wrong(f"duration={duration}, but its windows last {online_s} seconds together")
     windows = [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
-    return _Behaviour(model, period_s, windows, len(begins) - len(windows))
+    return _Behaviour(model, period_s, windows, online_s, len(begins) - len(windows))
 
 
 def _capacity(entry: dict[Any, Any]) -> tuple[float, float]:
