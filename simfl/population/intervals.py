@@ -140,7 +140,7 @@ def _chunks(text: str, period_s: float | None) -> Iterator[tuple[Column, ...]]:
         period = np.full(len(user), period_s or np.inf)
         if PERIOD in cells:
             period = numbers(cells[PERIOD])
-            if period_s is not None or not ((period >= LEAST) & (period <= GREATEST)).all():
+            if (period_s is not None and period.size) or not ((period >= LEAST) & (period <= GREATEST)).all():
                 raise ValueError("period")
         yield user, numbers(cells["from_s"]), numbers(cells["to_s"]), period
 
