@@ -87,7 +87,7 @@ def close_round(session: Session, result: Result) -> ClosedRound:
     kind, index, ops, world = session.machines.kind, session.round, session.ops, session.world
     involved = session.members(result)
     deltas = [task.update for task, _ in involved if task.update is not None]
-    samples = [world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
+    samples = [task.samples if kind.weighted else 1 for task, _ in involved]
     weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
     if kind.offline:
         audited = _audit_in_field(session, result, involved, samples)

@@ -15,6 +15,7 @@ from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
+from simfl.learning.partial_work import PartialWork
 from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses
@@ -73,6 +74,7 @@ class RunConfig:
     record: bool = False
     energy_of: EnergyOf | None = None
     server_powers: Powers | None = None
+    partial: PartialWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ All of it is known before a run: work is counted by the protocol's own machines,
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -178,8 +179,10 @@ def _needs(
         if n not in by_samples:
             ((_, by_samples[n]),) = _seconds(study, 1.0, {"training": Counter(trainer.work(user))})
         train_s[user] = by_samples[n]
+    part = study.scenario.learning.partial
+    train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
     for point, nbytes in counted.sent_bytes.items():
-        all_s = slow * (work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0))
+        all_s = slow * work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0)
         link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
         user = int(np.argmax(all_s + link_s))
         yield point, user, float(all_s[user]), float(link_s[user])

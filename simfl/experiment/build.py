@@ -5,7 +5,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -87,6 +87,8 @@ class Experiment:
         else:
             time = f"T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown"
             yield f"training: {time} (profile {profile}, {model}, batches of {B})"
+        if (part := self.scenario.learning.partial) is not None:
+            yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
 
     def session(
         self, name: str, clock: clocks.Clock, ops: Ops | None = None, places: Sequence[Place] = ()
@@ -114,12 +116,21 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
-        people = People.of(s, streams)  # a file of theirs is refused before data are loaded
-        trainers = make_trainers(s, streams, profile, tell)
+        make = cache(partial(make_trainers, s, streams, profile, tell))
+        people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
+        trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
         study = Experiment(s, streams, trainers, profile, people)
         return replace(study, memory=dict(_memory(study, tell)))
+
+
+def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
+    """Return how many samples of each label each user holds, [users, classes]."""
+    first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
+    if others:
+        raise ValueError("depends on what users hold, so all protocols need the same partition")
+    return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
 
 
 def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
@@ -178,6 +189,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         record=s.record_updates,
         energy_of=people.energy_of(),
         server_powers=s.server.energy.powers() if s.server.energy else None,
+        partial=s.learning.partial,
     )
 
 
@@ -234,6 +246,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     spec, to = s.protocols[name], s.quantization
     if spec.asynchronous or to is None:
         return
+    # Of partial work too: a user that was cut weighs no more than its samples.
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (found := checks.overflow(s, weights)) is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
 from simfl.errors import counted
-from simfl.population.availability import OnlineTimes
+from simfl.population.availability import Holdings, OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
 from simfl.population.energy import EnergyOf
@@ -42,11 +42,11 @@ class People:
     outages: Outages
 
     @classmethod
-    def of(cls, s: Scenario, streams: Streams) -> People:
+    def of(cls, s: Scenario, streams: Streams, holdings: Holdings) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
         classes, settings = classes_of(s), tuple(settings_of(s).values())
         own = partial(_numbers, s, streams, classes)
-        slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes)
+        slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes, holdings)
         up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
         down_mbps = own("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
         latency_s = own("network", "latency_s", ("links", "latency"), 0)
@@ -165,18 +165,18 @@ def _server_link(s: Scenario, streams: Streams) -> ServerLink:
     return made
 
 
-def _online(s: Scenario, streams: Streams, classes: Classes) -> OnlineTimes:
+def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:
     """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
     models = {name: own.availability for name, own in settings_of(s).items()}
     made = [
-        or_error(s, key_of(s, name, "availability"), partial(model.times, users, streams))
+        or_error(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
         for name, model in models.items()
     ]
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
     if s.buffer is None:
         return online
-    ever = int(online.ever_online.sum())
+    ever = users if online.ever_online is None else int(online.ever_online.sum())
     for name, protocol in s.protocols.items():
         needed = {"buffer.K": s.buffer.K}
         if protocol.offline:

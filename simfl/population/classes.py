@@ -76,7 +76,8 @@ def online_times(classes: Classes, times: Sequence[OnlineTimes], with_time: Sequ
     if len(times) == 1:
         return times[0]
     member = classes.member
-    ever = classes.combined([t.ever_online for t in times])
+    everybody = np.ones(len(member), bool)
+    ever = classes.combined([everybody if t.ever_online is None else t.ever_online for t in times])
     by_round = [t.by_round for t in times]
 
     def at(user: int, now: int) -> State:
@@ -84,8 +85,7 @@ def online_times(classes: Classes, times: Sequence[OnlineTimes], with_time: Sequ
         return times[own].at(user, now) if with_time[own] else (True, FOR_EVER)
 
     def in_round(index: int) -> NDArray[np.bool_]:
-        everybody = np.ones(len(member), bool)
         return classes.combined([everybody if drawn is None else drawn(index) for drawn in by_round])
 
     drawn_anew: Callable[[int], NDArray[np.bool_]] | None = in_round if any(by_round) else None
-    return OnlineTimes(ever, at, drawn_anew)
+    return OnlineTimes(at, drawn_anew, ever)

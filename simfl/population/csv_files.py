@@ -57,12 +57,15 @@ def numbers(cells: Sequence[str]) -> Draws:
     return np.array(list(map(float, cells)), np.float64)
 
 
-def by_columns(text: str) -> Iterator[dict[str, list[str]]]:
+def by_columns(text: str, known: Sequence[str] = ()) -> Iterator[dict[str, list[str]]]:
     """Yield the cells of each column that is there once, some lines at a time; of a file without lines, none.
-    A ValueError, or a csv.Error, if the lines have not as many cells as the header."""
+    A ValueError, or a csv.Error, if lines have not as many cells as the header, or a known column is there
+    twice."""
     rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
     names = [name.strip() for name in next(rows, [])]
     once = [name for name in names if names.count(name) == 1]
+    if any(names.count(name) > 1 for name in known):
+        raise ValueError("header")
     lines = list(islice(rows, CHUNK_LINES))
     cells = zip(*lines, strict=True) if lines else [()] * len(names)
     while True:
@@ -74,16 +77,21 @@ def by_columns(text: str) -> Iterator[dict[str, list[str]]]:
 
 
 def by_lines(
-    text: str, file: str, needed: Sequence[str], problems: list[Problem], take: Callable[[int, Cells], None]
+    text: str,
+    file: str,
+    needed: Sequence[str],
+    problems: list[Problem],
+    take: Callable[[int, Cells], None],
+    optional: Sequence[str] = (),
 ) -> None:
     """Call `take` with each line's number and cells, and list what it finds wrong. ScenarioError where the
-    lines cannot be told apart, or a needed column is not there once."""
+    lines cannot be told apart, a needed column is not there, or a known one is there twice."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows = filter(None, reader)
     try:
         names = [name.strip() for name in next(rows, [])]
-        for name in needed:
-            if names.count(name) != 1:
+        for name in (*needed, *optional):
+            if names.count(name) > 1 or (name in needed and name not in names):
                 what = "there twice" if name in names else "missing"
                 hint = f"the header is {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
                 raise refusal(file, reader.line_num if names else 1, f"the column {name} is {what}: {hint}")

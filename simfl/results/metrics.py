@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from simfl.results import trace as rows
-from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
-from simfl.results.trace_codes import Discarded
+from simfl.results.trace import PHASES, SERVER, TRAIN, End, Row, Sent, Step, Trace
+from simfl.results.trace_codes import Discarded, StepsDone
 
 Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
 Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
@@ -19,8 +19,10 @@ Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 @dataclass
 class Round:
     """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
-    missed: how often each user was, by phase;
-    stale: the users of updates that were discarded as such."""
+    missed: how often each user was, by phase; stale: the users of updates that were discarded as such.
+    partial: the updates in its aggregate whose training was cut; steps_share: the mean share of the
+    minibatches done, over all of them.
+    """
 
     index: int
     start: int
@@ -39,6 +41,8 @@ class Round:
     reliable: bool | None = None
     private: bool | None = None
     energy: Energy = field(default_factory=Counter)
+    partial: int = 0
+    steps_share: float = 1.0
 
     @property
     def selected(self) -> int:
@@ -92,6 +96,7 @@ def rounds(trace: Trace) -> list[Round]:
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             own = [row for row in group if _is_among(row, parties)]
             entry.invited = selected
+        _count_partial(entry, own)
         if end.cause >= 0:
             own.append(trace[end.cause])
         entry.span = _spans(own, end)
@@ -105,6 +110,15 @@ def _is_among(row: Row, parties: set[int]) -> bool:
     if isinstance(row, Step):
         return row.party in parties
     return isinstance(row, Sent) and {row.sender, row.to} <= parties
+
+
+def _count_partial(entry: Round, own: Iterable[Row]) -> None:
+    """Find the updates of the aggregate whose training was cut; its own rows have their steps."""
+    whats = [row.what for row in own if isinstance(row, Step) and row.call == TRAIN and row.what]
+    cut = list(filter(None, map(StepsDone.read, whats)))
+    if cut and entry.members:
+        left_out = sum(1 - done.steps / done.whole for done in cut)
+        entry.partial, entry.steps_share = len(cut), 1 - left_out / len(entry.members)
 
 
 def _spans(own: Iterable[Row], end: End) -> dict[str, int]:

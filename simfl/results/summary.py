@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, ByPhase, Count, Seconds, Share
+from simfl.results.block import Block, ByPhase, Count, Extended, Seconds, Share
 from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
-from simfl.results.energy import EnergySummary, WithEnergy
+from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
 from simfl.results.targets import Target
@@ -63,8 +63,12 @@ class ByKind(Block):
     wait: Seconds
 
 
-class RoundSummary(WithEnergy):
-    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
+class RoundSummary(Extended):
+    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for.
+
+    partial: updates in the aggregate whose training was cut; steps_share: the mean share of the minibatches
+    done, over all updates in it.
+    """
 
     index: Count
     status: Literal["completed", "aborted"]
@@ -89,6 +93,9 @@ class RoundSummary(WithEnergy):
     refused: dict[str, Count]
     reliable: bool | None
     private: bool | None
+    partial: Count = 0
+    steps_share: Share = 1.0
+    energy: EnergySummary | None = None
     accuracy: Share | None
     loss: float | None
 
@@ -98,7 +105,7 @@ class RoundSummary(WithEnergy):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private", "partial")
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -112,6 +119,7 @@ class RoundSummary(WithEnergy):
             discarded_stale=len(r.stale),
             refused=dict(r.refused),
             energy=EnergySummary.of(r.energy),
+            steps_share=r.steps_share,
             **{name: getattr(r, name) for name in same},
             **vars(m),
         )
@@ -152,7 +160,7 @@ class ParticipationSummary(Block):
     C: list[Annotated[float, Field(ge=0, le=1e15)]]
 
 
-class ProtocolSummary(WithEnergy):
+class ProtocolSummary(Extended):
     """An entry of a scenario's protocols. staleness: updates by how many versions late they came; None unless
     the run is asynchronous, and so the file's mark of its mode."""
 
@@ -165,6 +173,8 @@ class ProtocolSummary(WithEnergy):
     participation: ParticipationSummary | None
     targets: dict[str, Target] | None = None
     classes: dict[str, ClassSummary] | None = None
+    energy: EnergySummary | None = None
+    kept: ClassVar = ("targets",)
 
     @classmethod
     def of(
@@ -235,6 +245,11 @@ class ProtocolSummary(WithEnergy):
     def failures(self) -> list[tuple[str, int]]:
         """The `reasons` of failed and skipped rounds."""
         return reasons(self.rounds)
+
+    @property
+    def partial(self) -> bool:
+        """True where some training was cut."""
+        return any(r.partial for r in self.rounds)
 
     @property
     def chosen(self) -> ParticipationSummary | None:

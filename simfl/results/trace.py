@@ -113,6 +113,7 @@ class GaveUp(NamedTuple):
     at: int
 
 
+TRAIN = "train"  # the call of a local training, of which `what` may be a `StepsDone`
 UPDATE = "update"  # stands in place of the message in the `Ignored` row of a discarded update
 
 

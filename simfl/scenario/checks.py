@@ -76,6 +76,7 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
+    yield from _partial(s)
     for name, kind in s.protocols.items():
         for timer in kind.timers:
             if getattr(s.deadlines, timer) is None:
@@ -85,6 +86,20 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "field.q", f"q={q} must be prime"
     if q <= users:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
+
+
+def _partial(s: Scenario) -> Problems:
+    spec = s.learning
+    if spec.partial is None:
+        return
+    for name, kind in s.protocols.items():
+        if spec.partial.weight == "steps" and not kind.weighted:
+            why = f"protocol {name} weighs no update by samples: use samples or normalised"
+            yield "learning.partial.weight", f"steps has no effect, as {why}"
+    for key in ("momentum", "weight_decay", "mu"):
+        if spec.partial.weight == "normalised" and (value := getattr(spec, key)):
+            why = f"learning.{key}={value:g} must be 0, as the division by steps is that of plain SGD"
+            yield "learning.partial.weight", f"normalised: {why}"
 
 
 def _buffered(s: Scenario) -> Problems:

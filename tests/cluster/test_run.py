@@ -143,7 +143,7 @@ def test_a_unit_of_several_versions_of_the_weights() -> None:
             done(function(order, entry, *args))
 
     one, two = trainer.initial(bytes(32)), trainer.initial(bytes([1]) * 32)
-    calls = [(one, 0, bytes(32), 0), (two, 1, bytes(32), 0), (one, 2, bytes(32), 1)]
+    calls = [(one, 0, bytes(32), 0, None), (two, 1, bytes(32), 0, 1), (one, 2, bytes(32), 1, None)]
     got: list[Any] = []
     remote.Trainings(Here(), "fedavg", trainer).send(calls, got.extend)  # type: ignore[arg-type]
     assert [id(weights) for weights in sent] == [id(one), id(two)]

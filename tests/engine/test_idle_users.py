@@ -98,8 +98,8 @@ def test_users_at_whom_nobody_looks_cost_nothing(
     looked: set[int] = set()
     make = people.People.of
 
-    def counting(s: Any, streams: Any) -> people.People:
-        everybody = make(s, streams)
+    def counting(*arguments: Any) -> people.People:
+        everybody = make(*arguments)
         everyone = everybody.online
 
         def look(user: int, now: int) -> Any:

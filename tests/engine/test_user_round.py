@@ -136,10 +136,13 @@ class Fixed:
     def evaluate(self, weights: Any) -> Any:
         raise NotImplementedError
 
-    def work(self, user: int) -> dict[str, int]:
+    def steps(self, user: int) -> int:
+        return 1
+
+    def work(self, user: int, steps: int | None = None) -> dict[str, int]:
         return {}
 
-    def training(self, weights: Any, user: int, seed: Any, index: int) -> Any:
+    def training(self, weights: Any, user: int, seed: Any, index: int, steps: Any = None) -> Any:
         return self.updates[user].delta.content
 
 

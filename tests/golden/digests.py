@@ -11,9 +11,6 @@ from simfl.results import trace as rows
 CONTENT = {"accuracy", "loss", "final_accuracy", "aggregate_exact", "updates_clipped", "wrapped", "clipped"}
 """Keys of the summary's rounds that depend on what was computed, and so on the machine."""
 
-OPTIONAL = {"classes"}
-"""Keys of an entry, or of a round, that say nothing unless the scenario asks for it."""
-
 
 def digests(result: Result) -> dict[str, str]:
     """Return "trace summary" digests by entry."""
@@ -29,23 +26,14 @@ def _of_trace(result: Result, name: str) -> str:
 
 
 def _of_summary(result: Result, name: str) -> str:
-    whole = result.summary["protocols"][name]
-    summary = {key: value for key, value in whole.items() if key != "training" and not _unused(key, value)}
+    summary = {key: value for key, value in result.summary["protocols"][name].items() if key != "training"}
     text = json.dumps(_without_content(summary), sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _unused(key: str, value: object) -> bool:
-    return key in OPTIONAL and not value
-
-
 def _without_content(value: object) -> object:
     if isinstance(value, dict):
-        return {
-            key: _without_content(inner)
-            for key, inner in value.items()
-            if key not in CONTENT and not _unused(key, inner)
-        }
+        return {key: _without_content(inner) for key, inner in value.items() if key not in CONTENT}
     if isinstance(value, list):
         return [_without_content(inner) for inner in value]
     return round(value, 9) if isinstance(value, float) else value

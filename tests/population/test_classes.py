@@ -68,7 +68,7 @@ def test_a_class_that_says_nothing_changes_no_buffer() -> None:
 
 def people(classes: dict[str, Any]) -> People:
     s = load(SYNC, with_classes(classes))
-    return People.of(s, Streams(s.seed))
+    return People.of(s, Streams(s.seed), lambda: np.zeros((12, 10), np.int64))
 
 
 def test_a_class_leaves_other_users_their_world() -> None:

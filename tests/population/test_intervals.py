@@ -82,7 +82,7 @@ def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> 
     listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
     flat = [(user, *interval) for user, intervals in listed.items() for interval in intervals]
     columns = np.array(flat).reshape(-1, 3).T
-    found = Intervals(columns[0].astype(np.int64), columns[1], columns[2])
+    found = Intervals(columns[0].astype(np.int64), columns[1], columns[2], np.full(len(flat), np.inf))
     assert found == listed
     assert list(found) == list(listed)
     assert [found.get(user) for user in range(-1, 9)] == [listed.get(user) for user in range(-1, 9)]
@@ -131,6 +131,45 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
+
+
+PERIODIC = "user,from_s,to_s,period_s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (PERIODIC + "1,0,5,4\n", "2: to_s: must be at most period_s=4, not 5"),
+        (PERIODIC + "1,0,1,4\n1,2,3,4\n1,3,4,5\n", "4: period_s: must be 4 as in line 2, not 5"),
+        (PERIODIC + "1,0,1,0\n", "2: period_s: must be at least 1e-09, not 0"),
+        (PERIODIC + "1,0,1,1e999\n", "2: period_s: must be a finite number, not 1e999"),
+        (PERIODIC + "1,0,1,\n", "2: period_s: must be a number, not ''"),
+        (
+            "user,from_s,to_s,period_s,period_s\n1,0,1,2,2\n",
+            "1: the column period_s is there twice: the header is user,from_s,to_s",
+        ),
+        (PERIODIC + "1,1,1,4\n", "2: to_s: must be above from_s=1, not 1"),
+    ],
+)
+def test_a_wrong_period_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+    assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
+
+
+def test_one_period_for_all_is_the_scenarios(tmp_path: Path) -> None:
+    for text, says in (
+        (PERIODIC + "1,0,1,4\n", ":1: the column period_s is there, and the scenario gives 3 s too"),
+        (HEADER + "1,0,1\n0,2,3.5\n", ":3: to_s: must be at most period_s=3, not 3.5"),
+    ):
+        with pytest.raises(ScenarioError) as refused:
+            read_intervals(csv(tmp_path, text), 5, 3.0)
+        assert str(refused.value) == f"{tmp_path}/online.csv{says}"
+
+
+def test_an_entry_may_have_empty_intervals(tmp_path: Path) -> None:
+    text = HEADER + "9,4,4\n123456789012345678,0,8\n123456789012345678,5,5\n"
+    assert read_intervals(csv(tmp_path, text), None) == {9: [], 123456789012345678: [(0.0, 8.0)]}
+    with pytest.raises(ScenarioError, match=r":3: user 9 is online from 4 to 6 already, by line 2"):
+        read_intervals(csv(tmp_path, HEADER + "9,4,6\n9,5,7\n"), None)
 
 
 def test_a_nested_interval_does_not_hide_what_comes_after(tmp_path: Path) -> None:

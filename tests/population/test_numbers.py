@@ -211,7 +211,11 @@ def test_a_scenario_finds_its_file_and_a_run_uses_it(tmp_path: Path) -> None:
     slowdown = scenario.population.devices.slowdown
     assert isinstance(slowdown, FileColumn)
     assert slowdown.file == str(tmp_path / "traces" / "capacity.csv")
-    assert People.of(scenario, Streams(1)).slowdown.tolist() == [162, 40, 300] * 33 + [162]
+    assert People.of(scenario, Streams(1), lambda: np.zeros((100, 10), np.int64)).slowdown.tolist() == [
+        162,
+        40,
+        300,
+    ] * 33 + [162]
 
 
 @pytest.mark.parametrize(
