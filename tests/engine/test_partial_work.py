@@ -13,7 +13,7 @@ import pytest
 
 from simfl.engine.clocks import ReplayError
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build, slowdowns
+from simfl.experiment.build import build
 from simfl.folder.result import Result
 from simfl.learning.device_clock import Timer
 from simfl.learning.trainer import Trainer
@@ -215,7 +215,7 @@ def test_a_measured_training_is_really_cut(monkeypatch: pytest.MonkeyPatch) -> N
     study = build(load(SYNC, MEASURED))
     monkeypatch.setattr(np, "matmul", counting)
     result = run({**MEASURED, "protocols": ["fedavg"]})
-    trainer, slow = study.trainer, slowdowns(study.scenario, study.streams)
+    trainer, slow = study.trainer, study.people.slowdown
     found = trainings(result.traces["fedavg"])
     expected = [min(trainer.steps(r.party), int(100 // slow[r.party]) + 1) for r in found]
     assert [steps_of(row, trainer) for row in found] == expected
