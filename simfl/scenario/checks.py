@@ -12,6 +12,7 @@ from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.population.dropout import NoLosses
+from simfl.population.variations import LinkStates
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured
@@ -24,6 +25,7 @@ from simfl.selection.schemes import All
 USER_BYTES = 350  # a user whom nothing happens to
 SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
+VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 Problems = Iterator[tuple[str, str]]  # (dotted path, message)
@@ -204,9 +206,9 @@ def users_bytes(s: Scenario, name: str) -> int:
     timed = any(own.availability.changes == "with time" for own in settings_of(s).values())
     timed |= any(outage.offline for outage in s.network.outages)
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
-    member = entry.member_bytes + (
-        JITTER_BYTES if any(own.network.jitter_s for own in settings_of(s).values()) else 0
-    )
+    links = [own.network for own in settings_of(s).values()]
+    member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
+    member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
     classes = s.learning.dataset.classes_expected()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.errors import RunFailed
@@ -17,6 +17,7 @@ from simfl.population.outages import Outage, Outages
 from simfl.population.timelines import FOR_EVER
 from simfl.population.variations import Changes, Link, LinkModel, LinkStates, Markov, Steady
 from simfl.random_streams import Streams
+from tests.sizes import examples
 
 NS = 10**9
 STREAMS = Streams(1)
@@ -75,6 +76,7 @@ def test_a_class_has_its_own_model() -> None:
     assert at(1, 4 * NS) == (1_000_000, 500_000, 0.5, FOR_EVER)
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(st.floats(0, 1e9))
 def test_a_rate_is_rounded_once_and_stops_only_at_zero(mbps: float) -> None:
     bps = links(Steady(), own=Link(mbps, 0.0, 0.0))(0, 0).up_bps
@@ -83,6 +85,7 @@ def test_a_rate_is_rounded_once_and_stops_only_at_zero(mbps: float) -> None:
     assert abs(bps - mbps * 1e6) <= 1 or bps == MAX_BPS < mbps * 1e6
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300 * NS)), min_size=1, max_size=10))
 def test_a_state_does_not_depend_on_who_asked_before(questions: list[tuple[int, int]]) -> None:
     cells = {"of": {"cells": 3}, "every_s": {"exponential": 20.0}, "lasts_s": 4.0}

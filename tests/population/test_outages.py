@@ -82,6 +82,11 @@ def test_another_outage_changes_no_draws() -> None:
         assert [alone.factor(user, now)[0] for now in times] == [after.factor(user, now)[0] for now in times]
 
 
+def test_outages_of_other_names_come_at_other_times() -> None:
+    first, second = (outages({"of": "all", "name": name, **AGAIN}) for name in ("towers", "others"))
+    assert [first.factor(0, at * NS) for at in range(9)] != [second.factor(0, at * NS) for at in range(9)]
+
+
 def test_one_name_hits_the_same_users() -> None:
     twice = [{"of": {"share": 0.5}, "name": "towers", "from_s": at, "to_s": at + 1.0} for at in (1.0, 5.0)]
     both = outages(*twice)

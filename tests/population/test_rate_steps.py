@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.errors import ScenarioError
 from simfl.population import csv_files
 from simfl.population.rate_steps import Step, read_steps
 from simfl.population.timelines import FOR_EVER
+from tests.sizes import examples
 
 NS = 10**9
 Lines = dict[int, list[tuple[int, float, float]]]  # user -> (from_s, up, down) in order of time
@@ -40,6 +41,7 @@ def plain(lines: list[tuple[int, float, float]], period_s: int, now_s: int) -> t
     return step, FOR_EVER if after is None else after * NS
 
 
+@settings(max_examples=examples(200), deadline=None)
 @given(LINES, st.sampled_from([0, 31, 40]), st.randoms(), st.lists(st.integers(0, 130), min_size=1))
 def test_steps_are_those_of_their_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: Lines, period_s: int, order: object, asked: list[int]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -33,6 +33,7 @@ from simfl.population.variations import (
     Steps,
 )
 from simfl.random_streams import Streams
+from tests.sizes import examples
 
 NS, MS = 10**9, 10**6
 OWN = Link(8.0, 16.0, 0.04)
@@ -93,7 +94,7 @@ QUESTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 200 * NS)), min
 
 
 @by_kind
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None)
 @given(questions=QUESTIONS)
 def test_a_link_is_a_function_of_user_and_time(
     models: dict[str, LinkModel], kind: str, questions: list[tuple[int, int]]
@@ -106,7 +107,7 @@ def test_a_link_is_a_function_of_user_and_time(
 
 
 @by_kind
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None)
 @given(user=st.integers(0, 9), now=st.integers(0, 200 * NS), part=st.floats(0, 1, exclude_max=True))
 def test_a_link_stays_until_it_says(
     models: dict[str, LinkModel], kind: str, user: int, now: int, part: float
@@ -157,6 +158,7 @@ def carried(at: variations.Changes, user: int, begin: int, end: int) -> tuple[fl
 TRACE = st.lists(st.integers(0, 60), min_size=1, max_size=20).map(sorted).filter(lambda times: times[-1] > 0)
 
 
+@settings(max_examples=examples(200), deadline=None)
 @given(TRACE, TRACE, st.integers(1, 70), st.integers(0, 500), st.sampled_from(["none", "drawn"]))
 def test_a_recording_carries_its_packets_in_a_period(
     tmp_path_factory: pytest.TempPathFactory,

@@ -32,6 +32,7 @@ DEADLINES = dict.fromkeys(("advertise", "shares", "upload", "recovery"), 1e6)
 IDLE = {"selection": {"random": 20}}
 TINY = {"kind": "synthetic", "shape": [4], "classes": 2, "train": 100, "test": 10}
 COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
+WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor": 0.1, "dwell_s": 5.0}]}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
         ("fedavg", (4000, 12000), IDLE),
         ("fedavg", (500, 1500), IDLE | {"population.availability": COMING}),
         ("fedavg", (200, 500), {}),
+        ("fedavg", (200, 500), {"network.users.varies": WALK}),
         ("secagg", (60, 150), {}),
         pytest.param("secagg_plus", (60, 140), {}, marks=pytest.mark.slow),
         ("ccesa", (60, 140), {}),
