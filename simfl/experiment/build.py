@@ -36,7 +36,8 @@ from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import FOR_EVER, OnlineTimes
 from simfl.population.dropout import Losses
-from simfl.population.links import LinkState
+from simfl.population.links import Links, LinkState
+from simfl.population.tcp_start import ServerRates, lv08
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -150,8 +151,10 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         assert links.downlink_mbps is not None
         state = LinkState(bps(links.uplink_mbps), bps(links.downlink_mbps), links.latency_s, FOR_EVER)
         rates = bps(server.uplink_mbps), bps(server.downlink_mbps), FOR_EVER
-        more = jitter if links.jitter_s else None
-        return Network(env, lambda user, now: state, lambda now: rates, more, s.network.peers == "direct")
+        world: tuple[Links, ServerRates] = (lambda user, now: state), (lambda now: rates)
+        if s.network.tcp_start == "lv08":
+            world = lv08(*world)
+        return Network(env, *world, jitter if links.jitter_s else None, s.network.peers == "direct")
 
     def bps(mbps: float) -> int:
         return round(mbps * 1e6)

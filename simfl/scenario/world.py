@@ -121,6 +121,8 @@ class Network(Block):
     """`relayed` shares pass the server's link, `direct` ones only those of the two users (LightSecAgg 6)."""
     overhead_s: NonNegative
     """Seconds that the RPC layer costs the receiver of each message."""
+    tcp_start: Literal["lv08"] | None = None
+    """`lv08` counts TCP's start: 13.01 x latency, 0.97 x rates, at most 4 MiB in two latencies (SimGrid)."""
 
 
 class Server(Block):
