@@ -34,6 +34,7 @@ from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
+from simfl.population.tcp_start import lv08
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -153,7 +154,10 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     """Return the settings that all protocols share."""
 
     def network(env: Environment) -> Network:
-        return Network(env, people.links, people.server_link, people.jitter(), s.network.peers == "direct")
+        world = people.links, people.server_link
+        if s.network.tcp_start == "lv08":
+            world = lv08(*world)
+        return Network(env, *world, people.jitter(), s.network.peers == "direct")
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
