@@ -72,6 +72,7 @@ class RunConfig:
     record: bool = False
     energy_of: EnergyOf | None = None
     server_powers: Powers | None = None
+    batteries: bool = False
 
 
 @dataclass(frozen=True, slots=True)

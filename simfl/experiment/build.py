@@ -36,7 +36,7 @@ from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.availability import OnlineTimes
 from simfl.population.dropout import Losses
-from simfl.population.energy import EnergyOf
+from simfl.population.energy import Powers
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -195,8 +195,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
-        energy_of=energy_of(s),
-        server_powers=s.server.energy.powers() if s.server.energy else None,
+        **make_energy(s, streams),
     )
 
 
@@ -205,12 +204,16 @@ def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
     return s.population.devices.slowdown.draw(streams.rng("devices"), s.population.users)
 
 
-def energy_of(s: Scenario) -> EnergyOf | None:
-    """Return the powers of each user's device; None where no energy is counted."""
-    if s.population.energy is None:
-        return None
-    powers = s.population.energy.powers()
-    return lambda user: powers
+def make_energy(s: Scenario, streams: Streams) -> dict[str, Any]:
+    """Return the settings of a world in which energy is counted."""
+    found: dict[str, Any] = {}
+    if s.server.energy is not None:
+        found["server_powers"] = s.server.energy.powers()
+    if s.population.energy is not None:
+        make = partial(s.population.energy.powers, s.population.users, streams)
+        powers: Powers = or_error(s, "population.energy", make)
+        found |= {"energy_of": lambda user: powers, "batteries": powers.store is not None}
+    return found
 
 
 def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:

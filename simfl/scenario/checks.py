@@ -5,7 +5,7 @@ checked where those are made, in `build`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
@@ -41,8 +41,9 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         for name, entry in scenario.protocols.items():
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
-    users, mode = scenario.population.users, scenario.asynchronous
+    users, mode, energy = scenario.population.users, scenario.asynchronous, scenario.population.energy
     found += _below("population.availability", scenario.population.availability.problems(mode))
+    found += _below("population.energy", energy.problems() if energy else ())
     found += _below("dropout", scenario.dropout.problems(users, mode))
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
@@ -131,10 +132,12 @@ def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
         remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
         yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
+    if s.selection.needs_battery and not s.population.has_batteries:
+        yield "selection", f"{s.selection.kind} needs population.energy.battery: without it no device has one"
     yield from _below("selection", s.selection.problems(s.population.users))
 
 
-def _below(block: str, problems: Problems) -> Problems:
+def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
     for key, message in problems:
         yield f"{block}.{key}".rstrip("."), message
 

@@ -70,6 +70,11 @@ class Population(Block):
     energy: Energy | None = None
     """The energy of the users' devices; not counted unless given."""
 
+    @property
+    def has_batteries(self) -> bool:
+        """True if any device has a battery."""
+        return self.energy is not None and self.energy.battery is not None
+
 
 class UserLink(Block):
     """A user's link. A preset gives both rates; the latency is always stated.

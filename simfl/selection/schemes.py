@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,9 @@ class Participation:
             raise ValueError(f"users={users} must be at least 1")
         self.users = users
         self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
+        self.battery: NDArray[np.float64] | None = None
+        """The levels of the users' batteries now, [users], as fractions; 1 of a device that has none. None
+        where no device has one."""
         self._counts = np.zeros(users, np.int64)
         self.counts = self._counts.view()
         """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
@@ -83,6 +86,9 @@ class Selection(Choice):
     >>> Lowest(users=2).chosen([7, 3, 5], Participation(9), np.random.default_rng(0))
     [3, 5]
     """
+
+    needs_battery: ClassVar[bool] = False
+    """It reads `history.battery`: a scenario without batteries is refused."""
 
     @abstractmethod
     def select(
@@ -160,6 +166,22 @@ class Random(_OfOneSize):
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         enough = available.size >= self.users
         return rng.choice(available, size=self.users, replace=False) if enough else None
+
+
+class Charged(_OfOneSize):
+    """K = `users` of the available whose batteries are at `least` or above, uniformly without replacement."""
+
+    main_key = ""
+    kind: Literal["charged"] = "charged"
+    least: Fraction
+    """The least level of a battery, as a fraction of its capacity."""
+    needs_battery: ClassVar[bool] = True
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        if history.battery is None:
+            raise RunFailed("selection charged: no device has a battery")
+        charged = available[history.battery[available] >= self.least]
+        return Random(users=self.users).select(charged, history, rng)
 
 
 class WeightedRandom(_OfOneSize):
@@ -272,7 +294,7 @@ class Partition(_OfOneSize):
         return MultiRound(users=self.users, T=self.users).problems(users)
 
 
-_KINDS = (All, Random, WeightedRandom, Partition, Bernoulli, MultiRound)
+_KINDS = (All, Random, Charged, WeightedRandom, Partition, Bernoulli, MultiRound)
 SELECTION = Kinds("selection", Selection, _KINDS, "selection")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
