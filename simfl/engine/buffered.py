@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from simfl.engine.presence import LOST
+from simfl.engine.presence import LOST, WHY
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
 from simfl.population.availability import FOR_EVER
@@ -234,7 +234,7 @@ class BufferedSession(Session):
         self.idle.discard(user)
         task = self.current.get(user)
         if task is not None and not task.delivered:
-            self.lose(task, task.phase, "went offline", row)
+            self.lose(task, task.phase, WHY[why], row)
         elif why != LOST:  # of a loss the transport is told already
             self.disconnections.report(user, None, self.machine, "training", row)
 

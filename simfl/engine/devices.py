@@ -74,7 +74,7 @@ class Device:
     """A device (the server's too): two lanes, the cores they share, and by how much it is slower
     than the machine of the clock (`slowdown`: slowdown / cores of a server)."""
 
-    __slots__ = ("_waiting", "free", "last", "party", "protocol", "session", "slowdown", "training")
+    __slots__ = ("_waiting", "free", "last", "off", "party", "protocol", "session", "slowdown", "training")
 
     def __init__(self, session: Session, party: int, slowdown: float, cores: int) -> None:
         self.session = session
@@ -83,6 +83,7 @@ class Device:
         self.protocol = Lane(self, "protocol")
         self.training = Lane(self, "training")
         self.free = cores
+        self.off = False
         self.last = -1
         self._waiting: list[Callable[[], None]] = []
 
@@ -102,6 +103,12 @@ class Device:
         else:
             self.free += 1
 
+    def power(self, on: bool) -> None:
+        """Turn the device on, or off: then its steps are broken off, and what waits for a lane stays."""
+        self.off = not on
+        for lane in (self.protocol, self.training):
+            lane.wake() if on else lane.halt()
+
 
 class Lane:
     """Jobs in order of arrival, one at a time."""
@@ -120,9 +127,7 @@ class Lane:
         if self.jobs is None:
             self.jobs = deque()
         self.jobs.append(job)
-        if self.resting:
-            self.resting = False
-            self.device.session.env.soon(self._go_on)
+        self.wake()
 
     def has(self, task: UserRound) -> bool:
         """Return True if the lane works on a task, or will."""
@@ -136,21 +141,35 @@ class Lane:
         self.device.session.env.soon(self._broken)
         return self.record()
 
+    def halt(self) -> None:
+        """Break off the job in progress, whoever's it is."""
+        if self.record() >= 0:
+            self.device.session.env.soon(self._broken)
+
+    def wake(self) -> None:
+        """Go on with what waits."""
+        if self.resting and self.jobs:
+            self.resting = False
+            self.device.session.env.soon(self._go_on)
+
     def _broken(self) -> None:
         self.device.release()
         self._go_on()
 
     def _go_on(self) -> None:
         """Begin the next job, as soon as there is a core for it; rest if there is none."""
-        while self.jobs:
+        while self.jobs and not self.device.off:
             if not self.device.acquire(self._begin_late) or self._begin(self.last):
                 return
         self.resting = True
-        self.jobs = None  # most users' lanes rest for most of a run
+        self.jobs = self.jobs or None  # most users' lanes rest for most of a run
 
     def _begin_late(self) -> None:
-        if not self._begin(self.device.last):
-            self._go_on()
+        if self.device.off:
+            self.device.release()
+        elif self._begin(self.device.last):
+            return
+        self._go_on()
 
     def _begin(self, before: int) -> bool:
         """Begin the next job; False if it is over at once. `before`: the step that held it up, if any did."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from simfl.engine.battery import Batteries, Battery
 from simfl.engine.devices import Job
 from simfl.engine.transport import Transmission
 from simfl.population.energy import Powers
@@ -37,6 +38,7 @@ class Account:
     powers: Powers
     then: int
     phase: str
+    battery: Battery | None = None
     jobs: list[Job] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     taking_part: bool = False
@@ -63,8 +65,17 @@ class Account:
 
     def advance(self, now: int) -> None:
         """Book what was drawn up to now."""
-        while self.then < now:  # at most twice: a tail may end on the way
-            self._book(min(now, self.tail_until) if self.then < self.tail_until else now)
+        while self.then < now:
+            until = min(now, self.tail_until) if self.then < self.tail_until else now
+            if self.battery is None:
+                self._book(until)
+                continue
+            on, until = self.battery.on, self.battery.step(self.then, until, self.power())
+            if on:
+                self._book(until)
+                if not self.battery.on:
+                    self.tail_until = until
+            self.then = until
 
     def _book(self, until: int) -> None:
         """Book a stretch in which the power is the same."""
@@ -89,7 +100,8 @@ class Account:
         self.moving.remove(phase)
         self.phase = phase
         rate, source = (self.powers.up, "up") if up else (self.powers.down, "down")
-        self.add(phase, source, rate * moved_bytes)
+        fj = rate * moved_bytes
+        self.add(phase, source, fj if self.battery is None else self.battery.pay(fj))
         if not self.moving:
             self.tail_until, self.tail_phase = self.then + self.powers.tail_ns, phase
 
@@ -103,19 +115,35 @@ class Meter:
         self._accounts: dict[int, Account | None] = {}
         self._open: dict[int, Account] = {}  # those that have something to book, or will
         self._taking_part: dict[int, Account] = {}
+        self.batteries = Batteries(session, self.account) if session.world.batteries else None
+        if self.batteries is not None:
+            session.presence.powered = self.batteries.look
         session.network.radio = self.radio
 
-    def _account(self, party: int) -> Account | None:
+    def account(self, party: int) -> Account | None:
         """Return the account of a party, up to now; None if its energy is not counted."""
         if party not in self._accounts:
             powers = self._powers(party)
-            made = None if powers is None else Account(powers, self.env.now, self.session.first_phase)
+            made = None if powers is None else Account(powers, 0, self.session.first_phase)
+            if made is not None and made.powers.store is not None:
+                made.battery = Battery(made.powers.store, party)
             self._accounts[party] = made
         account = self._accounts[party]
         if account is not None:
             account.advance(self.env.now)
+        return account
+
+    def _opened(self, party: int) -> Account | None:
+        """Return an account that is going to change."""
+        account = self.account(party)
+        if account is not None:
             self._open[party] = account
         return account
+
+    def _changed(self, party: int, account: Account) -> None:
+        """The power of a party's device is another from now on."""
+        if self.batteries is not None:
+            self.batteries.follow(party, account)
 
     def _powers(self, party: int) -> Powers | None:
         world = self.session.world
@@ -126,8 +154,9 @@ class Meter:
     # -- changes of power
     def began(self, party: int, job: Job) -> None:
         """A step begins that takes time."""
-        if (account := self._account(party)) is not None:
+        if (account := self._opened(party)) is not None:
             account.jobs.append(job)
+            self._changed(party, account)
 
     def stopped(self, party: int, job: Job) -> None:
         """A step is over, or broken off."""
@@ -135,29 +164,33 @@ class Meter:
         if account is not None and job in account.jobs:  # it is not if it took no time
             account.advance(self.env.now)
             account.jobs.remove(job)
+            self._changed(party, account)
 
     def radio(self, user: int, up: bool, transfer: object, moved_bytes: int | None) -> None:
         """A transfer begins to move on a user's link (None), or moves no more and has moved so much."""
         assert isinstance(transfer, Transmission)
-        if (account := self._account(user)) is None:
+        if (account := self._opened(user)) is None:
             return
         phase = transfer.message.phase
         if moved_bytes is None:
             account.begin_transfer(phase)
         else:
             account.end_transfer(phase, up, moved_bytes)
+        self._changed(user, account)
 
     def join(self, user: int) -> None:
         """A user's part in a round or a cycle begins."""
-        if (account := self._account(user)) is not None:
+        if (account := self._opened(user)) is not None:
             account.taking_part, account.phase = True, self.session.first_phase
             self._taking_part[user] = account
+            self._changed(user, account)
 
     def leave(self, user: int) -> None:
         """The part of a user is over, if it has one."""
         if (account := self._taking_part.pop(user, None)) is not None:
             account.advance(self.env.now)
             account.taking_part = False
+            self._changed(user, account)
 
     def leave_all(self) -> None:
         """The round is over for everybody."""

@@ -21,15 +21,20 @@ from simfl.results.trace_codes import UpdateId
 if TYPE_CHECKING:
     from simfl.engine.session import Session
 
-SESSION, LOST = "session", "lost"
+SESSION, LOST, BATTERY = "session", "lost", "battery"
+WHY = {SESSION: "went offline", LOST: "was lost", BATTERY: "ran empty"}
+"""The reasons to be away, and what is said of a loss by one."""
 
 
 class Presence:
     """Keeps the reasons, pauses and resumes links, calls `left(user, why, row)` and `returned(user, row)`.
 
     days: a user's state at a time and until when it lasts; None where it never changes. resting: True for a
-    user on whose coming and going nothing depends; at its next change it is followed no more.
+    user on whose coming and going nothing depends; at its next change it is followed no more. powered: the
+    state of a user's battery, where there are any.
     """
+
+    powered: Callable[[int], State] | None = None
 
     def __init__(
         self,
@@ -74,8 +79,13 @@ class Presence:
     def look(self, user: int) -> State:
         """Return the state of a user's device, and until when it is certain to last."""
         if self.days is None or user in self.away or user in self._followed:
-            return user not in self.away, FOR_EVER
-        return self.days(user, self.env.now)
+            state = user not in self.away, FOR_EVER
+        else:
+            state = self.days(user, self.env.now)
+        if self.powered is None or not state[0]:
+            return state
+        on, until = self.powered(user)
+        return on, min(until, state[1])
 
     def online(self, user: int) -> bool:
         return self.look(user)[0]

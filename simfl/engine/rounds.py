@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import simpy
 
+from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results import trace as rows
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 class RoundSession(Session):
@@ -49,7 +50,10 @@ class RoundSession(Session):
         ]
 
     def _select(self) -> list[int] | None:
-        return self.world.select(self._available(), self.history, self.round)
+        available = self._available()
+        if self.meter is not None and self.meter.batteries is not None:
+            self.history.battery = self.meter.batteries.levels()
+        return self.world.select(available, self.history, self.round)
 
     def _begin(self, chosen: list[int]) -> None:
         index, kind, params = self.round, self.machines.kind, self.machines.params
@@ -103,7 +107,7 @@ class RoundSession(Session):
     def went_offline(self, user: int, why: str, row: int) -> None:
         for task in [t for t in self.tasks.values() if t.user == user]:
             if task.round == self.round or self.working(task):  # not where it has done all it had to
-                self.lose(task, task.phase, "went offline", row)
+                self.lose(task, task.phase, WHY[why], row)
         self.network.link(user, up=False).cut()  # no mailbox: a round that it is lost from asks no more of it
 
     def came_online(self, user: int, row: int) -> None:

@@ -23,7 +23,7 @@ from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class RunConfig:
     energy_of: EnergyOf | None = None
     server_powers: Powers | None = None
     partial: PartialWork | None = None
+    batteries: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 from simfl.virtual_time import lasting, nanoseconds
 
 
@@ -194,7 +194,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
-        energy_of=people.energy_of(),
+        energy_of=people.energy_of,
+        batteries=people.batteries,
         server_powers=s.server.energy.powers() if s.server.energy else None,
         partial=s.learning.partial,
     )

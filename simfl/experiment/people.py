@@ -14,7 +14,7 @@ from simfl.errors import counted
 from simfl.population.availability import Holdings, OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
-from simfl.population.energy import EnergyOf
+from simfl.population.energy import EnergyOf, Powers
 from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
 from simfl.population.outages import Outages
@@ -37,6 +37,7 @@ class People:
     up_mbps: NDArray[np.float64]  # [users]
     down_mbps: NDArray[np.float64]
     latency_s: NDArray[np.float64]
+    powers: tuple[Powers | None, ...]  # of each class
     links: Links
     server_link: ServerLink
     outages: Outages
@@ -60,6 +61,7 @@ class People:
             up_mbps,
             down_mbps,
             latency_s,
+            tuple(_powers(s, streams)),
             _links(s, streams, classes, (up_mbps, down_mbps, latency_s), outages),
             _server_link(s, streams),
             outages,
@@ -76,10 +78,15 @@ class People:
         by_class = any(own.availability.changes == "with time" for own in self.settings)
         return by_class or self.outages.take_offline
 
+    @property
     def energy_of(self) -> EnergyOf | None:
-        """Return the powers of each user's device; None where no energy is counted."""
-        powers = [own.energy and own.energy.powers() for own in self.settings]
-        return (lambda user: powers[self.classes.member[user]]) if any(powers) else None
+        """The powers of each user's device; None where no energy is counted."""
+        return (lambda user: self.powers[self.classes.member[user]]) if any(self.powers) else None
+
+    @property
+    def batteries(self) -> bool:
+        """True if any device has a battery."""
+        return any(own is not None and own.store is not None for own in self.powers)
 
     def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
         """Return the losses of users, at the points that a protocol has."""
@@ -163,6 +170,13 @@ def _server_link(s: Scenario, streams: Streams) -> ServerLink:
     link = Link(own.uplink_mbps, own.downlink_mbps, 0.0)
     made: ServerLink = or_error(s, "network.server.varies", partial(server_link, link, own.varies, streams))
     return made
+
+
+def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
+    """Yield the powers of each class's devices."""
+    for name, own in settings_of(s).items():
+        make = None if own.energy is None else partial(own.energy.powers, s.population.users, streams)
+        yield None if make is None else or_error(s, key_of(s, name, "energy"), make)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:

@@ -31,7 +31,7 @@ from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import classes_of
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
 

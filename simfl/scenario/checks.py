@@ -5,7 +5,7 @@ checked where those are made, in `build`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from simfl.crypto import quantize
@@ -50,6 +50,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         path = partial(key_of, scenario, name)
         found += _below(path("availability"), own.availability.problems(mode))
         found += _below(path("dropout"), own.dropout.problems(users, mode))
+        found += _below(path("energy"), own.energy.problems() if own.energy else ())
     for i, outage in enumerate(scenario.network.outages):
         found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
@@ -155,6 +156,11 @@ def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
         remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
         yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
+    with_battery = [
+        own.energy is not None and own.energy.battery is not None for own in settings_of(s).values()
+    ]
+    if s.selection.needs_battery and not all(with_battery):
+        yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
     enough, upload = s.selection.enough(), s.deadlines.upload
     if enough is not None and not isinstance(upload, FixedDeadline | None):
@@ -162,7 +168,7 @@ def _selection(s: Scenario) -> Problems:
         yield "selection.over", f"{why}: deadlines.upload must be fixed, not {upload.kind}"
 
 
-def _below(block: str, problems: Problems) -> Problems:
+def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
     for key, message in problems:
         yield f"{block}.{key}".rstrip("."), message
 

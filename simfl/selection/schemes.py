@@ -5,71 +5,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from simfl.blocks import Count, Fraction
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
+from simfl.selection.participation import Participation, Users, doubled
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-Users = NDArray[np.int64]
-
-
-def _doubled(ascending: Users) -> Users:
-    doubled: Users = ascending[1:][np.diff(ascending) == 0]
-    return doubled
-
-
-class Participation:
-    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round,
-    and each user's frequency of participation f^(t). users: N, at least 1; they are 0 .. N - 1.
-
-    >>> P = Participation(4)
-    >>> P.append([2, 0])
-    >>> P.counts.tolist()
-    [1, 0, 1, 0]
-    """
-
-    def __init__(self, users: int) -> None:
-        if users < 1:
-            raise ValueError(f"users={users} must be at least 1")
-        self.users = users
-        self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
-        self._counts = np.zeros(users, np.int64)
-        self.counts = self._counts.view()
-        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
-        self.counts.flags.writeable = False
-
-    def append(self, members: Iterable[int]) -> None:
-        """Add the next round's users, in any order; nobody where the round was skipped. ValueError, and
-        nothing appended, if a user is unknown or named twice."""
-        row = np.sort(np.fromiter(members, np.int64))
-        if row.size and not (row[0] >= 0 and row[-1] < self.users):
-            wrong = row[0] if row[0] < 0 else row[-1]
-            raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
-        if (doubled := _doubled(row)).size:
-            raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
-        self.rows.append(row)
-        self._counts[row] += 1
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def matrix(self) -> csr_array:
-        """Return P^(t), [t, N], int8 zeros and ones."""
-        from scipy.sparse import csr_array
-
-        ends = np.cumsum([0, *(row.size for row in self.rows)])
-        users = np.concatenate([*self.rows, np.empty(0, np.int64)])
-        return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))
+    pass
 
 
 class Selection(Choice):
@@ -84,6 +34,9 @@ class Selection(Choice):
     >>> Lowest(users=2).chosen([7, 3, 5], Participation(9), np.random.default_rng(0))
     [3, 5]
     """
+
+    needs_battery: ClassVar[bool] = False
+    """It reads `history.battery`: a scenario without batteries is refused."""
 
     @abstractmethod
     def select(
@@ -123,7 +76,7 @@ class Selection(Choice):
             return None
         picked = np.sort(np.asarray(found))
         wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, here)]
-        wrong += [f"user {user} is chosen twice" for user in _doubled(picked)]
+        wrong += [f"user {user} is chosen twice" for user in doubled(picked)]
         if wrong:
             raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")
         members: list[int] = picked.tolist()
@@ -195,6 +148,22 @@ class Random(_OverSelected):
         if available.size < self.users:
             return None
         return rng.choice(available, size=min(self.cohort(0), available.size), replace=False)
+
+
+class Charged(_OfOneSize):
+    """K = `users` of the available whose batteries are at `least` or above, uniformly without replacement."""
+
+    main_key = ""
+    kind: Literal["charged"] = "charged"
+    least: Fraction
+    """The least level of a battery, as a fraction of its capacity."""
+    needs_battery: ClassVar[bool] = True
+
+    def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        if history.battery is None:
+            raise RunFailed("selection charged: no device has a battery")
+        charged = available[history.battery[available] >= self.least]
+        return Random(users=self.users).select(charged, history, rng)
 
 
 class WeightedRandom(_OverSelected):
@@ -307,7 +276,7 @@ class Partition(_OfOneSize):
         return MultiRound(users=self.users, T=self.users).problems(users)
 
 
-_KINDS = (All, Random, WeightedRandom, Partition, Bernoulli, MultiRound)
+_KINDS = (All, Random, Charged, WeightedRandom, Partition, Bernoulli, MultiRound)
 SELECTION = Kinds("selection", Selection, _KINDS, "selection")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from simfl.errors import BadInput
 from simfl.folder.unfinished import NAME
 from simfl.simulation import Progress
 from tests.engine.harness import ASYNC, FILES, ROOT, SESSIONS, SIX, SYNC, run
+from tests.engine.test_battery import SMALL, battery
 
 LOSSES = {"dropout": {"rate": 0.2}}
 WIDE = {**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "memory_limit_gb": 0.006}
@@ -37,6 +38,7 @@ CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
     "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 4, "workers": 2}),
     "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 4}),
     "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 4}),
+    "batteries": (ASYNC, {"population.energy": battery(**SMALL), "rounds": 4}),
     "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 4}),
 }
 

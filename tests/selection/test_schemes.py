@@ -12,12 +12,13 @@ from pydantic import ValidationError
 from scipy.stats import chi2
 
 from simfl.errors import RunFailed
+from simfl.selection.participation import Participation
 from simfl.selection.schemes import (
     SELECTION,
     All,
     Bernoulli,
+    Charged,
     MultiRound,
-    Participation,
     Partition,
     Random,
     Selection,
@@ -26,9 +27,11 @@ from simfl.selection.schemes import (
 
 N = 48
 NOBODY_YET = Participation(N)
+NOBODY_YET.battery = np.ones(N)
 SCHEMES = {
     "all": lambda k: All(),
     "random": lambda k: Random(users=k),
+    "charged": lambda k: Charged(users=k, least=0.5),
     "weighted_random": lambda k: WeightedRandom(users=k),
     "partition": lambda k: Partition(users=k),
     "bernoulli": lambda k: Bernoulli(probability=0.4),
@@ -43,6 +46,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def past(counts: list[int]) -> Participation:
     history = Participation(len(counts))
+    history.battery = np.ones(len(counts))
     for index in range(max(counts)):
         history.append([user for user, count in enumerate(counts) if count > index])
     return history
@@ -61,7 +65,7 @@ def test_every_kind_is_tried_here() -> None:
 def test_a_selection_is_available_ascending_and_replays(
     name: str, away: list[int], k: int, seed: int
 ) -> None:
-    scheme, history = SCHEMES[name](k), Participation(N)
+    scheme, history = SCHEMES[name](k), past([0] * N)
     for _ in range(4):
         history.append(rng(seed % 7).choice(N, 6, replace=False))
     available = sorted(set(range(N)) - set(away))
@@ -216,3 +220,19 @@ def test_over_of_one_draws_what_none_draws() -> None:
 def test_over_is_written_where_it_is_given() -> None:
     assert Random(users=3).model_dump() == {"kind": "random", "users": 3}
     assert Random(users=3, over=1.5).model_dump() == {"kind": "random", "users": 3, "over": 1.5}
+
+
+# --- batteries --------------------------------------------------------------------------------------
+def test_charged_takes_nobody_below_the_least_level() -> None:
+    history = Participation(6)
+    history.battery = np.array([0.29, 0.3, 1.0, 0.0, 0.31, 0.9])
+    scheme = Charged(users=2, least=0.3)
+    picked = {user for seed in range(60) for user in scheme.chosen([0, 1, 3, 4], history, rng(seed)) or ()}
+    assert picked == {1, 4}
+    assert {len(scheme.chosen(range(6), history, rng(seed)) or ()) for seed in range(9)} == {2}
+    assert scheme.chosen([0, 1, 3], history, rng()) is None  # one is not enough
+
+
+def test_charged_without_batteries_fails() -> None:
+    with pytest.raises(RunFailed, match="no device has a battery"):
+        Charged(users=2, least=0.3).chosen(range(6), Participation(6), rng())

@@ -1,0 +1,152 @@
+"""Batteries: levels that follow from what is drawn and charged, and devices that run empty and come back.
+
+Invariant: level = first level + charged - drawn - standby, for every user at any time, in whole femtojoules.
+A battery runs empty at the last whole nanosecond that its level lasts, so what is left is less than the next
+one needs. An amount for bytes that is more than the level is paid as far as the level goes. At capacity the
+charger gives what is drawn and no more. An empty device draws nothing, and is charged alone.
+
+Nobody follows the battery of a device that does nothing: it is gone through when somebody looks. While a
+device takes part, works or communicates, and from when it ran empty doing so until it is back, each turn of
+its battery is an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.engine.presence import BATTERY
+from simfl.population.availability import FOR_EVER, State
+from simfl.population.energy import Store
+
+if TYPE_CHECKING:
+    from simfl.engine.energy import Account
+    from simfl.engine.session import Session
+
+
+@dataclass(slots=True, eq=False)
+class Battery:
+    """The battery of one user. on: it is not empty, or has come back since. charged, standby: femtojoules
+    that it was given so far, and that the device drew for nothing. armed: the time of its next event."""
+
+    store: Store
+    user: int
+    level: int = field(init=False)
+    on: bool = True
+    charged: int = 0
+    standby: int = 0
+    armed: int | None = None
+
+    def __post_init__(self) -> None:
+        self.level = self.store.start(self.user)
+
+    def _flow(self, now: int, draws: int) -> tuple[int, int, int]:
+        """Return the power in and out from now on, and until when both surely stay."""
+        plugged, until = self.store.plugged(self.user, now)
+        return self.store.charger * plugged, (draws + self.store.base) * self.on, until
+
+    def _lasts(self, gain: int, drain: int) -> int:
+        """Return the nanoseconds until it runs empty, rounded down, or until it is back, rounded up."""
+        if self.on:
+            return self.level // (drain - gain) if drain > gain else FOR_EVER
+        return -(-max(1, self.store.back - self.level) // gain) if gain else FOR_EVER
+
+    def turns(self, now: int, draws: int) -> int:
+        """Return the time up to which it surely stays as it is, if the device draws the same power."""
+        gain, drain, until = self._flow(now, draws)
+        return min(until, now + self._lasts(gain, drain))
+
+    def step(self, then: int, until: int, draws: int) -> int:
+        """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""
+        gain, drain, change = self._flow(then, draws)
+        until, turns = min(until, change), then + self._lasts(gain, drain)
+        # One that lasts until then has turned at the next look only, when what is drawn then is known.
+        over = turns < until if self.on else turns <= until
+        ns = (turns if over else until) - then
+        level = min(self.store.capacity, self.level + (gain - drain) * ns)
+        self.charged += level - self.level + drain * ns
+        self.standby += self.store.base * self.on * ns
+        self.level = level
+        self.on ^= over
+        return then + ns
+
+    def pay(self, fj: int) -> int:
+        """Take an amount at once, or what is left of the level: then it is empty. Return what was paid."""
+        paid = min(fj, self.level)
+        self.level -= paid
+        self.on &= paid == fj
+        return paid
+
+    def starves(self, now: int, draws: int) -> bool:
+        """Return True for a level that does not last one more nanosecond."""
+        return self.on and self.turns(now, draws) == now
+
+
+class Batteries:
+    """Turns devices off and on as their batteries say. account: of a user, up to now, if there is one."""
+
+    def __init__(self, session: Session, account: Callable[[int], Account | None]) -> None:
+        self.session = session
+        self.env = session.env
+        self._account = account
+        self._empty: set[int] = set()  # whose devices were turned off
+
+    def look(self, user: int) -> State:
+        """Return True while a user's battery is not empty, and until when it surely stays as it is."""
+        account = self._account(user)
+        if account is None or account.battery is None:
+            return True, FOR_EVER
+        return account.battery.on, account.battery.turns(self.env.now, account.power())
+
+    def levels(self) -> NDArray[np.float64]:
+        """Return each user's level as a fraction of its capacity, 1 where there is no battery."""
+        levels = np.ones(self.session.world.users)
+        for user in range(levels.size):
+            account = self._account(user)
+            if account is not None and (battery := account.battery) is not None:
+                levels[user] = battery.level / battery.store.capacity
+        return levels
+
+    def follow(self, user: int, account: Account) -> None:
+        """Set the next event of a battery, after a change of what its device draws."""
+        battery, now = account.battery, self.env.now
+        if battery is None or not (account.at_work or user in self._empty):
+            return
+        at = now
+        if battery.on != (user in self._empty):  # otherwise it has turned before somebody followed it
+            at = battery.turns(now, account.power())
+            if now < account.tail_until:
+                at = min(at, account.tail_until)
+        if at < FOR_EVER and (battery.armed is None or at < battery.armed):
+            battery.armed = at
+            self.env.at(at, partial(self._turn, user, account, battery, at))
+
+    def _turn(self, user: int, account: Account, battery: Battery, at: int) -> None:
+        if at != battery.armed:  # an earlier event came in its place
+            return
+        battery.armed = None
+        account.advance(at)
+        if not (account.at_work or user in self._empty):
+            return
+        if battery.starves(at, account.power()):
+            battery.on = False
+        if battery.on == (user in self._empty):
+            self._switch(user, account, battery.on)
+        self.follow(user, account)
+
+    def _switch(self, user: int, account: Account, on: bool) -> None:
+        presence, device = self.session.presence, self.session.device(user)
+        if on:
+            self._empty.discard(user)
+            device.power(on)
+            presence.come(user, BATTERY)
+        else:
+            self._empty.add(user)
+            account.tail_until = account.then
+            presence.leave(user, BATTERY)  # first, as the loss names the training that it breaks off
+            device.power(on)

@@ -1,0 +1,328 @@
+"""Batteries: the law of conservation, and devices that run empty, are lost, and come back when charged."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.engine.battery import Battery
+from simfl.engine.driver import drive
+from simfl.engine.energy import Account
+from simfl.engine.session import Session
+from simfl.engine.setup import ClosedRound
+from simfl.experiment.build import build, make_clocks
+from simfl.population.availability import FOR_EVER, State
+from simfl.population.energy import Powers, Store
+from simfl.results.trace import SERVER, Begin, Lost, Presence, Sent, Spent, Step, Trace
+from simfl.scenario.load import load
+from tests.engine.harness import (
+    ASYNC,
+    ASYNC_PROTOCOLS,
+    SESSIONS,
+    SIX,
+    SYNC,
+    SYNC_PROTOCOLS,
+    lines,
+    of,
+    online,
+    run,
+    sessions,
+)
+from tests.engine.test_energy import RADIO
+from tests.sizes import examples
+
+MS = 10**6
+J = 10**15
+
+
+def battery(**changes: Any) -> dict[str, Any]:
+    """The energy of a device with a battery that is full and always plugged in, unless changed."""
+    full: dict[str, Any] = {
+        "capacity_j": 100.0, "level": 1.0, "base_w": 0.01, "charger_w": 5.0, "charging": "always",
+        "comes_back_at": 0.2,
+    }  # fmt: skip
+    return {"cpu_w": 2.0, "radio": RADIO, "battery": {**full, **changes}}
+
+
+SMALL = {
+    "capacity_j": 0.3, "level": {"kind": "uniform", "low": 0.1, "high": 1.0}, "charger_w": 3.0,
+    "charging": sessions(0.1, 0.05),
+}  # fmt: skip
+"""Batteries that run empty and are charged again in a run of a second."""
+
+
+def finished(overrides: dict[str, Any], base: dict[str, Any], name: str) -> Session:
+    """A session that has been driven to its end."""
+
+    async def publish(closed: ClosedRound) -> None:
+        """Take no notice."""
+
+    study = build(load(base, {**overrides, "protocols": [name], "payload": "shadow"}))
+    session = study.session(name, make_clocks(study)(name))
+    asyncio.run(drive(session, publish, lambda: None))
+    return session
+
+
+def battery_of(session: Session, user: int) -> Battery:
+    """The battery of a user, up to now."""
+    assert session.meter is not None
+    account = session.meter.account(user)
+    assert account is not None
+    assert account.battery is not None
+    return account.battery
+
+
+# --- conservation -----------------------------------------------------------------------------------
+def check(session: Session) -> None:
+    """Level at the end = first level + charged - standby - what the rows say, exactly, for every user."""
+    drawn = Counter[int]()
+    for row in of(session.trace, Spent):
+        drawn[row.party] += sum(fj for _, _, fj in row.amounts)
+    for user in range(session.world.users):
+        b = battery_of(session, user)
+        assert 0 <= b.level <= b.store.capacity
+        assert b.level == b.store.start(user) + b.charged - b.standby - drawn[user]
+        assert 0 <= b.charged <= b.store.charger * session.env.now
+        assert 0 <= b.standby <= b.store.base * session.env.now
+    check_idle_while_empty(session.trace)
+
+
+def check_idle_while_empty(trace: Trace) -> None:
+    """A device does nothing from when it ran empty until it is back."""
+    gaps: dict[int, list[tuple[int, int]]] = {}
+    for lost in of(trace, Lost, why="ran empty"):
+        back = (row.at for row in of(trace, Presence, user=lost.user, online=True) if row.at >= lost.at)
+        gaps.setdefault(lost.user, []).append((lost.at, next(back, FOR_EVER)))
+    for step in of(trace, Step):
+        if step.end > step.start:
+            assert all(step.end <= gone or back <= step.start for gone, back in gaps.get(step.party, ()))
+    for sent in of(trace, Sent):
+        if sent.to != SERVER and sent.arrived is not None:
+            assert all(not gone < sent.arrived < back for gone, back in gaps.get(sent.to, ()))
+
+
+CHARGING = ["always", sessions(0.1, 0.05), {"kind": "bernoulli", "p": 0.5, "slot_s": 0.03}]
+BATTERIES = st.builds(
+    battery,
+    capacity_j=st.floats(0.05, 2.0),
+    level=st.one_of(st.floats(0.01, 1.0), st.just({"kind": "uniform", "low": 0.05, "high": 1.0})),
+    base_w=st.sampled_from([0.0, 0.005, 0.01]),
+    charger_w=st.sampled_from([0.0, 0.5, 3.0, 50.0]),
+    charging=st.sampled_from(CHARGING),
+    comes_back_at=st.sampled_from([0.3, 0.5, 1.0]),
+)
+WORLDS = st.fixed_dictionaries({
+    "population.energy": BATTERIES,
+    "population.availability": st.sampled_from(["always", SESSIONS]),
+    "dropout": st.sampled_from([{"kind": "none"}, {"rate": 0.3}]),
+    "seed": st.integers(0, 2**32),
+    "horizon_s": st.just(60.0),
+})  # fmt: skip
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(WORLDS, st.sampled_from(SYNC_PROTOCOLS))
+def test_conservation_in_rounds(world: dict[str, Any], name: str) -> None:
+    check(finished({**SIX, "rounds": 4, **world}, SYNC, name))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(WORLDS, st.sampled_from(ASYNC_PROTOCOLS))
+def test_conservation_in_buffers(world: dict[str, Any], name: str) -> None:
+    check(finished({"rounds": 6, **world}, ASYNC, name))
+
+
+# --- one battery, against a nanosecond at a time ----------------------------------------------------
+def plugged(changes: list[int]) -> Any:
+    """A charger that is plugged in and out at these times, first out."""
+    times = sorted(set(changes))
+
+    def at(user: int, now: int) -> State:
+        after = bisect_right(times, now)
+        return after % 2 == 1, times[after] if after < len(times) else FOR_EVER
+
+    return at
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.integers(0, 40), st.integers(1, 40), st.integers(0, 5), st.integers(0, 7), st.integers(0, 40),
+    st.lists(st.integers(1, 60), max_size=4), st.lists(st.tuples(st.integers(1, 20), st.integers(0, 6))),
+)  # fmt: skip
+def test_a_battery_is_the_same_a_nanosecond_at_a_time(
+    start: int, back: int, base: int, charger: int, more: int, changes: list[int], plan: list[tuple[int, int]]
+) -> None:
+    capacity = max(start, back) + more
+    store = Store(capacity, back, base, charger, lambda user: start, plugged(changes))
+    quick, now = Battery(store, 0), 0
+    level, on, charged, standby = start, True, 0, 0
+    for ns, draws in plan:
+        then = now
+        while then < now + ns:
+            then = quick.step(then, now + ns, draws)
+        for t in range(now, now + ns):
+            gain = charger * store.plugged(0, t)[0]
+            on = on and level + gain - draws - base >= 0
+            net = gain - (draws + base) * on
+            before, level = level, min(capacity, level + net)
+            charged += level - before + (draws + base) * on
+            standby += base * on
+            on = on or (gain > 0 and level >= back)
+        now += ns
+        assert (quick.level, quick.on, quick.charged, quick.standby) == (level, on, charged, standby)
+
+
+def test_more_than_the_level_is_paid_as_far_as_it_goes() -> None:
+    one = Battery(Store(9, 1, 0, 0, lambda user: 7, plugged([])), 0)
+    assert (one.pay(4), one.on, one.pay(4), one.on, one.level) == (4, True, 3, False, 0)
+
+
+def test_a_device_that_ran_empty_has_no_tail_when_it_is_back() -> None:
+    store = Store(100, 20, 0, 10, lambda user: 5, plugged([10]))
+    account = Account(Powers(0, tail=1, store=store), 0, "upload", Battery(store, 0))
+    account.tail_until, account.tail_phase = 50, "upload"
+    account.advance(50)  # empty at 5, plugged in at 10, back at 12
+    assert account.spent == {("upload", "tail"): 5}
+
+
+# --- by hand ------------------------------------------------------------------------------------------
+ONE = {"population.users": 1, "rounds": 2}
+DOWN = 500 * 2608  # ns of the model's transfer
+STARTS = DOWN + 11 * MS  # of the training, after 10 ms of latency and 1 ms of overhead
+BEFORE_TRAINING = (
+    2608 * 10**9 + 1_200_000 * DOWN  # the model
+    + 600_000 * 11 * MS  # the tail, which lasts beyond that
+    + 2_000_000 * MS  # the overhead
+    + 1_000 * STARTS  # standby
+)  # fmt: skip
+
+
+def test_a_device_runs_empty_at_the_nanosecond(tmp_path: Any) -> None:
+    left = 2 * MS  # it trains so long, with its radio in the tail
+    level = BEFORE_TRAINING + (2_000_000 + 600_000 + 1_000) * left + 7
+    capacity = round(level / J * J)
+    back_ns, charger = 300 * MS, 20_000
+    # what is missing at the charger's power: so it is plugged in 50 ms later
+    energy = battery(
+        capacity_j=level / J, base_w=0.001, charger_w=0.02, comes_back_at=charger * back_ns / level,
+        charging={"trace": str(tmp_path / "online.csv")},
+    )  # fmt: skip
+    gone = STARTS + left
+    online(tmp_path, {0: [((gone + 50 * MS) / 1e9, 1e6)]}, 1)
+    trace = run({**ONE, "population.energy": energy, "deadlines.upload": 0.5}).traces["fedavg"]
+    lost, *_ = of(trace, Lost)
+    assert (lost.at, lost.why, lost.phase) == (gone, "ran empty", "training")
+    cut, *_ = of(trace, Step, call="train")
+    assert (cut.start, cut.end, cut.left > 0) == (STARTS, gone, True)
+    away, here, *_ = of(trace, Presence)
+    assert (away.at, away.online, here.online) == (gone, False, True)
+    missing = round(charger * back_ns / level * capacity) - (7 + capacity - level)
+    assert here.at == gone + 50 * MS - (-missing // charger)
+    assert of(trace, Begin)[-1].users == (0,)
+
+
+def test_standby_alone_empties_a_device_that_nobody_follows() -> None:
+    energy = battery(capacity_j=1.0, base_w=1.0, charger_w=0.0, comes_back_at=1.0)
+    energy |= {"cpu_w": 0.0, "radio": None}
+    changes = {"population.energy": energy, "rounds": 40, "protocols": ["fedavg"], "selection": {"random": 1}}
+    trace = run(changes).traces["fedavg"]
+    begins = of(trace, Begin)
+    assert {len(row.users) for row in begins if row.at < 10**9} == {1}
+    assert {len(row.users) for row in begins if row.at >= 10**9} == {0}
+    assert [row.at for row in of(trace, Presence)] in ([], [10**9])  # of the one who took part, if any
+
+
+def test_a_full_battery_takes_no_more() -> None:
+    session = finished({"population.energy": battery(charger_w=50.0, level=0.9999)}, SYNC, "fedavg")
+    b = battery_of(session, 0)
+    assert b.level == b.store.capacity
+    assert b.charged < b.store.charger * session.env.now
+
+
+def test_the_charger_alone_may_be_too_weak() -> None:
+    energy = battery(capacity_j=0.05, charger_w=0.5, comes_back_at=0.9)
+    (trace,) = run({**ONE, "rounds": 6, "population.energy": energy}).traces.values()
+    assert len(of(trace, Lost, why="ran empty")) == 6  # though it is plugged in
+
+
+# --- common random numbers --------------------------------------------------------------------------------
+@pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
+def test_a_battery_that_lasts_changes_no_draw(base: dict[str, Any]) -> None:
+    names = list(SYNC_PROTOCOLS if base is SYNC else ASYNC_PROTOCOLS)
+    world = {"population.availability": SESSIONS, "dropout": {"rate": 0.2}, "payload": "shadow"}
+    plain = run({**world, "protocols": names}, base).traces
+    energy = battery(charging=SESSIONS, level={"kind": "uniform", "low": 0.5, "high": 1.0})
+    for name, trace in run({**world, "protocols": names, "population.energy": energy}, base).traces.items():
+        assert _changes(trace) == _changes(plain[name])
+
+
+def _changes(trace: Trace) -> list[tuple[type, int, int]]:
+    kinds = Presence | Lost | Begin
+    return [(type(row), getattr(row, "user", SERVER), row.at) for row in trace if isinstance(row, kinds)]
+
+
+def test_levels_and_charging_are_each_users_own() -> None:
+    def drawn(users: int) -> Iterator[tuple[Any, ...]]:
+        energy = battery(charging=SESSIONS, level={"kind": "uniform", "low": 0.1, "high": 1.0})
+        store = load(SYNC, {"population.users": users, "population.energy": energy})
+        study = build(store)
+        s, availability = study.scenario, study.availability
+        assert s.population.energy is not None
+        made = s.population.energy.powers(users, study.streams).store
+        assert made is not None
+        for user in range(3):
+            yield made.start(user), made.plugged(user, 0), made.plugged(user, 10**9), availability.at(user, 0)
+
+    assert list(drawn(3)) == list(drawn(9))
+    assert len({start for start, *_ in drawn(3)}) == 3
+
+
+def test_charging_has_draws_of_its_own() -> None:
+    changes = {"population.availability": SESSIONS, "population.energy": battery(charging=SESSIONS)}
+    study = build(load(SYNC, changes))
+    assert study.scenario.population.energy is not None
+    store = study.scenario.population.energy.powers(3, study.streams).store
+    assert store is not None
+    assert [store.plugged(u, 0)[1] for u in range(3)] != [study.availability.at(u, 0)[1] for u in range(3)]
+
+
+# --- the rest of a run ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("changes", [{"payload": "shadow"}, {"workers": 2}], ids=["shadow", "pooled"])
+@pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
+def test_batteries_are_the_same_however_content_is_made(
+    base: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    names = list(ASYNC_PROTOCOLS if base is ASYNC else SYNC_PROTOCOLS)
+    given = {"population.energy": battery(**SMALL), "protocols": names}
+    plain = run(given, base)
+    assert any(of(trace, Lost, why="ran empty") for trace in plain.traces.values())
+    assert lines(run({**given, **changes}, base)) == lines(plain)
+
+
+def test_selection_takes_only_charged_devices() -> None:
+    level = {"kind": "uniform", "low": 0.01, "high": 1.0}
+    energy = battery(level=level, charger_w=0.0, capacity_j=1e5)
+    changes = {"population.users": 40, "population.energy": energy, "rounds": 8}
+    changes["selection"] = {"kind": "charged", "users": 5, "least": 0.5}
+    session = finished(changes, SYNC, "fedavg")
+    levels = np.array([battery_of(session, user).store.start(user) / (1e5 * J) for user in range(40)])
+    chosen = {user for row in of(session.trace, Begin) for user in row.users}
+    assert len(chosen) > 5
+    assert chosen <= set(np.flatnonzero(levels >= 0.5))
+    assert (levels < 0.5).sum() > 10
+
+
+def test_idle_users_have_no_account() -> None:
+    changes = {"population.users": 20_000, "population.energy": battery(charging=SESSIONS), "rounds": 3}
+    session = finished({**changes, "learning.dataset": {"kind": "synthetic", "shape": [2], "classes": 2,
+        "train": 20_000, "test": 4}}, ASYNC, "fedbuff")  # fmt: skip
+    assert session.meter is not None
+    assert len(session.meter._accounts) < 60
