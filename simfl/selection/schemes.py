@@ -123,9 +123,6 @@ class _OverSelected(_OfOneSize):
     def enough(self) -> int | None:
         return self.users if self.cohort(0) > self.users else None
 
-    def family(self, users: int) -> int | None:
-        return super().family(users) if self.enough() is None else None
-
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         yield from super().problems(users)
         if self.users <= users < self.cohort(users):

@@ -54,10 +54,10 @@ def scenario(rng: Random) -> Tree:
         tree["server"] = {"cores": rng.randint(1, 4), "slowdown": rng.choice((0.5, 1.0, 100.0))}
     if rng.random() < 0.2:
         tree["horizon_s"] = rng.choice((0.001, 0.5, 5.0, 100.0))
-    cohort = N if asynchronous else _select(rng, N, tree)
-    U = rng.randint(min(2, cohort), cohort)
+    cohort, wanted = (N, N) if asynchronous else _select(rng, N, tree)
+    U = rng.randint(min(2, wanted), wanted)
     T = rng.randrange(U)
-    tree["privacy"] = {"T": T, "D": rng.randint(0, cohort - U), "U": U}
+    tree["privacy"] = {"T": T, "D": rng.randint(cohort - wanted, cohort - U), "U": U}
     if asynchronous:
         tree["buffer"] = _buffer(rng, N)
     names = rng.sample(BUFFERED if asynchronous else ROUNDS, rng.randint(1, 2))
@@ -158,8 +158,8 @@ def _loss(user: int, index: int, rng: Random) -> Tree:
     return {**loss, "when": "delay", "delay_s": _scale(rng)} if rng.random() < 0.3 else loss
 
 
-def _select(rng: Random, N: int, tree: Tree) -> int:
-    """Who takes part in a round; returns the most users that it can hold."""
+def _select(rng: Random, N: int, tree: Tree) -> tuple[int, int]:
+    """Who takes part in a round; returns the most users that it can hold, and the uploads that it wants."""
     kind = rng.choice(("all", "all", "random", "weighted_random", "partition", "bernoulli", "multi_round"))
     users = rng.randint(1, N)
     if kind == "bernoulli":
@@ -174,8 +174,9 @@ def _select(rng: Random, N: int, tree: Tree) -> int:
         if kind in ("random", "weighted_random") and rng.random() < 0.5:
             more = rng.randint(users, N)
             tree["selection"]["over"] = int(more / users * 1e6) / 1e6  # users x over is rounded up
-            users = more
-    return users if kind not in ("all", "bernoulli") else N
+            tree["deadlines"]["upload"] = _scale(rng)
+            return more, users
+    return (N, N) if kind in ("all", "bernoulli") else (users, users)
 
 
 def _buffer(rng: Random, N: int) -> Tree:
