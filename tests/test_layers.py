@@ -59,10 +59,11 @@ MAY_IMPORT = {
     "reports": ("virtual_time",
         "errors", "blocks", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
+    "importers": ("errors", "population"),
     "catalog": ("profiles",),
     "cli": ("python_files",
         "errors", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "studies", "reports", "catalog", "papers",
+        "simulation", "studies", "reports", "catalog", "importers", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",

@@ -13,7 +13,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.devices import Job
-from simfl.engine.setup import ClosedRound, RecordedRound
+from simfl.engine.setup import ClosedRound, RecordedRound, Stop
 from simfl.protocols.machine import (
     Abort,
     Discard,
@@ -24,6 +24,7 @@ from simfl.protocols.machine import (
     Refuse,
     Result,
     Send,
+    Surplus,
     Timer,
     Verdict,
     name_of,
@@ -55,6 +56,10 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case GiveUp(users, phase, update):
             add(rows.GaveUp(index, phase, name_of(update), users, step, now))
             session.on_given_up(users, update)
+        case Surplus(users, phase):
+            add(rows.Surplus(index, phase, users, step, now))
+            for user in users:
+                session.transport.down(job, user, Stop(index), step)
         case Ignore(sender, message, _, subject):
             add(rows.Ignored(index, party, sender, message, name_of(subject), effect.why, step, now))
         case Discard(update):

@@ -45,6 +45,15 @@ class ModelDownload(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Stop(Message):
+    """Word to a surplus user: the server has enough uploads of its round."""
+
+    kind = "stop"
+    phase = "upload"
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """The world that is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
 

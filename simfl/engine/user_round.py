@@ -77,8 +77,9 @@ class UserRound:
     """A user's part: its machines, the model that it works on, and its state.
 
     ready: the offline phase is done, or there is none. downloaded: the model is there. coming: messages on
-    their way to the user. version: t_i, the version of `weights`. arrived_ns: when the server had the upload.
-    steps: minibatches that were trained, where the scenario bounds them. samples: the update's weight.
+    their way to the user. lost: nothing more comes of it, as the user is lost or was told to stop. version:
+    t_i, the version of `weights`. arrived_ns: when the server had the upload. steps: minibatches that were
+    trained, where the scenario bounds them. samples: the update's weight.
     """
 
     user: int

@@ -34,6 +34,7 @@ from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
+from simfl.population.tcp_start import lv08
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -153,7 +154,10 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     """Return the settings that all protocols share."""
 
     def network(env: Environment) -> Network:
-        return Network(env, people.links, people.server_link, people.jitter(), s.network.peers == "direct")
+        world = people.links, people.server_link
+        if s.network.tcp_start == "lv08":
+            world = lv08(*world)
+        return Network(env, *world, people.jitter(), s.network.peers == "direct")
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
@@ -162,6 +166,9 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
     return RunConfig(
         users=s.population.users,
         rounds=s.rounds,
@@ -173,7 +180,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         overhead_ns=nanoseconds(s.network.overhead_s),
         overlap=s.overlap,
         deadlines_ns=deadlines,
-        quorum={name: quorum.fraction for name, quorum in quorums.items()},
+        quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=people.online.by_round,
         days=people.online.at if people.comes_and_goes else None,

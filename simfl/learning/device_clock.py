@@ -61,8 +61,9 @@ class DeviceTimer(Timer, threading.local):
 
     def amid_kernels_ns(self) -> int:
         self._settle()
+        now_ns = self.now_ns()
         self._launch()
-        return self.now_ns()
+        return now_ns
 
     def _launch(self) -> None:
         self._began_ns = time.thread_time_ns()

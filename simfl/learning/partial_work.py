@@ -32,7 +32,7 @@ class PartialWork(Block):
     within_s: Positive
     """Seconds that a user has for training; it does the minibatches that fit into them, and at least one."""
     weight: Literal["samples", "steps", "normalised"] = "samples"
-    """The weight n_u (`samples`), the share of it that was done (`steps`), or n_u of update x tau / steps."""
+    """By n_u (`samples`), the share of it that was done (`steps`), or n_u of the update x tau / steps."""
     tau: Count | None = None
     """FedNova's tau_eff: the steps that each update stands for once it is `normalised`."""
 

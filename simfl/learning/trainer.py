@@ -202,10 +202,10 @@ class Trainer:
         lrs = [self.sgd.lr_at(rounds[k]) for k in order]
         cohort = Cohort(starts, parts, keys, self.sgd, lrs, [todo[k] for k in order], cutoff)
         with np.errstate(over="ignore", invalid="ignore"):  # of a training that diverges
+            if cutoff is not None:
+                began_ns = self.timer.now_ns()
+                cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
             with self.timer.kernels():
-                if cutoff is not None:
-                    began_ns = self.timer.now_ns()
-                    cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
                 trained = self._trained(cohort)
             update[order] = starts - trained
         return update

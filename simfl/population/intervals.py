@@ -87,7 +87,7 @@ class Intervals(Mapping[int, list[tuple[float, float]]]):
         turn = now - now % period if period else 0
         i = bisect_right(self._begins, now - turn, first, after)
         if i > first and now - turn < self._ends[i - 1]:
-            whole = after - first == 1 and self._ends[first] - self._begins[first] == period
+            whole = self._ends[first] - self._begins[first] == period
             return True, None if whole else turn + self._ends[i - 1]
         if i < after:
             return False, turn + self._begins[i]
@@ -140,7 +140,7 @@ def _chunks(text: str, period_s: float | None) -> Iterator[tuple[Column, ...]]:
         period = np.full(len(user), period_s or np.inf)
         if PERIOD in cells:
             period = numbers(cells[PERIOD])
-            if period_s is not None or not ((period >= LEAST) & (period <= GREATEST)).all():
+            if (period_s is not None and period.size) or not ((period >= LEAST) & (period <= GREATEST)).all():
                 raise ValueError("period")
         yield user, numbers(cells["from_s"]), numbers(cells["to_s"]), period
 

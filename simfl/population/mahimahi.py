@@ -45,15 +45,24 @@ def deliveries(file: str | Path, key: str = "") -> NDArray[np.int64]:
     return times
 
 
-def packets(times: NDArray[np.int64], window_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ends of the windows of a period in ms, and the packets that can leave in each.
+def delivered(times: NDArray[np.int64], until_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the packets that have left by each of some milliseconds, as the trace begins again and again.
+    One at 0 leaves after the begin of a period, and one at the period before its end.
 
-    The last window ends with the period. Packets at a window's end belong to it, and those at 0 to the first
-    window, so that every packet counts once.
+    >>> delivered(np.array([0, 5, 10]), np.array([0, 1, 5, 10, 11, 20]))
+    array([0, 1, 2, 3, 4, 6])
+    """
+    periods, rest = np.divmod(until_ms, times[-1])
+    return periods * times.size + np.searchsorted(times, rest, "right") * (rest > 0)
+
+
+def packets(times: NDArray[np.int64], window_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ends of the windows of a period in ms, and the packets that can leave in each: every packet
+    in one. The last window ends with the period.
 
     >>> packets(np.array([0, 5, 6, 12]), 5)
     (array([ 5, 10, 12]), array([2, 1, 1]))
     """
     period = int(times[-1])
     ends = np.append(np.arange(window_ms, period, window_ms), period)
-    return ends, np.bincount(np.maximum(times - 1, 0) // window_ms, minlength=ends.size)
+    return ends, np.diff(delivered(times, ends), prepend=0)

@@ -37,6 +37,7 @@ class Round:
     missed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
     stale: tuple[int, ...] = ()
+    surplus: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
@@ -229,11 +230,13 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
 
 def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
     """Add up what the rows say; `counted` are (user, about) dropped so far. A user that is lost and given up
-    too, in whichever order, is missed in the earlier of the two phases."""
+    too, in whichever order, is missed in the earlier of the two phases. Of one that is lost and surplus the
+    first counts: who is lost once it is not needed is missed by nobody."""
     missed: dict[tuple[int, str], str] = {}
+    surplus: set[int] = set()
 
     def miss(about: str, phase: str, *users: int) -> None:
-        for user in users:
+        for user in set(users) - surplus:
             missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
@@ -253,6 +256,8 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                 miss(about, phase, user)
             case rows.GaveUp(users=users, about=about, phase=phase):
                 miss(about, phase, *users)
+            case rows.Surplus(users=users):
+                surplus.update(user for user in users if (user, "") not in missed)
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
                 if row.discarded is Discarded.STALE:
@@ -265,3 +270,4 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
         (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
     )
     counted.update(missed)
+    entry.surplus = len(surplus)

@@ -3,7 +3,6 @@
 Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,13 +19,13 @@ from simfl.results.drift import Drift
 from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
+from simfl.results.reasons import reasons
 from simfl.results.targets import Target
 from simfl.results.text import first_problem, shown
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
-NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class RoundSummary(Extended):
     wrapped: Count | None
     clipped: Count | None
     updates_clipped: Count | None
+    surplus: Count = 0
     bytes_up: Count
     bytes_down: Count
     ignored: dict[str, Count]
@@ -105,7 +105,17 @@ class RoundSummary(Extended):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private", "partial")
+        same = (
+            "index",
+            "reason",
+            "selected",
+            "bytes_up",
+            "bytes_down",
+            "reliable",
+            "private",
+            "partial",
+            "surplus",
+        )
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -244,7 +254,7 @@ class ProtocolSummary(Extended):
     @property
     def failures(self) -> list[tuple[str, int]]:
         """The `reasons` of failed and skipped rounds."""
-        return reasons(self.rounds)
+        return reasons(r.reason for r in self.rounds)
 
     @property
     def partial(self) -> bool:
@@ -254,6 +264,11 @@ class ProtocolSummary(Extended):
     @property
     def chosen(self) -> ParticipationSummary | None:
         return None if self.selection.get("kind") == "all" else self.participation
+
+    @property
+    def over_selected(self) -> bool:
+        """True where more users are chosen than uploads are wanted."""
+        return self.selection.get("over") is not None
 
     @property
     def accuracy_target(self) -> Target | None:
@@ -274,29 +289,6 @@ class ProtocolSummary(Extended):
             if len(getattr(self.participation, name)) != rounds or not rounds:
                 raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
         return self
-
-
-def reasons(rounds: Iterable[RoundSummary]) -> list[tuple[str, int]]:
-    """Return the reasons of failed and skipped rounds with their counts, the most frequent first.
-
-    Those that differ in numbers alone are one, with the ranges of these.
-    """
-    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for r in rounds:
-        if r.reason is not None:
-            parts = NUMBER.split(r.reason)
-            alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
-    found = [(_in_ranges(words, numbers), len(numbers)) for words, numbers in alike.items()]
-    return sorted(found, key=lambda reason: -reason[1])
-
-
-def _in_ranges(words: tuple[str, ...], numbers: list[tuple[str, ...]]) -> str:
-    """Put numbers, or where they differ their range, between words."""
-    text = words[0]
-    for values, after in zip(zip(*numbers, strict=True), words[1:], strict=True):
-        low, high = min(values, key=float), max(values, key=float)
-        text += (low if low == high else f"{low} to {high}") + after
-    return text
 
 
 class Summary(Block):

@@ -156,6 +156,10 @@ def _selection(s: Scenario) -> Problems:
         remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
         yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
     yield from _below("selection", s.selection.problems(s.population.users))
+    enough, upload = s.selection.enough(), s.deadlines.upload
+    if enough is not None and not isinstance(upload, FixedDeadline | None):
+        why = f"{enough} uploads of {s.cohort} users are enough"
+        yield "selection.over", f"{why}: deadlines.upload must be fixed, not {upload.kind}"
 
 
 def _below(block: str, problems: Problems) -> Problems:
@@ -180,6 +184,10 @@ def _masked(s: Scenario, name: str) -> Problems:
         yield "privacy.D", f"D={D} must be below N={N}, the users of a round"
     if T >= N:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
+    enough = s.selection.enough()
+    if enough is not None and N - enough > D:
+        why = f"{enough} uploads of N={N} users are enough (selection.over)"
+        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others are as good as lost"
     if D >= N or T >= N:
         return
     spec = s.protocols[name]

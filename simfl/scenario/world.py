@@ -163,6 +163,8 @@ class Network(Block):
     """Seconds that the RPC layer costs the receiver of each message."""
     outages: tuple[Outage, ...] = ()
     """Times at which many users' links are slow, or cut, together."""
+    tcp_start: Literal["lv08"] | None = None
+    """`lv08` counts TCP's start: 13.01 x latency, 0.97 x rates, at most 4 MiB in two latencies (SimGrid)."""
 
 
 class Server(Block):

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from simfl.blocks import Count, Fraction
 from simfl.errors import RunFailed
@@ -99,6 +100,10 @@ class Selection(Choice):
         """Return how many users a round usually holds; its memory is forecast for so many."""
         return self.cohort(users)
 
+    def enough(self) -> int | None:
+        """Return the uploads at which a round's upload ends though more users were chosen; None to wait."""
+        return None
+
     def family(self, users: int) -> int | None:
         """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
         return None
@@ -152,26 +157,56 @@ class _OfOneSize(Selection):
             yield "users", f"users={self.users} must not be above population.users={users}"
 
 
-class Random(_OfOneSize):
+class _OverSelected(_OfOneSize):
+    """K users, or more of whom K are enough (Bonawitz 2019; FedScale chooses 1.3 K): the upload ends with the
+    K-th, and the rest is told so."""
+
+    over: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] | None = None
+    """Chooses ceil(K x over) users, or all available if fewer; K uploads are enough, and the rest is told."""
+
+    def cohort(self, users: int) -> int:
+        return self.users if self.over is None else math.ceil(self.users * Decimal(str(self.over)))
+
+    def enough(self) -> int | None:
+        return self.users if self.cohort(0) > self.users else None
+
+    def family(self, users: int) -> int | None:
+        return super().family(users) if self.enough() is None else None
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        yield from super().problems(users)
+        if self.users <= users < self.cohort(users):
+            many = f"users={self.users} x over={self.over:g} = {self.cohort(users)}"
+            yield "over", f"{many} must not be above population.users={users}"
+
+    @model_serializer(mode="wrap")
+    def _without_over(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `over` out where it is not given, so that a run says what it said before there was one."""
+        written: dict[str, Any] = write(self)
+        return {key: value for key, value in written.items() if key != "over" or value is not None}
+
+
+class Random(_OverSelected):
     """K = `users` of the available, uniformly without replacement (FedAvg, McMahan 2017, Algorithm 1)."""
 
     kind: Literal["random"] = "random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        enough = available.size >= self.users
-        return rng.choice(available, size=self.users, replace=False) if enough else None
+        if available.size < self.users:
+            return None
+        return rng.choice(available, size=min(self.cohort(0), available.size), replace=False)
 
 
-class WeightedRandom(_OfOneSize):
+class WeightedRandom(_OverSelected):
     """The K = `users` of the available that took part least often, ties at random (Multi-RoundSecAgg section
     3.3, "Random Weighted Selection")."""
 
     kind: Literal["weighted_random"] = "weighted_random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        k = self.users
-        if available.size < k:
+        if available.size < self.users:
             return None
+        k = min(self.cohort(0), available.size)
         frequency = history.counts[available]
         bar = np.partition(frequency, k - 1)[k - 1]  # of the K-th least: the rest is drawn among its equals
         least = available[frequency < bar]

@@ -50,11 +50,13 @@ def samples(path: Path, scale: float) -> None:
 
 def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
     overrides = {"rounds": 2, "record_updates": True, "protocols": ["fedavg", "lightsecagg"]}
+    overrides |= {"learning.batch_size": 10, "learning.partial": {"within_s": 0.02, "weight": "steps"}}
     here = run(overrides, out=tmp_path / "here")
     with scheduler() as address:
         there = run(overrides, out=tmp_path / "there", cluster=address)
         assert len(worker._trainers) == 1  # made once, here
     assert lines(there) == lines(here)
+    assert there.summarised().protocols["fedavg"].partial
     same_updates(there, here)
     for name in ("trace.jsonl", "summary.json", "resolved.yaml", "breakdown.csv"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name

@@ -13,6 +13,7 @@ import pytest
 
 from simfl.engine.clocks import ReplayError
 from simfl.errors import ScenarioError
+from simfl.experiment.assumptions import too_short
 from simfl.experiment.build import build
 from simfl.folder.result import Result
 from simfl.learning.device_clock import Timer
@@ -190,6 +191,15 @@ def test_check_tells_of_the_deadline() -> None:
     assert law == without
     assert law.startswith("training: T = 0.000386 s + 9.68e-06 s E n x slowdown")
     assert deadline == "training ends after 0.5 s with the minibatches done by then, at least one"
+
+
+def test_no_deadline_is_called_short_for_training_that_is_cut() -> None:
+    """A round's deadline that is too short for the whole training, and not for what is done of it."""
+    slow = {"population.devices.slowdown": 100.0, "protocols": ["fedavg"]}
+    tight = {**PARTIAL, **slow, "deadlines.upload": 0.1, "learning.partial": None}
+    (warning,) = too_short(build(load(SYNC, tight)))
+    assert "deadlines.upload = 0.1 s" in warning
+    assert not list(too_short(build(load(SYNC, {**tight, "learning.partial": {"within_s": 0.025}}))))
 
 
 # --- measured and recorded ----------------------------------------------------------------------

@@ -170,8 +170,12 @@ def _select(rng: Random, N: int, tree: Tree) -> int:
         tree["selection"] = {"kind": kind, "users": users, "T": T, "fair": rng.random() < 0.5}
     elif kind != "all":
         users = rng.choice([d for d in range(1, N + 1) if N % d == 0]) if kind == "partition" else users
-        tree["selection"] = {kind: users}
-    return users if "users" in tree.get("selection", {}) or kind not in ("all", "bernoulli") else N
+        tree["selection"] = {"kind": kind, "users": users}
+        if kind in ("random", "weighted_random") and rng.random() < 0.5:
+            more = rng.randint(users, N)
+            tree["selection"]["over"] = int(more / users * 1e6) / 1e6  # users x over is rounded up
+            users = more
+    return users if kind not in ("all", "bernoulli") else N
 
 
 def _buffer(rng: Random, N: int) -> Tree:

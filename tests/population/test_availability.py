@@ -304,6 +304,31 @@ def test_users_who_hold_nothing_have_no_share() -> None:
         assert shares(by, np.array([[5]])).tolist() == [0.0 if by == "least_label" else 1.0]
 
 
+HOLDERS = """
+from simfl.population.availability import Availability, OnlineTimes
+
+
+class Holders(Availability):
+    least: int = 0
+
+    def times(self, users, streams):
+        return OnlineTimes()
+
+    def times_of(self, users, streams, holdings):
+        return OnlineTimes(ever_online=holdings().sum(axis=1) >= self.least)
+"""
+
+
+def test_a_model_of_your_own_may_ask_what_users_hold(tmp_path: Path) -> None:
+    (tmp_path / "holders.py").write_text(HOLDERS)
+    own = {"module": f"{tmp_path}/holders.py:Holders", "least": 500}
+    study = build(load(SYNC, {"population.availability": own, "learning.partition": {"dirichlet": 0.3}}))
+    held = study.partitions["fedavg"].sum(axis=1)
+    assert study.availability.ever_online is not None
+    assert study.availability.ever_online.tolist() == (held >= 500).tolist()
+    assert len({*study.availability.ever_online.tolist()}) == 2
+
+
 COMING = {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0}
 
 

@@ -172,6 +172,41 @@ def test_an_entry_may_have_empty_intervals(tmp_path: Path) -> None:
         read_intervals(csv(tmp_path, HEADER + "9,4,6\n9,5,7\n"), None)
 
 
+TIMES = st.sampled_from(
+    ["0", "1", "2", "2.0000000001", "3", "4", "5e-1", "-1", "1e10", "1e999", "nan", "x", ""]
+)
+
+
+@settings(max_examples=examples(300))
+@given(
+    lines=st.lists(st.tuples(st.sampled_from("0012a"), TIMES, TIMES, st.sampled_from("3344x0")), max_size=5),
+    period=st.booleans(),
+    users=st.sampled_from([None, 2]),
+    period_s=st.sampled_from([None, 3.0]),
+)
+def test_both_ways_of_reading_find_the_same_wrong(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[tuple[str, str, str, str]],
+    period: bool,
+    users: int | None,
+    period_s: float | None,
+) -> None:
+    """A file that is refused by columns has a line that is wrong, and one that is taken has none."""
+    header, cells = (PERIODIC, 4) if period else (HEADER, 3)
+    text = header + "".join(",".join(line[:cells]) + "\n" for line in lines)
+    path = csv(tmp_path_factory.mktemp("both"), text)
+    try:
+        wrong = intervals._problems(text, path, users, period_s)
+    except ScenarioError as refused:
+        wrong = [*refused.problems]
+    if wrong:
+        with pytest.raises(ScenarioError) as told:
+            read_intervals(path, users, period_s)
+        assert set(told.value.problems) == set(wrong)
+    else:
+        read_intervals(path, users, period_s)
+
+
 def test_a_nested_interval_does_not_hide_what_comes_after(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,100\n1,10,20\n1,90,110\n1,110,120\n") == [
         "online.csv:3: user 1 is online from 0 to 100 already, by line 2",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simfl.errors import ScenarioError
 from simfl.population import mahimahi
-from simfl.population.mahimahi import deliveries, packets
+from simfl.population.mahimahi import delivered, deliveries, packets
 
 Times = st.lists(st.integers(0, 300), min_size=1, max_size=60).map(sorted).filter(lambda times: times[-1] > 0)
 
@@ -80,3 +80,10 @@ def test_every_packet_counts_in_its_window(times: list[int], window_ms: int) -> 
     for begin, end, count in zip(begins, ends, counts, strict=True):
         assert count == sum(begin < max(ms, 1) <= end for ms in times)
     assert counts.sum() == len(times)
+
+
+@given(Times, st.integers(0, 1000))
+def test_a_trace_begins_again(times: list[int], until_ms: int) -> None:
+    begins = range(0, until_ms, times[-1])
+    left = sum(begin + max(ms, 1) <= until_ms for begin in begins for ms in times)
+    assert delivered(np.array(times), np.array([until_ms])) == [left]
