@@ -122,8 +122,22 @@ def test_messages_within_a_state_share_a_look_and_an_event() -> None:
     for k in range(4):
         world.send(2 * k * MS, str(k), 1000)
     world.send(9 * MS, "last", 2000)
-    assert world.run().when("sent")["last"] == 10_500_000
+    for _ in range(5 * 3 + 2):  # each is sent, leaves and arrives; the state ends, and so the last one sooner
+        world.env.step()
+    assert world.env.peek() == float("inf")
+    assert world.log.when("sent")["last"] == 10_500_000
     assert world.looks == [(0, 0), (0, 10 * MS)]
+
+
+def test_a_message_at_the_end_of_a_state_shares_its_look() -> None:
+    """The second one is sent as the states of user and server end, before anything else then happens."""
+    world = World([steps((0, 8), (1, 16))], steps((0, 80), (1, 90)))
+    world.send(0, "a", 2000)
+    world.send(1 * MS, "b", 1000)
+    world.send(0, "c", 1500, user=0, up=False)
+    assert world.run().when("sent") == {"a": 1_500_000, "b": 2 * MS, "c": 1_250_000}
+    assert world.looks == [(0, 0), (0, 0), (0, 1 * MS), (0, 1 * MS)]  # of each direction
+    assert world.server_looks == [0, 0, 1 * MS, 1 * MS]
 
 
 def test_a_link_that_was_paused_over_a_change_takes_the_new_rate() -> None:
@@ -179,6 +193,24 @@ def test_the_servers_rate_changes_for_what_moves() -> None:
     for user in (0, 1):
         world.send(0, str(user), 2000, user)
     assert world.run().when("sent") == {"0": 4 * MS, "1": 4 * MS}  # 500, 500 and 1000 bytes
+
+
+def test_a_message_that_arrives_as_the_servers_state_ends() -> None:
+    world = World([steps((0, 8))] * 2, steps((0, 8), (1, 16)))
+    world.send(0, "a", 2000)
+    world.send(1 * MS, "b", 1000, user=1)  # it begins before the end of the state is told
+    assert world.run().when("sent") == {"a": 2 * MS, "b": 2 * MS}
+    assert world.server_looks == [0, 1 * MS]
+
+
+@pytest.mark.parametrize(("up", "end_ns"), [(True, 500_000), (False, 1 * MS)])
+def test_users_messages_pass_the_servers_downlink(up: bool, end_ns: int) -> None:
+    env = Environment()
+    log, state = Log(env), LinkState(GBPS, GBPS, 0.02, FOR_EVER)
+    network = Network(env, lambda user, now: state, lambda now: (8 * MBPS, 16 * MBPS, FOR_EVER))
+    network.link(0, up).send(log.transfer("a", 1000))
+    env.run()
+    assert log.when("sent") == {"a": end_ns}
 
 
 def test_a_server_that_was_idle_over_a_change_has_its_new_rate() -> None:
