@@ -28,7 +28,7 @@ class Classes:
         """Draw each user's class by its share of all; nobody's depends on how many users there are.
 
         >>> Classes.drawn({"4g": 0.5, "5g": 0.5}, 6, Streams(1)).member.tolist()
-        [1, 0, 1, 1, 0, 0]
+        [1, 0, 1, 1, 1, 0]
         """
         if len(shares) == 1:
             return cls(tuple(shares), np.zeros(users, np.int16))
