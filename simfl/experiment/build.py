@@ -98,7 +98,7 @@ class Experiment:
         kernels that are done elsewhere."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = self.people.losses(spec.points)
+        losses = self.people.losses(s, spec.points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)

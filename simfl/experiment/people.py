@@ -88,10 +88,10 @@ class People:
         """True if any device has a battery."""
         return any(own is not None and own.store is not None for own in self.powers)
 
-    def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
-        """Return the losses of users, at the points that a protocol has."""
+    def losses(self, s: Scenario, points: Sequence[str]) -> Losses | LossesByClass:
+        """Return the losses that a scenario with these users asks for, at the points that a protocol has."""
         users = len(self.classes.member)
-        each = [Losses(own.dropout, users, self.streams, points) for own in self.settings]
+        each = [Losses(own.dropout, users, self.streams, points) for own in settings_of(s).values()]
         return each[0] if len(each) == 1 else LossesByClass(tuple(each), self.classes.member)
 
     def noise(self) -> Callable[[int, int | str], float] | None:

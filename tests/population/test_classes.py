@@ -74,7 +74,12 @@ def people(classes: dict[str, Any]) -> People:
 def test_a_class_leaves_other_users_their_world() -> None:
     before = people(TWO)
     b = {"share": 0.5, "devices": {"slowdown": 100.0, "cores": 1}, "availability": IDLE}
-    after = people({"a": {"share": 0.5}, "b": {**b, "dropout": {"per_step": 0.5}}})
+    other = {"a": {"share": 0.5}, "b": {**b, "dropout": {"per_step": 0.5}}}
+    after = people(other)
+    losses = [
+        p.losses(load(SYNC, with_classes(classes)), ("upload",))
+        for p, classes in ((before, TWO), (after, other))
+    ]
     in_a = before.classes.member == 0
     assert 0 < in_a.sum() < 12
     assert (before.classes.member == after.classes.member).all()
@@ -86,12 +91,8 @@ def test_a_class_leaves_other_users_their_world() -> None:
         assert after.online.by_round is not None
         assert (before.online.by_round(index)[in_a] == after.online.by_round(index)[in_a]).all()
         lost, now = (
-            {
-                user: plan
-                for user, plan in p.losses(("upload",)).in_round(index, range(12)).items()
-                if in_a[user]
-            }
-            for p in (before, after)
+            {user: plan for user, plan in each.in_round(index, range(12)).items() if in_a[user]}
+            for each in losses
         )
         assert lost == now
     assert after.comes_and_goes
