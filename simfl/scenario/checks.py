@@ -22,6 +22,7 @@ from simfl.selection.schemes import All
 USER_BYTES = 350  # a user whom nothing happens to
 SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
+ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 Problems = Iterator[tuple[str, str]]  # (dotted path, message)
@@ -179,6 +180,10 @@ def users_bytes(s: Scenario, name: str) -> int:
     member = entry.member_bytes + (JITTER_BYTES if s.network.users.jitter_s else 0)
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
+    if (energy := s.population.energy) is not None:
+        accounts = users if energy.battery else members  # rounds look at the batteries of all
+        charged = energy.battery is not None and energy.battery.charging.changes == "with time"
+        coming += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
     labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` shows
     return users * (USER_BYTES + labels) + coming + members * member + known
