@@ -4,9 +4,9 @@
 
 Shadow payload, modelled clock, FedBuff in the world of benchmarks/asynchronous.py: 100,000 users and 25,000
 uploads, 28 virtual seconds, with each kind of availability by time and states of 10 s; then 1,000,000 users
-in such slots and 100,000 uploads, 110 virtual seconds. Each run has a process of its own, and all of its CPU
-time counts, that of its imports included. Memory is the most that was resident, and how much more that is
-than before simfl was imported.
+with such states and 100,000 uploads, 110 virtual seconds; `entries` are those of a trace that wraps, of which
+each user draws one. Each run has a process of its own, and all of its CPU time counts, that of its imports
+included. Memory is the most that was resident, and how much more that is than before simfl was imported.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from asynchronous import scenario
 
 STATE_S, UNTIL_S = 10.0, 60.0
+ENTRIES = 100_000
 EXPONENTIAL = {"exponential": STATE_S}
 KINDS: dict[str, Any] = {
     "always": "always",
@@ -32,10 +33,11 @@ KINDS: dict[str, Any] = {
         **{"spread_s": 200.0, "slot_s": STATE_S, "period_s": 1000.0},
     },
     "trace": {"trace": "online.csv"},
+    "entries": {"kind": "trace", "file": "online.csv", "assign": "draw", "period_s": UNTIL_S + STATE_S},
 }
 RUNS = (
     *((kind, 100_000, 25_000) for kind in KINDS),
-    *((kind, 1_000_000, 100_000) for kind in ("always", "bernoulli")),
+    *((kind, 1_000_000, 100_000) for kind in ("always", "bernoulli", "sessions", "diurnal", "entries")),
 )
 """Availability, users, uploads that are aggregated, in buffers of 10."""
 
@@ -78,21 +80,23 @@ def measure(kind: str, users: int, uploads: int) -> dict[str, float]:
 def main() -> None:
     """Print the table, a line as soon as it is known."""
     print(f"{'availability':<14}{'users':>10}{'uploads':>9}{'CPU s':>8}{'/ always':>10}", end="")
-    print(f"{'peak MB':>9}{'growth MB':>11}{'rows':>10}{'torch':>7}")
-    always = 1.0
+    print(f"{'peak MB':>9}{'/ always':>10}{'growth MB':>11}{'rows':>10}{'torch':>7}")
+    always, resident = 1.0, 1.0
     with tempfile.TemporaryDirectory() as folder:
-        write_trace(Path(folder) / "online.csv", 100_000)
+        write_trace(Path(folder) / "online.csv", ENTRIES)
         for run in RUNS:
             command = [sys.executable, Path(__file__).resolve(), json.dumps(run)]
             done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
             got = json.loads(done.stdout)
             kind, users, uploads = run
-            always = got["cpu_s"] if kind == "always" else always
+            if kind == "always":
+                always, resident = got["cpu_s"], got["peak_mb"]
             print(
                 f"{kind:<14}{users:>10,}{uploads:>9,}{got['cpu_s']:>8.1f}{got['cpu_s'] / always:>10.2f}",
                 end="",
             )
-            print(f"{got['peak_mb']:>9.0f}{got['growth_mb']:>11.0f}{got['rows']:>10,}", end="")
+            print(f"{got['peak_mb']:>9.0f}{got['peak_mb'] / resident:>10.2f}", end="")
+            print(f"{got['growth_mb']:>11.0f}{got['rows']:>10,}", end="")
             print(f"{'yes' if got['torch'] else 'no':>7}", flush=True)
 
 

@@ -24,6 +24,8 @@ import simpy
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
 from simfl.engine.links import Network
+from simfl.population.availability import FOR_EVER
+from simfl.population.links import LinkState
 
 CONCURRENT = (10, 100, 1_000, 10_000)
 REPEATS = 3
@@ -45,6 +47,7 @@ class Carried:
     arrived: Callable[[], object]
     broke: Callable[[int], object]
     latency_ns: int = 0
+    relayed: bool = False
 
 
 def bare(n: int, count: int) -> Callable[[], object]:
@@ -111,10 +114,17 @@ def stopped(n: int, count: int) -> Callable[[], object]:
     return until(env, lambda: stops >= count)
 
 
-def messages(n: int, count: int) -> Callable[[], object]:
-    """`count` messages over the links of n users, from sending to arrival."""
+def messages(n: int, count: int, caps: int, lasting_ns: int = FOR_EVER) -> Callable[[], object]:
+    """`count` messages over the links of n users, from sending to arrival; states last so long."""
     env, size, arrived = Environment(), sizes(n), 0
-    network = Network(env, CAP_BPS / 1e6, CAP_BPS / 1e6, 0.0001, n * CAP_BPS / 2e6, n * CAP_BPS / 2e6)
+    rates = [CAP_BPS * (2 * k + 1) // caps for k in range(caps)]  # the level lies among them
+
+    def link(user: int, now: int) -> LinkState:
+        turn = now // lasting_ns
+        rate = rates[(user + turn) % caps]
+        return LinkState(rate, rate, 0.0001, min((turn + 1) * lasting_ns, FOR_EVER))
+
+    network = Network(env, link, lambda now: (n * CAP_BPS // 2, n * CAP_BPS // 2, FOR_EVER))
 
     def nothing(moved: int = 0) -> None:
         pass
@@ -138,7 +148,9 @@ WAYS: dict[str, Callable[[int, int], Callable[[], object]]] = {
     "100 caps": lambda n, count: shared(n, count, 100),
     "n caps": lambda n, count: shared(n, count, n),
     "start + stop": stopped,
-    "message": messages,
+    "message": lambda n, count: messages(n, count, 1),
+    "message, n caps": lambda n, count: messages(n, count, n),
+    "and they change": lambda n, count: messages(n, count, n, 500_000),
 }
 
 

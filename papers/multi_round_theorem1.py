@@ -14,7 +14,8 @@ import numpy as np
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
-from simfl.selection.schemes import MultiRound, Participation
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound
 
 N, K = 120, 12
 AWAY = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -9,9 +9,9 @@ the schema for it).
 import ast
 import inspect
 import re
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from math import exp, log1p
+from math import exp, inf, log1p
 from statistics import NormalDist
 from textwrap import dedent
 from typing import Annotated, Any, Literal, Self
@@ -33,7 +33,8 @@ Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_
 # Seconds, or a weight, that may be zero.
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
 # From 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together.
-Mbps = Annotated[float, Field(strict=True, ge=1e-6, le=1e8, allow_inf_nan=False)]
+LEAST_MBPS, GREATEST_MBPS = 1e-6, 1e8
+Mbps = Annotated[float, Field(strict=True, ge=LEAST_MBPS, le=GREATEST_MBPS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
 Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -114,7 +115,8 @@ class Block(BaseModel):
 
 def shorthand(**main: str) -> BeforeValidator:
     """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}`,
-    `{module: path.py:Name, ...}` for the same with `kind: module`, and a number as the value of `fixed`."""
+    `{module: path.py:Name, ...}` and `{file: path, ...}` for the same with that kind, and a number as the
+    value of `fixed`."""
 
     def expand(value: Any) -> Any:
         if isinstance(value, str):
@@ -123,8 +125,9 @@ def shorthand(**main: str) -> BeforeValidator:
                 return {"kind": word, main[word]: rest}
             return {"kind": value}
         if isinstance(value, dict) and "kind" not in value:
-            if "module" in value and "module" in main:
-                return {"kind": "module", **value}
+            for word in ("module", "file"):
+                if word in value and main.get(word) == word:
+                    return {"kind": word, **value}
             if len(value) == 1 and (word := next(iter(value))) in main:
                 return {"kind": word, main[word]: value[word]}
         if isinstance(value, int | float) and "fixed" in main:
@@ -142,8 +145,8 @@ def held(draws: Draws) -> Draws:
     return np.clip(draws, LEAST, GREATEST)
 
 
-# A distribution has `draw`; `quantile`, the draw that a uniform one, 0 < u < 1, stands for; and `average`,
-# the mean of draws that are not held.
+# A distribution has `draw`, whose first draws do not depend on how many there are; `quantile`, the draw that
+# a uniform one, 0 < u < 1, stands for; and `average`, the mean of draws that are not held.
 
 
 class Fixed(Block):
@@ -224,5 +227,99 @@ class Exponential(Block):
         return self.mean
 
 
-_Kinds = Fixed | Uniform | LogNormal | Exponential
-Distribution = Annotated[_Kinds, Field(discriminator="kind"), shorthand(fixed="value", exponential="mean")]
+class Pareto(Block):
+    """The Pareto distribution of P(X > x) = (least / x)^alpha: many near `least`, a few far above."""
+
+    kind: Literal["pareto"] = "pareto"
+    least: Positive
+    """The least value."""
+    alpha: Annotated[float, Field(strict=True, ge=0.1, le=30, allow_inf_nan=False)]
+    """The exponent of the tail; up to 1 there is no mean, which sessions need."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(self.least * (1 - rng.random(size)) ** (-1 / self.alpha))
+
+    def quantile(self, u: float) -> float:
+        return float(min(self.least * (1 - u) ** (-1 / self.alpha), GREATEST))
+
+    def average(self) -> float:
+        return self.alpha * self.least / (self.alpha - 1) if self.alpha > 1 else inf
+
+
+class Zipf(Block):
+    """A rank k from 1 to `ranks` with probability in proportion to k^-s, times `unit`.
+
+    Plato draws the seconds that a client sleeps in an epoch from such a one or from a Pareto, up to 60; ranks
+    above `ranks` are not drawn here, where it takes them for the greatest.
+    """
+
+    kind: Literal["zipf"] = "zipf"
+    s: Exponent
+    """The exponent."""
+    ranks: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    """The greatest rank."""
+    unit: Positive = 1.0
+    """The value of rank 1."""
+
+    @model_validator(mode="after")
+    def is_held(self) -> Self:
+        if self.ranks * self.unit > GREATEST:
+            raise ValueError(f"ranks={self.ranks} x unit={self.unit:g} must be at most {GREATEST:g}")
+        return self
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        below = np.searchsorted(_ranked(self.s, self.ranks), rng.random(size))
+        return self.unit * (below + np.float64(1))
+
+    def quantile(self, u: float) -> float:
+        return self.unit * (int(np.searchsorted(_ranked(self.s, self.ranks), u)) + 1)
+
+    def average(self) -> float:
+        k = np.arange(1.0, self.ranks + 1)
+        return float(self.unit * (k ** (1 - self.s)).sum() / (k**-self.s).sum())
+
+
+@lru_cache(maxsize=4)
+def _ranked(s: float, ranks: int) -> Draws:
+    """Return the probabilities of a rank of at most 1, 2, ..., of which the last is 1."""
+    found: Draws = np.cumsum(np.arange(1.0, ranks + 1) ** -s)
+    found /= found[-1]
+    return found
+
+
+class Quantiles(Block):
+    """Any distribution, such as a measured one, by its quantiles: linear between those that are given."""
+
+    kind: Literal["quantiles"] = "quantiles"
+    points: Annotated[tuple[tuple[Fraction, Positive], ...], Field(min_length=1, max_length=1000)]
+    """Pairs of p, from 0 to 1, and the value that the fraction p of the draws is below; both ascend."""
+
+    @model_validator(mode="after")
+    def ascends(self) -> Self:
+        first, last = self.points[0][0], self.points[-1][0]
+        if (first, last) != (0, 1):
+            raise ValueError(f"the first p must be 0 and the last 1, not {first:g} and {last:g}")
+        for (p, value), (later, next_value) in pairwise(self.points):
+            if not (p < later and value <= next_value):
+                pairs = f"[{p:g}, {value:g}] and [{later:g}, {next_value:g}]"
+                raise ValueError(f"p must ascend and values must not fall: {pairs}")
+        return self
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return np.interp(rng.random(size), *self._columns)
+
+    def quantile(self, u: float) -> float:
+        return float(np.interp(u, *self._columns))
+
+    @cached_property
+    def _columns(self) -> tuple[Draws, Draws]:
+        p, values = np.array(self.points).T
+        return p, values
+
+    def average(self) -> float:
+        return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))
+
+
+Drawn = Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles
+MAIN_KEYS = {"exponential": "mean", "quantiles": "points"}
+Distribution = Annotated[Fixed | Drawn, Field(discriminator="kind"), shorthand(fixed="value", **MAIN_KEYS)]

@@ -9,6 +9,7 @@ KINDS = {
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",
     "dropout": "population.dropout:DROPOUT",
+    "links": "population.variations:LINKS",
     "partition": "learning.partition:PARTITION",
     "server": "learning.server_opt:SERVER",
     "clip": "learning.clipping:CLIP",

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
         "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
-        "population",
+        "population", "random_streams",
     ),
     "population": ("errors", "virtual_time", "random_streams", "blocks", "kinds"),
     "engine": (
@@ -59,10 +59,11 @@ MAY_IMPORT = {
     "reports": ("virtual_time",
         "errors", "blocks", "results", "privacy", "scenario", "folder", "simulation", "studies",
     ),
+    "importers": ("errors", "population"),
     "catalog": ("profiles",),
     "cli": ("python_files",
         "errors", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "studies", "reports", "catalog", "papers",
+        "simulation", "studies", "reports", "catalog", "importers", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",

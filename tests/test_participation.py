@@ -55,7 +55,7 @@ def test_a_lost_upload_gives_a_batch_away() -> None:
 
 def test_a_family_that_json_could_not_hold_is_left_out(tmp_path: Path) -> None:
     """14,000 of 28,000 users are one of more than 10^8000 sets: Python's JSON reads 4,300 digits."""
-    begin = metrics.Round(0, 0, 1, None, 1, ((0, "", 0),), {}, {})
+    begin = metrics.Round(0, 0, 1, None, (0,), ((0, "", 0),))
     many = {"population.users": 28_000, "selection": {"kind": "random", "users": 14_000}}
     s = load(SYNC, {**many, "learning.dataset": {"kind": "synthetic", "train": 28_000, "test": 9}})
     assert taking_part([begin], s).family is None

@@ -294,7 +294,37 @@ class Raises(Model):
     "build",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, SERVER, CLIP, DATASET, MODEL]
+LINKS = Case(
+    "network.users.varies",
+    "link model",
+    """
+from pydantic import Field
+from simfl.population.variations import LinkStates
+
+
+class Theirs(LinkStates):
+    gone_s: float = Field(0.05, gt=0)
+
+    def states(self, user, rng):
+        while True:
+            yield 0.1 + rng.random(), 1.0, 0.5
+            yield self.gone_s, 0.0, 0.0
+
+
+class Half(LinkStates):
+    pass
+
+
+class Raises(LinkStates):
+    def states(self, user, rng):
+        yield 1 // 0, 1.0, 1.0
+""",
+    {"gone_s": 0.25},
+    ({"gone_s": 0}, "network.users.varies.gone_s: must be above 0, not 0"),
+    "states",
+    {},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, LINKS, SERVER, CLIP, DATASET, MODEL]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

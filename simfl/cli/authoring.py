@@ -15,8 +15,8 @@ from simfl.cli.common import app, say, tell
 NAME_COLUMNS = 20
 
 Things = Literal[
-    "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "partition",
-    "server", "clip", "staleness",
+    "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "links",
+    "partition", "server", "clip", "staleness",
 ]  # fmt: skip
 
 

@@ -114,12 +114,12 @@ class Trainings:
         return self.cluster.workers
 
     def send(self, calls: Sequence[tuple[Any, ...]], done: Done) -> None:
-        weights, users, seeds, rounds = zip(*calls, strict=True)
+        weights, users, seeds, rounds, steps = zip(*calls, strict=True)
         versions = list({id(version): version for version in weights}.values())
         place = {id(version): k for k, version in enumerate(versions)}
         which = [place[id(version)] for version in weights]
         copies = list(map(self.cluster.held, versions))
-        args = (copies, which, users, list(map(bytes, seeds)), rounds)
+        args = (copies, which, users, list(map(bytes, seeds)), rounds, steps)
         shape, each = (len(calls), self.trainer.d), self.trainer.training.each
 
         def received(result: Any) -> None:

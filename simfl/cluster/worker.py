@@ -82,9 +82,10 @@ def train(
     users: Sequence[int],
     seeds: Sequence[bytes],
     rounds: Sequence[int],
+    steps: Sequence[int | None],
 ) -> Any:
     """Return the updates of clients, [K, d]; client k begins with versions[which[k]]."""
-    return trainers(order)[entry].train([versions[k] for k in which], users, seeds, rounds)
+    return trainers(order)[entry].train([versions[k] for k in which], users, seeds, rounds, steps)
 
 
 def evaluate(order: Order, entry: str, weights: NDArray[np.float32]) -> Any:

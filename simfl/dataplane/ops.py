@@ -42,7 +42,8 @@ class Trainer(Protocol):
     def timer(self) -> Any: ...
     def initial(self, seed: Any) -> Any: ...
     def evaluate(self, weights: Any) -> Any: ...
-    def work(self, user: int) -> dict[str, int]: ...
+    def steps(self, user: int) -> int: ...
+    def work(self, user: int, steps: int | None = None) -> dict[str, int]: ...
 
 
 class Ops(Ledger, ABC):
@@ -218,10 +219,20 @@ class Ops(Ledger, ABC):
         return self._op(np.divide, (1, total.columns, F64), {"real_mac": total.columns}, total, divisor)
 
     # -- learning
-    def train(self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int) -> Handle:
-        """Return a user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32."""
-        work = trainer.work(user)
-        return self._op(trainer.training, (1, trainer.d, F32), work, weights, user, seed, index)
+    def train(
+        self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int, steps: Any = None
+    ) -> Handle:
+        """Return a user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32.
+
+        steps: the minibatches to do, None for all; or the trainer's own cutoff, by measured time.
+        """
+        work = trainer.work(user, steps if isinstance(steps, int) else None)
+        return self._op(trainer.training, (1, trainer.d, F32), work, weights, user, seed, index, steps)
+
+    def scale(self, update: Handle, factor: float) -> Handle:
+        """Return an update times a factor."""
+        shape = (1, update.columns, update.itemsize)
+        return self._op(np.multiply, shape, {"real_mac": update.columns}, update, factor)
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
         """Return an update held within a bound."""

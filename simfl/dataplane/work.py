@@ -102,6 +102,11 @@ class Ledger:
         yield
         self._mark_ns = self.now_ns()
 
+    def with_more(self, work: dict[str, int]) -> Segment:
+        """Return the segment in progress as it would be with one more operation, which is not charged."""
+        segment = self._segments[-1]
+        return Segment(segment.phase, [*segment.counted, ("call", 1), *work.items()])
+
     def _mark(self) -> None:
         if self.timed:
             now = self.now_ns()

@@ -13,7 +13,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.devices import Job
-from simfl.engine.setup import ClosedRound, RecordedRound
+from simfl.engine.setup import ClosedRound, RecordedRound, Stop
 from simfl.protocols.machine import (
     Abort,
     Discard,
@@ -24,6 +24,7 @@ from simfl.protocols.machine import (
     Refuse,
     Result,
     Send,
+    Surplus,
     Timer,
     Verdict,
     name_of,
@@ -55,6 +56,10 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case GiveUp(users, phase, update):
             add(rows.GaveUp(index, phase, name_of(update), users, step, now))
             session.on_given_up(users, update)
+        case Surplus(users, phase):
+            add(rows.Surplus(index, phase, users, step, now))
+            for user in users:
+                session.transport.down(job, user, Stop(index), step)
         case Ignore(sender, message, _, subject):
             add(rows.Ignored(index, party, sender, message, name_of(subject), effect.why, step, now))
         case Discard(update):
@@ -87,7 +92,7 @@ def close_round(session: Session, result: Result) -> ClosedRound:
     kind, index, ops, world = session.machines.kind, session.round, session.ops, session.world
     involved = session.members(result)
     deltas = [task.update for task, _ in involved if task.update is not None]
-    samples = [world.samples(task.user) if kind.weighted else 1 for task, _ in involved]
+    samples = [task.samples if kind.weighted else 1 for task, _ in involved]
     weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
     if kind.offline:
         audited = _audit_in_field(session, result, involved, samples)
@@ -105,7 +110,7 @@ def close_round(session: Session, result: Result) -> ClosedRound:
         session.env.now,
         audited,
         evaluation,
-        session.machines.losses.spec.rate_in(index),
+        session.machines.losses.rate_in(index),
         clipped=tuple(task.clipped for task, _ in involved if task.clipped is not None),
         record=record,
     )

@@ -9,12 +9,14 @@ per-message overhead is added by the caller and divided by nothing.
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from simfl.dataplane.work import Segment
 from simfl.errors import RunFailed
 from simfl.results.trace import Row, Step
+from simfl.results.trace_codes import StepsDone
 
 Spans = tuple[tuple[str, int], ...]
 """(phase, nanoseconds) of each segment of a step."""
@@ -28,6 +30,8 @@ MAX_REMEMBERED = 64  # pieces of work of which a segment's sum is remembered
 
 Key = tuple[int, int, str, str, str]
 """(round, party, lane, call, what) of a step."""
+Place = tuple[int, int, str]
+"""(round, party, lane) of a step."""
 
 
 class Clock(ABC):
@@ -59,6 +63,27 @@ class Clock(ABC):
             return (span,)
         return (span, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
 
+    def steps(
+        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+    ) -> int | None:
+        """Return how many of `whole` minibatches a training has the time for, at least one; None where only
+        the work itself can tell.
+
+        Args:
+            place: of the training's step, the next one there.
+            whole: minibatches, one or more.
+            of: the segment of a training of so many.
+            slowdown: of the device.
+            within_ns: the longest that the step may take.
+        """
+
+        def ns(steps: int) -> int:
+            return self.work_ns(of(steps), slowdown)
+
+        if ns(whole) <= within_ns:  # as for most users
+            return whole
+        return max(1, bisect_right(range(1, whole), within_ns, key=ns))
+
 
 class Measured(Clock):
     """The time of the step's work on this machine."""
@@ -67,6 +92,11 @@ class Measured(Clock):
 
     def __init__(self, timed_by: str) -> None:
         self.timed_by = timed_by
+
+    def steps(
+        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+    ) -> None:
+        return None
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         return round(segment.taken_ns * slowdown)
@@ -111,7 +141,7 @@ class Recording:
     """
 
     def __init__(self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = ()) -> None:
-        self._steps: dict[tuple[int, int, str], deque[tuple[tuple[str, str], Spans]]] = {}
+        self._steps: dict[Place, deque[tuple[tuple[str, str], Spans]]] = {}
         for row in trace:
             if isinstance(row, Step):
                 *first, (phase, ns) = row.segments
@@ -122,6 +152,11 @@ class Recording:
 
     def _note(self, key: Key, spans: Spans) -> None:
         self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
+
+    def what(self, place: Place) -> str | None:
+        """Return `what` of the next step there; None if there are no more."""
+        steps = self._steps.get(place)
+        return steps[0][0][1] if steps else None
 
     def next(self, key: Key) -> Spans | None:
         """Take the durations of the next step of a party's lane; None if there are no more.
@@ -158,6 +193,16 @@ class Recorded(Clock):
             raise ReplayError(f"{_named(key)}, which the recording does not have")
         return self._then.spans(key, segments, slowdown, overhead_ns, cut)
 
+    def steps(
+        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+    ) -> int | None:
+        what = self._recording.what(place)
+        if what is None and self._then is not None:
+            return self._then.steps(place, whole, of, slowdown, within_ns)
+        done = StepsDone.read(what or "")
+        # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses it.
+        return whole if done is None else min(done.steps, whole)
+
 
 def _named(key: Key) -> str:
-    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:])}"
+    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:]).rstrip()}"

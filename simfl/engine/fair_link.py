@@ -1,10 +1,11 @@
-"""Fair-share link: one direction of the server's link, shared max-min fairly; O(log n) a start, end or stop.
+"""Fair-share link: one direction of the server's link, shared max-min fairly; O(log n) a start, end, stop or
+change of a cap.
 
 Invariant: at any instant there is a level such that a transfer whose user is slower moves at its user's rate
 (its cap) and all others move at the level, which uses the link up (a fluid model; progressive filling,
 Bertsekas and Gallager, "Data Networks", section 6.5.2). A free link moves B bytes in 8 B / rate, rounded once
 to the nanosecond, halves up; rates and amounts are integers, so shares are exact to 2^-20 bit/s and nothing
-drifts.
+drifts. A cap and the link's own rate may change at any nanosecond; where they are 0, transfers stand still.
 
 All transfers with the same cap move alike, so a group needs one counter (what each has moved) and a heap of
 finishing marks. Groups above the level all count alike too. So an event changes one group, and those that
@@ -17,10 +18,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
-from operator import attrgetter
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any
 
 from simfl.engine.environment import Environment
+from simfl.population.availability import FOR_EVER
 from simfl.virtual_time import NS
 
 SCALE = 2**20
@@ -29,13 +32,15 @@ BYTE = 8 * NS * SCALE  # a byte as counters count: 2^-20 bit/s x nanoseconds
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """A transfer that is moving, from `start` to `mark` of its group's counter."""
+    """A transfer that is moving, from `start` to `mark` of its group's counter. `entry` is its valid entry in
+    the group's heap, 0 once it has left.
+    """
 
     group: Group
     start: int
     mark: int
     done: Callable[[], None]
-    live: bool = True
+    entry: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -58,17 +63,25 @@ class FairLink:
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
         self._groups: dict[int, Group] = {}
-        self._busy: list[Group] = []  # by cap: the first `_capped` of them move at their caps
+        self._caps: list[int] = []  # of the groups, in order: the first `_capped` of them move at their caps
         self._capped = 0
-        self._spare = rate_bps * SCALE  # what those leave of the rate,
+        self._empty = 0  # groups: they stay for the next transfer, as users' caps come again
+        self._rate = rate_bps * SCALE
+        self._spare = self._rate  # what the capped ones leave of the rate,
         self._sharing = 0  # and how many transfers share it
         self._level = 0
         self._moved = 0  # at the level, since ever
         self._then = 0
         self._ends: list[tuple[int, int, Group]] = []  # next ends of capped groups, nanoseconds
         self._marks: list[tuple[int, int, Group]] = []  # and of the others, by the level's counter
-        self._armed: int | None = None
-        self._count = 0
+        self._armed = FOR_EVER
+        self._firing = False
+        self._next = count(1).__next__
+
+    @property
+    def busy(self) -> bool:
+        """True while the link has transfers, moving or standing still."""
+        return self._empty < len(self._caps)
 
     def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
         """Begin a transfer; `done` is called when its last bit has moved."""
@@ -77,29 +90,55 @@ class FairLink:
         group = self._groups.get(cap) or self._open(cap)
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, done)
-        heappush(group.heap, (flow.mark, self._next(), flow))
-        self._weigh(group, 1)
-        first = group.heap[0][2] is flow
-        if first:
-            self._announce(group)
+        first = self._join(flow)
+        if self._firing:  # the level is found once for what ends and what begins in its place
+            return flow
         self._rebalance()
-        if first:  # otherwise no end moves forward, since the level does not rise
-            self._arm()
+        if first:  # no other end moves forward, since the level does not rise
+            left = flow.mark - group.offset - self._counter(group)
+            self._arm(self._then + lasting(left, group.cap if group.capped else self._level))
         return flow
+
+    def change(self, flow: Flow, cap_bps: int) -> None:
+        """Let a transfer go on at another cap from now on."""
+        cap, before = cap_bps * SCALE, flow.group
+        if cap == before.cap or not flow.entry:  # or its end is about to be told
+            return
+        self._advance()
+        size, moved = flow.mark - flow.start, self._moved_by(flow)
+        self._leave(flow)
+        flow.group = group = self._groups.get(cap) or self._open(cap)
+        flow.start = self._counter(group) + group.offset - moved
+        flow.mark = flow.start + size
+        self._join(flow)
+        tidy(before.heap, before.live)
+        self._turn()
+
+    def rate(self, rate_bps: int) -> None:
+        """Give the link another rate from now on, in O(log n) for each group that the level passes."""
+        self._advance()
+        self._spare += rate_bps * SCALE - self._rate
+        self._rate = rate_bps * SCALE
+        self._turn()
 
     def stop(self, flow: Flow) -> int:
         """Break a transfer off; returns the whole bytes that it moved."""
         self._advance()
-        group = flow.group
-        moved = min(flow.mark, self._counter(group) + group.offset)
+        moved = self._moved_by(flow)
         self._leave(flow)
         self._rebalance()
-        self._arm()
-        return (moved - flow.start) // BYTE
+        self._arm(self._soonest()[0])
+        return moved // BYTE
 
-    def _next(self) -> int:
-        self._count += 1
-        return self._count
+    def _turn(self) -> None:
+        """Find level and next end after a rate changed; to and fro, rates leave more and more entries."""
+        self._rebalance()
+        tidy(self._ends, len(self._caps))
+        tidy(self._marks, len(self._caps))
+        self._arm(self._soonest()[0])
+
+    def _moved_by(self, flow: Flow) -> int:
+        return min(flow.mark, self._counter(flow.group) + flow.group.offset) - flow.start
 
     def _advance(self) -> None:
         now = self.env.now
@@ -111,105 +150,143 @@ class FairLink:
         return group.cap * self._then if group.capped else self._moved
 
     def _open(self, cap: int) -> Group:
-        place = self._place(cap)
-        all_capped = self._capped == len(self._busy)  # then it begins so too, and changes over if it must
+        place = bisect_left(self._caps, cap)
+        all_capped = self._capped == len(self._caps)  # then it begins so too, and crosses over if it must
         group = self._groups[cap] = Group(cap, all_capped or place < self._capped)
-        self._busy.insert(place, group)
+        self._caps.insert(place, cap)
         self._capped += group.capped
+        self._empty += 1
         return group
 
-    def _place(self, cap: int) -> int:
-        if len(self._busy) <= 1:  # most networks have links of one rate
-            return int(bool(self._busy) and self._busy[0].cap < cap)
-        return bisect_left(self._busy, cap, key=attrgetter("cap"))
+    def _join(self, flow: Flow) -> bool:
+        """Put a transfer into its group; returns True if it is the next of the group to end."""
+        group = flow.group
+        flow.entry = self._next()
+        heappush(group.heap, (flow.mark, flow.entry, flow))
+        self._empty -= not group.live
+        group.live += 1
+        if group.capped:
+            self._spare -= group.cap
+        else:
+            self._sharing += 1
+        if group.heap[0][2] is not flow:
+            return False
+        self._announce(group)
+        return True
 
     def _leave(self, flow: Flow) -> None:
         group = flow.group
-        flow.live = False
-        self._weigh(group, -1)
-        if not group.live:
-            del self._groups[group.cap]
-            del self._busy[self._place(group.cap)]
-            self._capped -= group.capped
-            group.entry = 0
-        elif group.heap[0][2] is flow:
-            self._announce(group)
-
-    def _weigh(self, group: Group, more: int) -> None:
-        group.live += more
+        flow.entry = 0
+        group.live -= 1
         if group.capped:
-            self._spare -= more * group.cap
+            self._spare += group.cap
         else:
-            self._sharing += more
+            self._sharing -= 1
+        if group.live:
+            if group.heap[0][2] is flow:
+                self._announce(group)
+            return
+        group.entry = 0
+        group.heap.clear()
+        self._empty += 1
+        if self._empty > 64 + len(self._caps) // 2:
+            self._prune()
+
+    def _prune(self) -> None:
+        """Drop the empty groups: caps that never come again would become more and more."""
+        self._groups = {cap: group for cap, group in self._groups.items() if group.live}
+        self._caps = sorted(self._groups)
+        self._capped = sum(group.capped for group in self._groups.values())
+        self._empty = 0
 
     def _announce(self, group: Group) -> None:
         """Note the end of the group's next transfer, at its present pace."""
-        while not group.heap[0][2].live:
-            heappop(group.heap)
-        mark = group.heap[0][0] - group.offset
+        heap = group.heap
+        while heap[0][1] != heap[0][2].entry:
+            heappop(heap)
+        mark = heap[0][0] - group.offset
         group.entry = self._next()
         if group.capped:
-            heappush(self._ends, (rounded(mark, group.cap), group.entry, group))
+            end = self._then + lasting(mark - group.cap * self._then, group.cap)
+            heappush(self._ends, (end, group.entry, group))
         else:
             heappush(self._marks, (mark, group.entry, group))
 
     # -- the level
     def _rebalance(self) -> None:
         """Find the level, and move the groups that it passes to the other side of it."""
-        busy = self._busy
-        while self._capped and busy[self._capped - 1].cap * self._sharing > self._spare:
+        caps = self._caps
+        while self._capped and caps[self._capped - 1] * self._sharing > self._spare:
             self._capped -= 1
-            self._change(busy[self._capped])
-        while self._capped < len(busy) and busy[self._capped].cap * self._sharing <= self._spare:
-            self._change(busy[self._capped])
-            self._capped += 1
+            self._cross(self._capped)
+        while self._capped < len(caps) and caps[self._capped] * self._sharing <= self._spare:
+            self._capped += self._cross(self._capped)
         self._level = self._spare // self._sharing if self._sharing else 0
 
-    def _change(self, group: Group) -> None:
-        live, moved = group.live, self._counter(group) + group.offset
-        self._weigh(group, -live)
+    def _cross(self, place: int) -> bool:
+        """Move a group to the other side of the level; drop it, and return False, if it is empty."""
+        group = self._groups[self._caps[place]]
+        if not group.live:
+            del self._groups[group.cap], self._caps[place]
+            self._empty -= 1
+            return False
+        moved = self._counter(group) + group.offset
+        more = group.live if group.capped else -group.live
+        self._sharing += more
+        self._spare += more * group.cap
         group.capped = not group.capped
-        self._weigh(group, live)
         group.offset = moved - self._counter(group)
         self._announce(group)
+        return True
 
     # -- ends
-    def _soonest(self) -> tuple[int, Group] | None:
+    def _soonest(self) -> tuple[int, Group | None]:
         """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
         while ends and ends[0][2].entry != ends[0][1]:
             heappop(ends)
         while marks and marks[0][2].entry != marks[0][1]:
             heappop(marks)
-        soonest = (ends[0][0], ends[0][2]) if ends else None
         if marks:
-            at = self._then + rounded(max(0, marks[0][0] - self._moved), self._level)
-            if soonest is None or at < soonest[0]:
+            at = self._then + lasting(marks[0][0] - self._moved, self._level)
+            if not ends or at < ends[0][0]:
                 return at, marks[0][2]
-        return soonest
+        return (ends[0][0], ends[0][2]) if ends else (FOR_EVER, None)
 
-    def _arm(self) -> None:
+    def _arm(self, at: int) -> None:
         """One pending event: the earliest end. If that moves back, the event fires in vain and arms anew."""
-        soonest = self._soonest()
-        if soonest is not None and (self._armed is None or soonest[0] < self._armed):
-            self._armed = soonest[0]
-            self.env.at(soonest[0], partial(self._fire, soonest[0]))
+        if at < self._armed:
+            self._armed = at
+            self.env.at(at, partial(self._fire, at))
 
     def _fire(self, at: int) -> None:
         if at != self._armed:
             return
-        self._armed = None
+        self._armed = FOR_EVER
         self._advance()
         finished: list[Flow] = []
-        while (soonest := self._soonest()) is not None and soonest[0] <= at:
-            finished.append(soonest[1].heap[0][2])
+        end, group = self._soonest()
+        while group is not None and end <= at:
+            finished.append(group.heap[0][2])
             self._leave(finished[-1])
-        self._rebalance()
-        self._arm()
+            end, group = self._soonest()
+        self._firing = True  # the next transfers of the same users begin here: the level often stays
         for flow in finished:
             flow.done()
+        self._firing = False
+        self._rebalance()
+        self._arm(self._soonest()[0])
 
 
-def rounded(amount: int, rate: int) -> int:
-    """amount / rate, halves up."""
-    return (2 * amount + rate) // (2 * rate)
+def lasting(amount: int, rate: int) -> int:
+    """Return amount / rate in nanoseconds, halves up; at rate 0, what is left lasts for ever."""
+    if amount <= 0:
+        return 0
+    return (2 * amount + rate) // (2 * rate) if rate else FOR_EVER
+
+
+def tidy(heap: list[tuple[int, int, Any]], live: int) -> None:
+    """Drop the entries of a heap that are not valid any more, once they are most of it."""
+    if len(heap) > 64 + 2 * live:
+        heap[:] = [entry for entry in heap if entry[1] == entry[2].entry]
+        heapify(heap)

@@ -3,7 +3,9 @@
 Where users reach each other directly, what they have for each other passes their own links only.
 
 Invariant: a user's own messages go one after another and never overtake each other. The k-th of them arrives
-its latency after its last bit has left, but no sooner than the one before it.
+its latency after its last bit has left, but no sooner than the one before it. Its latency is that of the time
+at which it is sent; its rate is that of every moment at which it moves. States are read lazily: of a link
+that moves nothing, nobody asks for the state, and no event waits.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ from typing import Protocol
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
+from simfl.population.links import Links
+from simfl.population.timelines import FOR_EVER
 from simfl.virtual_time import nanoseconds
 
 UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
@@ -49,27 +53,31 @@ class UserLink:
     """
 
     __slots__ = (
-        "_epoch", "_last", "active", "env", "flying", "heard", "jitter_s", "latency_ns", "latency_s",
-        "paused", "peers", "queue", "rate", "shared", "up",
+        "_epoch", "_follow_at", "_last", "active", "env", "flying", "heard", "jitter_s", "latency_ns",
+        "latency_s", "links", "paused", "peers", "queue", "rate", "shared", "until", "up", "user",
     )  # fmt: skip
 
     def __init__(
         self,
-        shared: FairLink,
-        rate_bps: int,
-        latency_s: float,
-        jitter_s: Iterator[float] | None,
+        user: int,
         up: bool,
+        links: Links,
+        shared: FairLink,
+        jitter_s: Iterator[float] | None = None,
         peers: FairLink | None = None,
     ) -> None:
+        self.user = user
+        self.up = up
+        self.links = links
         self.env = shared.env
         self.shared = shared
         self.peers = peers or shared
-        self.rate = rate_bps
-        self.latency_s = latency_s
-        self.latency_ns = nanoseconds(latency_s)
         self.jitter_s = jitter_s
-        self.up = up
+        self.rate = 0  # this, the latency and `until` are set at the first look
+        self.latency_s = 0.0
+        self.latency_ns = 0
+        self.until = 0
+        self._follow_at = 0
         self.paused = False
         self.queue: list[Transfer] = []
         self.flying: list[Transfer] = []
@@ -79,6 +87,8 @@ class UserLink:
         self._last = 0
 
     def send(self, transfer: Transfer) -> None:
+        if self.env.now >= self.until:
+            self._look()
         if self.jitter_s is None:
             transfer.latency_ns = self.latency_ns
         else:
@@ -100,7 +110,11 @@ class UserLink:
     @property
     def settling_ns(self) -> int:
         """Time until all that has left is there, at least a latency: a closed link is noticed no sooner."""
-        return max(self.latency_ns, self._last - self.env.now) if self.flying else 0
+        if not self.flying:
+            return 0
+        if self.env.now >= self.until:
+            self._look()
+        return max(self.latency_ns, self._last - self.env.now)
 
     def close(self) -> None:
         self._break()
@@ -139,10 +153,34 @@ class UserLink:
             self._begin(self.queue.pop(0))
 
     def _begin(self, transfer: Transfer) -> None:
+        if self.env.now >= self.until:
+            self._look()
         link = self.peers if transfer.relayed else self.shared
         if self.heard is not None:
             self.heard(transfer, None)
         self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
+        if self.until < FOR_EVER:
+            self._follow()
+
+    def _look(self) -> None:
+        """Take the link's state from now on, also for the transfer that is moving."""
+        up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
+        self.rate = up_bps if self.up else down_bps
+        self.latency_ns = nanoseconds(self.latency_s)
+        if self.active is not None:
+            _, link, flow = self.active
+            link.change(flow, self.rate)
+            self._follow()
+
+    def _follow(self) -> None:
+        """Look again when the state ends, unless nothing moves then; one event a state is enough."""
+        if self._follow_at < self.until < FOR_EVER:
+            self._follow_at = self.until
+            self.env.at(self.until, self._end_state)
+
+    def _end_state(self) -> None:
+        if self.active is not None and self.env.now >= self.until:  # and nobody has looked this nanosecond
+            self._look()
 
     def _sent(self) -> None:
         assert self.active is not None
@@ -161,9 +199,34 @@ class UserLink:
             self.flying.pop(0).arrived()
 
 
-class Network:
-    """All links. `users` share rates and latency; the server has a link in each direction.
+class ServerLink(FairLink):
+    """One direction of the server's link. rates: at a time, its bit/s and until when they surely stay."""
 
+    def __init__(self, env: Environment, rates: Callable[[int], tuple[int, int]]) -> None:
+        super().__init__(env, 0)
+        self.rates = rates
+        self.until = 0
+
+    def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
+        if self.env.now >= self.until:
+            self._look()
+        return super().start(size_bytes, cap_bps, done)
+
+    def _look(self) -> None:
+        rate_bps, self.until = self.rates(self.env.now)
+        self.rate(rate_bps)
+        if self.until < FOR_EVER:
+            self.env.at(self.until, partial(self._end_state, self.until))
+
+    def _end_state(self, until: int) -> None:
+        if self.busy and until == self.until:  # and nobody has looked this nanosecond
+            self._look()
+
+
+class Network:
+    """All links: of users, whose states are a function of the time, and the server's in each direction.
+
+    links: of a user at a time; server: at a time, its up and down rates and until when they surely stay.
     jitter: what the latency of the k-th message of a (user, up) is longer, in seconds; none unless given.
     direct: relayed transfers do not pass the server's link, only the two users' own. radio: called as (user,
     up, transfer, None) when a transfer begins to move on a user's link, and with the bytes that it has moved
@@ -175,23 +238,20 @@ class Network:
     def __init__(
         self,
         env: Environment,
-        up_mbps: float,
-        down_mbps: float,
-        latency_s: float,
-        server_up_mbps: float,
-        server_down_mbps: float,
-        jitter: Callable[[int, bool], Iterator[float]] | None = None,
+        links: Links,
+        server: Callable[[int], tuple[int, int, int]],
+        jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
         direct: bool = False,
     ) -> None:
-        self._rates = {True: round(up_mbps * 1e6), False: round(down_mbps * 1e6)}
-        self._latency_s = latency_s
+        self._states = links
         self._jitter = jitter
-        # what users send up comes in through the server's downlink, and the other way round
-        self._shared = {
-            True: FairLink(env, round(server_down_mbps * 1e6)),
-            False: FairLink(env, round(server_up_mbps * 1e6)),
-        }
-        self._peers = {up: FairLink(env, UNBOUNDED) if direct else self._shared[up] for up in (True, False)}
+
+        def rates(up: bool, now: int) -> tuple[int, int]:
+            up_bps, down_bps, until = server(now)
+            return down_bps if up else up_bps, until  # what users send up comes in through its downlink
+
+        self._shared = {up: ServerLink(env, partial(rates, up)) for up in (True, False)}
+        self._peers = {up: FairLink(env, UNBOUNDED) if direct else link for up, link in self._shared.items()}
         self._links: dict[tuple[int, bool], UserLink] = {}
         self._paused: set[int] = set()
 
@@ -200,7 +260,7 @@ class Network:
         made = self._links.get((user, up))
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
-            made = UserLink(self._shared[up], self._rates[up], self._latency_s, more_s, up, self._peers[up])
+            made = UserLink(user, up, self._states, self._shared[up], more_s, self._peers[up])
             made.paused = user in self._paused
             made.heard = None if self.radio is None else partial(self.radio, user, up)
             self._links[user, up] = made

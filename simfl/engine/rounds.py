@@ -17,7 +17,7 @@ from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results import trace as rows
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 class RoundSession(Session):

@@ -163,7 +163,7 @@ class Session(ABC):
         """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
-            device = Device(self, user, float(self.world.slowdown[user]), self.world.cores)
+            device = Device(self, user, float(self.world.slowdown[user]), int(self.world.cores[user]))
             self.devices[user] = device
         return device
 
@@ -240,8 +240,7 @@ class Session(ABC):
         """Lose a user: its device stops working on this task, and unsent messages are gone."""
         if task.lost:
             return
-        task.lost = True
-        broken = self.device(task.user).training.interrupt(task)
+        broken = self._end_work(task)
         if broken >= 0 and isinstance(self.trace[cause], rows.Presence):
             cause = broken  # what held the round up so far was the training that now ends
         row = self.trace.add(
@@ -256,6 +255,18 @@ class Session(ABC):
         """A user does nothing more for a round or a cycle."""
         if self.meter is not None:
             self.meter.leave(user)
+
+    def release(self, task: UserRound) -> None:
+        """Stop a user whose update is not wanted any more; an upload that has left arrives all the same."""
+        if not (task.lost or task.delivered):  # of the latter, what is on the link is of a later round
+            self._end_work(task)
+            self.network.link(task.user, up=True).cut()
+            self.part_over(task.user)
+
+    def _end_work(self, task: UserRound) -> int:
+        """Make void what a user has still to do; return the row of the training that breaks off, or -1."""
+        task.lost = True
+        return self.device(task.user).training.interrupt(task)
 
     # -- a run that gets nowhere
     @property
@@ -282,7 +293,7 @@ class Session(ABC):
     def abort_round(self, reason: str, cause: int) -> None:
         """Close the round without an aggregate; the global model stays."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
-        rate = self.machines.losses.spec.rate_in(self.round)
+        rate = self.machines.losses.rate_in(self.round)
         self.end_round(cause if cause >= 0 else row, ClosedRound(self.round, self.env.now, None, None, rate))
 
     def stall(self, why: str) -> None:

@@ -15,13 +15,15 @@ from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
 from simfl.learning.clipping import Clip
+from simfl.learning.partial_work import PartialWork
 from simfl.population.availability import Days
+from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses
 from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,22 @@ class ModelDownload(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Stop(Message):
+    """Word to a surplus user: the server has enough uploads of its round."""
+
+    kind = "stop"
+    phase = "upload"
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """The world that is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
 
     users: int
     rounds: int
     slowdown: NDArray[np.float64]
-    cores: int
+    cores: NDArray[np.int64]
     server_slowdown: float
     server_cores: int
     network: Callable[[Environment], Network]
@@ -72,6 +83,7 @@ class RunConfig:
     record: bool = False
     energy_of: EnergyOf | None = None
     server_powers: Powers | None = None
+    partial: PartialWork | None = None
     batteries: bool = False
 
 
@@ -86,7 +98,7 @@ class ProtocolSetup:
     kind: Protocol
     params: Params
     entropy: Callable[..., Any]
-    losses: Losses
+    losses: Losses | LossesByClass
     client: Callable[[int, Params, Ops, Entropy], ClientMachine]
     server: Callable[[Sequence[int], Params, Ops, Entropy], AnyServer]
 

@@ -1,4 +1,9 @@
-"""Local training on a device's second lane, and the update that is handed to the machine after it."""
+"""Local training on a device's second lane, and the update that is handed to the machine after it.
+
+Where users have a deadline (`learning.partial`), a training's minibatch steps are as many as end by it. With
+a clock that counts work they are known before it begins, and a recording has them in `what` of the training's
+row; a measured training is cut while it is done, at a minibatch's end.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from simfl.dataplane.handles import Handle
+from simfl.dataplane.work import Segment
 from simfl.engine.devices import Job
 from simfl.engine.user_round import State, UserRound
+from simfl.learning.minibatches import Cutoff
 from simfl.protocols.machine import Effects, name_of
+from simfl.results.trace import TRAIN
+from simfl.results.trace_codes import StepsDone
+from simfl.virtual_time import nanoseconds
 
 if TYPE_CHECKING:
     from simfl.engine.session import Session
@@ -33,10 +44,29 @@ class Training:
         session = self.session
         name = ("minibatches", task.user, name_of(task.id) or task.round)
         seed = session.ops.secret(session.streams.bytes(*name))
-        job = self._job(task, "train", cause, partial(task.train, session.ops, session.trainer, seed))
+        job = self._job(task, TRAIN, cause, partial(task.train, session.ops, session.trainer, seed))
+        whole = session.trainer.steps(task.user)
+        if session.world.partial is not None and whole:
+            job.run = partial(self._part, task, job, seed, whole, nanoseconds(session.world.partial.within_s))
         job.cut, job.factor = task.planned("training") == "mid_send", session.noise(task)
         job.then = partial(self._trained, task)
         session.device(task.user).training.put(job)
+
+    def _part(self, task: UserRound, job: Job, seed: Handle, whole: int, within_ns: int) -> Effects:
+        """Train for as many minibatches as there is time for; if these are not all, the step says so."""
+        session, trainer, ops = self.session, self.session.trainer, self.session.ops
+        slowdown = session.device(task.user).slowdown * job.factor
+        place = (job.round, task.user, "training")
+
+        def counted(steps: int) -> Segment:
+            return ops.with_more(trainer.work(task.user, steps))
+
+        steps = session.clock.steps(place, whole, counted, slowdown, within_ns)
+        cutoff = Cutoff(within_ns / slowdown)
+        effects = task.train(ops, trainer, seed, cutoff if steps is None else steps)
+        task.steps = cutoff.steps if steps is None else steps
+        job.what = "" if task.steps == whole else str(StepsDone(task.steps, whole))
+        return effects
 
     def _trained(self, task: UserRound, step: int) -> None:
         self.session.follow(task, task.end_training(), step, partial(self._submit, task, step))
@@ -46,7 +76,11 @@ class Training:
             return
         task.become(State.SUBMITTED)
         ops, world = self.session.ops, self.session.world
-        run = partial(task.submit, ops, world.clip, world.samples(task.user))
+        samples, factor, rule = world.samples(task.user), None, world.partial
+        if rule is not None:
+            samples = rule.samples(samples, task.steps, self.session.trainer.steps(task.user))
+            factor = rule.factor(task.steps)
+        run = partial(task.submit, ops, world.clip, samples, factor)
         self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
 
     def _job(self, task: UserRound, call: str, cause: int, run: Callable[[], Effects]) -> Job:

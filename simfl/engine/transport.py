@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simfl.engine.devices import Job
-from simfl.engine.setup import ModelDownload
+from simfl.engine.setup import ModelDownload, Stop
 from simfl.engine.user_round import Loss, UserRound
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import SERVER, Message, name_of
@@ -36,8 +36,12 @@ class Transport:
             self.down(job, to, session.host.model_of(task), step)
 
     def deliver(self, transmission: Transmission, cause: int) -> None:
-        """At a user's device: a step of its protocol lane."""
+        """At a user's device: a step of its protocol lane; but the word to stop is heard at once."""
         session, to, task = self.session, transmission.to, transmission.task
+        if isinstance(transmission.message, Stop):
+            assert task is not None
+            session.release(task)
+            return
         job = self._job(transmission, session.client_of(to, task), cause, task)
         if isinstance(transmission.message, ModelDownload):
             assert task is not None
@@ -159,5 +163,11 @@ class ToServer(Transmission):
 
     def arrived(self) -> None:
         """Deliver it; the half of one that broke off counts for nothing."""
-        if not self.half:
-            self.transport.receive(self, self.row(self.size_bytes, self.transport.session.env.now))
+        if self.half:
+            return
+        session, task = self.transport.session, self.task
+        row = self.row(self.size_bytes, session.env.now)
+        if task is not None and (loss := task.not_counted(self.message)):
+            session.lose(task, *loss, row)
+        else:
+            self.transport.receive(self, row)

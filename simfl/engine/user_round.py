@@ -77,7 +77,9 @@ class UserRound:
     """A user's part: its machines, the model that it works on, and its state.
 
     ready: the offline phase is done, or there is none. downloaded: the model is there. coming: messages on
-    their way to the user. version: t_i, the version of `weights`. arrived_ns: when the server had the upload.
+    their way to the user. lost: nothing more comes of it, as the user is lost or was told to stop. version:
+    t_i, the version of `weights`. arrived_ns: when the server had the upload. steps: minibatches that were
+    trained, where the scenario bounds them. samples: the update's weight.
     """
 
     user: int
@@ -96,6 +98,8 @@ class UserRound:
     downloaded: bool = False
     coming: int = 0
     arrived_ns: int = 0
+    steps: int = 0
+    samples: int = 0
     update: Handle | None = None
     clipped: Handle | None = None
 
@@ -135,8 +139,8 @@ class UserRound:
         self.become(State.TRAINING)
         return Loss("training", "before training") if self.planned("training") == "before_send" else None
 
-    def train(self, ops: Ops, trainer: Trainer, seed: Handle) -> Effects:
-        self.update = ops.train(trainer, self.weights, self.user, seed, self.round)
+    def train(self, ops: Ops, trainer: Trainer, seed: Handle, steps: Any = None) -> Effects:
+        self.update = ops.train(trainer, self.weights, self.user, seed, self.round, steps)
         return []
 
     def end_training(self) -> Answer:
@@ -150,13 +154,16 @@ class UserRound:
                 return self._delay()
         return None
 
-    def submit(self, ops: Ops, clip: Clip | None, samples: int) -> Effects:
-        """Hand the update to the machine, held within the scenario's bound.
+    def submit(self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None) -> Effects:
+        """Hand the update to the machine, times a factor and held within the scenario's bound.
 
         It is clipped here and not in the training, where content would be asked for before others of the
         cohort are there.
         """
         assert self.update is not None
+        self.samples = samples
+        if factor is not None:
+            self.update = ops.scale(self.update, factor)
         if clip is not None:
             self.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), self.update)
             self.update = ops.clip(clip.apply, self.update)
@@ -187,6 +194,14 @@ class UserRound:
         if self.planned(message.point) == "after_send":
             return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
         return None
+
+    def not_counted(self, message: Message) -> Loss | None:
+        """A message is at the server whole. Return the loss of a user whose upload is not counted.
+
+        LightSecAgg's testbed loses users so (section 7): they upload, and are gone when the server recovers.
+        """
+        counted = self.planned(message.point) != "not_counted"
+        return None if counted else Loss(message.phase, f"{message.kind} was not counted")
 
     def deliver(self, at_ns: int) -> None:
         self.become(State.DELIVERED)

@@ -5,6 +5,7 @@ All of it is known before a run: work is counted by the protocol's own machines,
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from simfl.dataplane.handles import F32, U32, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import Segment
-from simfl.experiment.build import Experiment, modelled, slowdowns
+from simfl.experiment.build import Experiment, modelled
 from simfl.protocols.contracts import ClientMachine
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import Effects, Message, Send, Update
@@ -33,8 +34,16 @@ MAX_COHORT = 1_000  # users of a round that is counted: a second
 def assumed(study: Experiment) -> Assumed:
     """Return what decides a run's times besides its scenario, as far as that is known before it."""
     s, d = study.scenario, study.trainer.d
-    median = float(np.median(slowdowns(s, study.streams)))
-    facts = Assumed(d=d, relayed=sorted(_relayed(Message)), slowdown=median)
+    median = float(np.median(study.people.slowdown))
+    people = study.people
+    facts = Assumed(
+        d=d,
+        relayed=sorted(_relayed(Message)),
+        slowdown=median,
+        up_mbps=float(people.up_mbps.mean()),
+        down_mbps=float(people.down_mbps.mean()),
+        latency_s=float(people.latency_s.min()),
+    )
     if not isinstance(s.clock, ByProfile):
         return facts
     ops, clock = ShadowOps(s.field.q), modelled(study)
@@ -59,7 +68,7 @@ def masking(study: Experiment) -> dict[str, Masking]:
     Buffered runs have no such round, and a cohort above MAX_COHORT would take long.
     """
     s = study.scenario
-    modelled_s = partial(_seconds, study, float(np.median(slowdowns(s, study.streams))))
+    modelled_s = partial(_seconds, study, float(np.median(study.people.slowdown)))
     return {
         name: Masking(dict(modelled_s(counted.phases)), counted.shares_bytes)
         for name, spec in s.protocols.items()
@@ -134,7 +143,7 @@ def _seconds(
 def too_short(study: Experiment) -> Iterator[str]:
     """Yield a warning for each deadline below what the slowest device and its link need, as modelled."""
     s = study.scenario
-    slow = slowdowns(s, study.streams)
+    slow = study.people.slowdown
     found: dict[str, dict[str, tuple[float, int, float, float]]] = defaultdict(dict)
     for name in s.protocols if isinstance(s.clock, ByProfile) else ():
         for point, user, work_s, link_s in _needs(study, name, slow):
@@ -160,7 +169,7 @@ def _needs(
     study: Experiment, name: str, slow: NDArray[np.float64]
 ) -> Iterator[tuple[str, int, float, float]]:
     """Yield (point, slowest user, its seconds of work, seconds on its link) of an entry's deadlines."""
-    trainer, links = study.trainers[name], study.scenario.network.users
+    trainer, people = study.trainers[name], study.people
     counted = count(study, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32 * trainer.d)
     work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
@@ -170,11 +179,13 @@ def _needs(
         if n not in by_samples:
             ((_, by_samples[n]),) = _seconds(study, 1.0, {"training": Counter(trainer.work(user))})
         train_s[user] = by_samples[n]
-    assert links.uplink_mbps is not None
+    part = study.scenario.learning.partial
+    train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
     for point, nbytes in counted.sent_bytes.items():
-        all_s = slow * (work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0))
-        user = int(np.argmax(all_s))
-        yield point, user, float(all_s[user]), 8 * nbytes / (links.uplink_mbps * 1e6) + links.latency_s
+        all_s = slow * work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0)
+        link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
+        user = int(np.argmax(all_s + link_s))
+        yield point, user, float(all_s[user]), float(link_s[user])
 
 
 def _short(value_s: float) -> str:

@@ -5,7 +5,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl import profiles
-from simfl.blocks import held
 from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
@@ -31,12 +30,11 @@ from simfl.errors import BadInput, counted
 from simfl.experiment import memory
 from simfl.experiment.learners import make_trainers
 from simfl.experiment.memory import Memory
+from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
-from simfl.population.availability import OnlineTimes
-from simfl.population.dropout import Losses
-from simfl.population.energy import Powers
+from simfl.population.tcp_start import lv08
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -46,7 +44,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 from simfl.virtual_time import lasting, nanoseconds
 
 
@@ -58,7 +56,7 @@ class Experiment:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
-    availability: OnlineTimes
+    people: People
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -90,6 +88,8 @@ class Experiment:
         else:
             time = f"T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown"
             yield f"training: {time} (profile {profile}, {model}, batches of {B})"
+        if (part := self.scenario.learning.partial) is not None:
+            yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
 
     def session(
         self, name: str, clock: clocks.Clock, ops: Ops | None = None, places: Sequence[Place] = ()
@@ -98,10 +98,10 @@ class Experiment:
         kernels that are done elsewhere."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = Losses(s.dropout, s.population.users, self.streams, spec.points)
+        losses = self.people.losses(spec.points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
-        world = make_world(s, self.streams, trainer, self.availability)
+        world = make_world(s, self.streams, trainer, self.people)
         make = BufferedSession if spec.asynchronous else RoundSession
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
@@ -117,11 +117,21 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
-        trainers = make_trainers(s, streams, profile, tell)
+        make = cache(partial(make_trainers, s, streams, profile, tell))
+        people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
+        trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
-        study = Experiment(s, streams, trainers, profile, make_availability(s, streams))
+        study = Experiment(s, streams, trainers, profile, people)
         return replace(study, memory=dict(_memory(study, tell)))
+
+
+def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
+    """Return how many samples of each label each user holds, [users, classes]."""
+    first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
+    if others:
+        raise ValueError("depends on what users hold, so all protocols need the same partition")
+    return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
 
 
 def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
@@ -140,28 +150,14 @@ def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[st
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
-def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: OnlineTimes) -> RunConfig:
+def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
     """Return the settings that all protocols share."""
-    users, links, server = s.population.users, s.network.users, s.network.server
-    devices, sigma = s.population.devices, s.population.devices.training_noise
 
     def network(env: Environment) -> Network:
-        assert links.uplink_mbps is not None
-        assert links.downlink_mbps is not None
-        return Network(
-            env, links.uplink_mbps, links.downlink_mbps, links.latency_s,
-            server.uplink_mbps, server.downlink_mbps, jitter if links.jitter_s else None,
-            s.network.peers == "direct",
-        )  # fmt: skip
-
-    def jitter(user: int, up: bool) -> Iterator[float]:
-        assert links.jitter_s is not None
-        rng = streams.rng("jitter", user, "up" if up else "down")
-        while True:
-            yield float(links.jitter_s.draw(rng, 1)[0])
-
-    def noise(user: int, which: int | str) -> float:
-        return float(held(np.exp(sigma * streams.rng("training noise", user, which).standard_normal())))
+        world = people.links, people.server_link
+        if s.network.tcp_start == "lv08":
+            world = lv08(*world)
+        return Network(env, *world, people.jitter(), s.network.peers == "direct")
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
@@ -170,68 +166,39 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, availability: On
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
     return RunConfig(
-        users=users,
+        users=s.population.users,
         rounds=s.rounds,
-        slowdown=slowdowns(s, streams),
-        cores=devices.cores,
+        slowdown=people.slowdown,
+        cores=people.cores,
         server_slowdown=s.server.slowdown,
         server_cores=s.server.cores,
         network=network,
         overhead_ns=nanoseconds(s.network.overhead_s),
         overlap=s.overlap,
         deadlines_ns=deadlines,
-        quorum={name: quorum.fraction for name, quorum in quorums.items()},
+        quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
-        in_round=availability.by_round,
-        days=availability.at if s.population.availability.changes == "with time" else None,
+        in_round=people.online.by_round,
+        days=people.online.at if people.comes_and_goes else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, NoClip) else clip,
         server_lr=s.learning.server_lr,
-        training_noise=noise if sigma else None,
+        training_noise=people.noise(),
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,
-        **make_energy(s, streams),
+        energy_of=people.energy_of,
+        batteries=people.batteries,
+        server_powers=s.server.energy.powers() if s.server.energy else None,
+        partial=s.learning.partial,
     )
-
-
-def slowdowns(s: Scenario, streams: Streams) -> NDArray[np.float64]:
-    """Return the slowdown of each user's device."""
-    return s.population.devices.slowdown.draw(streams.rng("devices"), s.population.users)
-
-
-def make_energy(s: Scenario, streams: Streams) -> dict[str, Any]:
-    """Return the settings of a world in which energy is counted."""
-    found: dict[str, Any] = {}
-    if s.server.energy is not None:
-        found["server_powers"] = s.server.energy.powers()
-    if s.population.energy is not None:
-        make = partial(s.population.energy.powers, s.population.users, streams)
-        powers: Powers = or_error(s, "population.energy", make)
-        found |= {"energy_of": lambda user: powers, "batteries": powers.store is not None}
-    return found
-
-
-def make_availability(s: Scenario, streams: Streams) -> OnlineTimes:
-    """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
-    users = s.population.users
-    make = partial(s.population.availability.times, users, streams)
-    availability: OnlineTimes = or_error(s, "population.availability", make)
-    if s.buffer is None:
-        return availability
-    for name, protocol in s.protocols.items():
-        needed = {"buffer.K": s.buffer.K}
-        if protocol.offline:
-            needed["privacy.U"] = s.params(name, 0).U
-        for bound, least in needed.items():
-            if availability.ever_online < least:
-                few = f"{availability.ever_online} of {counted(users, 'user')} are ever online"
-                raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
-    return availability
 
 
 PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data
@@ -287,6 +254,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     spec, to = s.protocols[name], s.quantization
     if spec.asynchronous or to is None:
         return
+    # Of partial work too: a user that was cut weighs no more than its samples.
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (found := checks.overflow(s, weights)) is None:

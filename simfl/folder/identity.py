@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from simfl.folder.result import versions
-from simfl.scenario.load import DATA_FILES
 from simfl.scenario.schema import Scenario
 from simfl.scenario.yaml_tree import Node, naming_files, nodes, plain
 
-# Keys of single files whose content decides the outcome; every `module` names one too.
-FILES = (*DATA_FILES, ("profile",), ("clock", "dir"))
+# Keys of single files whose content decides the outcome; every `module`, `file` and `..._file` names one.
+FILES = (("profile",), ("clock", "dir"))
 
 
 @cache

@@ -22,6 +22,7 @@ from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
 from simfl.results import metrics, targets, trace
 from simfl.results.assumed import Assumed
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.energy import FJ
 from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
@@ -29,7 +30,8 @@ from simfl.results.text import write_csv
 from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
-from simfl.selection.schemes import Participation
+from simfl.scenario.user_classes import classes_of
+from simfl.selection.participation import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
 
@@ -93,7 +95,11 @@ class Result:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
         users = taking_part(rounds, s) if rounds and not own.buffered else None
-        path, facts = metrics.run_path(own, rounds), {"selection": selection, "training": way}
+        path = metrics.run_path(own, rounds)
+        facts: dict[str, Any] = {"selection": selection, "training": way}
+        if s.population.classes:
+            classes = classes_of(s)
+            facts["classes"] = ClassSummary.of_all(rounds, path, classes.sizes(), classes.of)
         summary = ProtocolSummary.of(
             rounds, self.measured[name], own.buffered, path, participation=users, **facts
         )

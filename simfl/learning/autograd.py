@@ -2,7 +2,7 @@
 cohort side by side."""
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from math import prod
 
 import numpy as np
@@ -65,7 +65,7 @@ def _alone(work: Workspace, cohort: Cohort, client: int) -> Tensor:
     rows = work.samples.numbers(part[orders(seed, len(part), sgd.epochs)])
     epochs = map(work.samples.gather, rows)
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
-    for x, y in chain.from_iterable(batches):
+    for done, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client]), 1):
         work.keep([work.samples.put(kept(len(y), layer.p, shape)) for layer, shape in work.dropouts])
         loss = cross_entropy(work.module(x), y)
         gradients = list(torch.autograd.grad(loss, parameters))
@@ -78,6 +78,8 @@ def _alone(work: Workspace, cohort: Cohort, client: int) -> Tensor:
                 torch._foreach_add_(gradients, velocity, alpha=sgd.momentum)
             velocity = gradients
         torch._foreach_add_(values, gradients, alpha=-lr)
+        if cohort.over(done):
+            break
     work.keep(None)
     work.step_within(None)
     return work.flat.clone()
@@ -113,6 +115,8 @@ def vectorised(work: Workspace, cohort: Cohort) -> Tensor:
             if velocity is not None:
                 velocity[block] = g = sgd.momentum * velocity[block] + g
             flat[block] -= lr[block] * g
+        if cohort.over(step + 1):
+            break
     work.keep(None)
     return flat
 

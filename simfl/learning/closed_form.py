@@ -93,6 +93,11 @@ class ClosedForm:
                     g += sgd.momentum * velocity[:active]
                     velocity[:active] = g
                 own -= g
+                if cohort.over(first + k + 1):
+                    break
+            else:
+                continue
+            break  # the training is over, and not only its block
         W = np.asarray(W if xp is np else W.cpu())
         return np.concatenate([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], axis=1)
 

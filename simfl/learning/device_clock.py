@@ -24,6 +24,10 @@ class Timer:
         """Count what is done within as work of the device, which a CPU is not."""
         return nullcontext()
 
+    def amid_kernels_ns(self) -> int:
+        """Return `now_ns` within `kernels`, once all that was launched so far is done."""
+        return self.now_ns()
+
 
 class Events(Protocol):
     """A device's own clock."""
@@ -51,11 +55,23 @@ class DeviceTimer(Timer, threading.local):
 
     @contextmanager
     def kernels(self) -> Iterator[None]:
-        began_ns = time.thread_time_ns()
-        self._events.start()
+        self._launch()
         yield
+        self._settle()
+
+    def amid_kernels_ns(self) -> int:
+        self._settle()
+        now_ns = self.now_ns()
+        self._launch()
+        return now_ns
+
+    def _launch(self) -> None:
+        self._began_ns = time.thread_time_ns()
+        self._events.start()
+
+    def _settle(self) -> None:
         taken_ns = self._events.elapsed_ns()
-        self._beyond_ns += taken_ns - (time.thread_time_ns() - began_ns)
+        self._beyond_ns += taken_ns - (time.thread_time_ns() - self._began_ns)
 
 
 class CudaEvents:

@@ -46,21 +46,41 @@ def keep(seed: bytes) -> Keep:
     return lambda n, p, shape: (draws.random((n, *shape), np.float32) >= p).astype(np.float32)
 
 
+class Cutoff:
+    """The end of a training whose steps are not known before: the first minibatch boundary at which
+    `spent_ns`, the time that it took so far, is above a limit. steps: minibatches done."""
+
+    def __init__(self, limit_ns: float) -> None:
+        self.limit_ns, self.steps = limit_ns, 0
+        self.spent_ns: Callable[[], int] = lambda: 0
+
+    def reached(self, steps: int) -> bool:
+        self.steps = steps
+        return self.spent_ns() > self.limit_ns
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cohort:
-    """K clients that are trained together, by falling number of samples: models x^(t) [K, d], the numbers of
-    their samples, seeds and step sizes."""
+    """K clients that are trained together, by falling number of steps: models x^(t) [K, d], the numbers of
+    their samples, seeds, step sizes and minibatches. cutoff: of one client that may end earlier."""
 
     starts: Floats
     parts: Sequence[I64]
     seeds: Sequence[bytes]
     sgd: LocalSgd
     lrs: Sequence[float]
+    steps: Sequence[int]
+    cutoff: Cutoff | None = None
 
     def part(self, first: int, end: int) -> Cohort:
         """Return its clients first .. end - 1."""
         some = slice(first, end)
-        return Cohort(self.starts[some], self.parts[some], self.seeds[some], self.sgd, self.lrs[some])
+        each = self.starts[some], self.parts[some], self.seeds[some], self.sgd, self.lrs[some]
+        return Cohort(*each, self.steps[some], self.cutoff)
+
+    def over(self, steps: int) -> bool:
+        """Return True if training ends after so many steps, whatever is left."""
+        return self.cutoff is not None and self.cutoff.reached(steps)
 
 
 class Schedule:
@@ -75,18 +95,22 @@ class Schedule:
 
     def __init__(self, cohort: Cohort) -> None:
         sgd, counts = cohort.sgd, np.array([len(part) for part in cohort.parts])
-        width, per_epoch = min(sgd.batch_size, int(counts[0])), -(-counts // sgd.batch_size)
-        K, E, most = len(counts), sgd.epochs, int(sgd.epochs * per_epoch[0])
-        rows, sizes = np.zeros((K, most, width), np.int64), np.zeros((K, most), np.int64)
-        for k, (part, seed, batches) in enumerate(zip(cohort.parts, cohort.seeds, per_epoch, strict=True)):
+        width, per_epoch = min(sgd.batch_size, int(counts.max())), -(-counts // sgd.batch_size)
+        steps = np.array(cohort.steps)
+        epochs = -(-steps // np.maximum(per_epoch, 1))  # the last of them may be cut off
+        K, most, room = len(counts), int(steps[0]), int((epochs * per_epoch).max())
+        rows, sizes = np.zeros((K, room, width), np.int64), np.zeros((K, room), np.int64)
+        each = zip(cohort.parts, cohort.seeds, per_epoch, epochs, strict=True)
+        for k, (part, seed, batches, E) in enumerate(each):
             if len(part):
                 mine = rows[k, : E * batches].reshape(E, batches * width)
-                mine[:, : len(part)] = part[orders(seed, len(part), E)]
+                mine[:, : len(part)] = part[orders(seed, len(part), sgd.epochs)[:E]]
                 of_epochs = sizes[k, : E * batches].reshape(E, batches)
                 of_epochs[:] = width
                 of_epochs[:, -1] = len(part) - (batches - 1) * width
+        rows, sizes = rows[:, :most], sizes[:, :most]
         weights = (np.arange(width) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
-        active = np.searchsorted(-E * per_epoch, -np.arange(most), side="left")
+        active = np.searchsorted(-steps, -np.arange(most), side="left")
         self.rows, self.weights = rows.swapaxes(0, 1), weights.swapaxes(0, 1)
         self.sizes, self.active = sizes.T, active.tolist()
 

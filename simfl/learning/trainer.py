@@ -23,7 +23,7 @@ from simfl.errors import Diverged, RunFailed
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Dtype, Floats, Split
 from simfl.learning.device_clock import Timer, timer_of
-from simfl.learning.minibatches import Cohort
+from simfl.learning.minibatches import Cohort, Cutoff
 from simfl.learning.models.facts import facts
 from simfl.learning.models.model import Model
 from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
@@ -105,16 +105,23 @@ class Trainer:
     def samples(self, user: int) -> int:
         return len(self.parts[user])
 
-    def work(self, user: int) -> dict[str, int]:
-        """Return the work of one local training: its start and E n samples by a law of the model, or
-        multiply-adds, forward and backward, and minibatches. ValueError if those are not known."""
-        n, epochs = self.samples(user), self.sgd.epochs
+    def steps(self, user: int) -> int:
+        """Return the minibatches of a whole local training."""
+        return self.sgd.epochs * -(-self.samples(user) // self.sgd.batch_size)
+
+    def work(self, user: int, steps: int | None = None) -> dict[str, int]:
+        """Return the work of one local training, or of its first `steps` minibatches: its start and samples
+        passed over (E n of the whole) by a law of the model, or multiply-adds, forward and backward, and
+        minibatches. ValueError if those are not known."""
+        n, whole = self.samples(user), self.steps(user)
+        steps = whole if steps is None else steps
+        epochs, more = divmod(steps, max(1, whole // self.sgd.epochs))
+        samples = epochs * n + min(more * self.sgd.batch_size, n)
         if self._by_law:
-            return {"train_start": 1, "train_sample": epochs * n}
+            return {"train_start": 1, "train_sample": samples}
         if self._facts.macs is None:
             raise ValueError(self._facts.why)
-        macs = self._facts.macs * epochs * n * _PASSES
-        return {"train_mac": macs, "train_step": epochs * -(-n // self.sgd.batch_size)}
+        return {"train_mac": self._facts.macs * samples * _PASSES, "train_step": steps}
 
     @cached_property
     def device(self) -> str:
@@ -169,20 +176,35 @@ class Trainer:
         return self._learner.initial(bytes(seed))[None]
 
     def train(
-        self, weights: Sequence[F32], users: Sequence[int], seeds: Sequence[Seed], rounds: Sequence[int]
+        self,
+        weights: Sequence[F32],
+        users: Sequence[int],
+        seeds: Sequence[Seed],
+        rounds: Sequence[int],
+        steps: Sequence[int | None] | None = None,
+        cutoff: Cutoff | None = None,
     ) -> Floats:
         """Return Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
         eqs. 24-25); zero for a user without samples.
 
         weights: x^(t_i) [1, d] a client. seeds: all that a client draws comes from its own. rounds: whose
-        step sizes they take. ValueError for weights or a seed of another shape.
+        step sizes they take. steps: the minibatches after which a client stops, None for all. cutoff: of one
+        client, whose time decides. ValueError for weights or a seed of another shape.
         """
-        order = sorted(range(len(users)), key=lambda k: -self.samples(users[k]))
+        limits = [None] * len(users) if steps is None else steps
+        whole = [self.steps(user) for user in users]
+        todo = [all_ if most is None else min(most, all_) for most, all_ in zip(limits, whole, strict=True)]
+        # Of equal steps the larger first: without limits, the order is that of the samples.
+        order = sorted(range(len(users)), key=lambda k: (-todo[k], -self.samples(users[k])))
         starts = np.stack([self._start(weights[k]) for k in order])
         update = np.empty_like(starts)
         parts, keys = [self.parts[users[k]] for k in order], [bytes(seeds[k]) for k in order]
-        cohort = Cohort(starts, parts, keys, self.sgd, [self.sgd.lr_at(rounds[k]) for k in order])
+        lrs = [self.sgd.lr_at(rounds[k]) for k in order]
+        cohort = Cohort(starts, parts, keys, self.sgd, lrs, [todo[k] for k in order], cutoff)
         with np.errstate(over="ignore", invalid="ignore"):  # of a training that diverges
+            if cutoff is not None:
+                began_ns = self.timer.now_ns()
+                cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
             with self.timer.kernels():
                 trained = self._trained(cohort)
             update[order] = starts - trained
@@ -242,16 +264,19 @@ class Training:
     def chunk(self) -> int:
         return self.trainer.chunk
 
-    def __call__(self, weights: F32, user: int, seed: Seed, index: int) -> F32:
-        delta = self.trainer.train([weights], [user], [seed], [index])
+    def __call__(
+        self, weights: F32, user: int, seed: Seed, index: int, steps: int | Cutoff | None = None
+    ) -> F32:
+        cutoff, most = (steps, None) if isinstance(steps, Cutoff) else (None, steps)
+        delta = self.trainer.train([weights], [user], [seed], [index], [most], cutoff)
         if not np.isfinite(delta).all():
             raise Diverged(user, index)
         return delta
 
-    def many(self, calls: Sequence[tuple[F32, int, Seed, int]]) -> list[F32 | Diverged]:
+    def many(self, calls: Sequence[tuple[F32, int, Seed, int, int | None]]) -> list[F32 | Diverged]:
         """Return each call's update [1, d], or that it is not finite, which is no fault of the others."""
-        weights, users, seeds, rounds = zip(*calls, strict=True)
-        return self.each(self.trainer.train(weights, users, seeds, rounds), users, rounds)
+        weights, users, seeds, rounds, steps = zip(*calls, strict=True)
+        return self.each(self.trainer.train(weights, users, seeds, rounds, steps), users, rounds)
 
     def each(self, updates: Floats, users: Sequence[int], rounds: Sequence[int]) -> list[F32 | Diverged]:
         """Return the rows of `Trainer.train` one by one, as `many` does."""

@@ -7,38 +7,49 @@ again lasts `FOR_EVER`, so that a run in which nothing is left to happen can be 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from simfl.blocks import STANDARD_NORMAL, Distribution, Fraction, NonNegative, Positive, Text
-from simfl.errors import RunFailed
+from simfl.blocks import (
+    STANDARD_NORMAL,
+    Distribution,
+    Draws,
+    Exponent,
+    Fraction,
+    NonNegative,
+    Pareto,
+    Positive,
+    Text,
+)
+from simfl.errors import RunFailed, refusal
 from simfl.kinds import Choice, Kinds
+from simfl.population.holdings import Share, shares
 from simfl.population.intervals import read_intervals
+from simfl.population.numbers import Assign, entries_of
+from simfl.population.timelines import FOR_EVER as FOR_EVER
+from simfl.population.timelines import alternating, check_day, daily, in_turn
 from simfl.random_streams import Streams
-from simfl.virtual_time import lasting, nanoseconds
-
-FOR_EVER = 2**80  # nanoseconds, later than any run lasts
+from simfl.virtual_time import lasting
 
 State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
 Days = Callable[[int, int], State]  # the state of a user at a time
+Holdings = Callable[[], NDArray[np.int64]]  # samples of each label that each user holds, [users, labels]
 
 
 @dataclass(frozen=True)
 class OnlineTimes:
-    """The states of all users of a run. ever_online: the number of users who are online sooner or later.
-    by_round: boolean [N], the users online in a synchronous round, where that is drawn anew for each."""
+    """The states of all users of a run. by_round: boolean [N], the users online in a synchronous round, where
+    that is drawn anew for each. ever_online: boolean [N], the users online sooner or later; None: all."""
 
-    ever_online: int
     at: Days = lambda user, now: (True, FOR_EVER)
     by_round: Callable[[int], NDArray[np.bool_]] | None = None
+    ever_online: NDArray[np.bool_] | None = None
 
 
 class Availability(Choice):
@@ -47,6 +58,10 @@ class Availability(Choice):
     @abstractmethod
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         """Return when so many users are online. A user's draws must not depend on how many there are."""
+
+    def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
+        """As `times`, of a model that asks what users hold, which is counted only then: override both."""
+        return self.times(users, streams)
 
     @property
     def changes(self) -> Literal["never", "by round", "with time"]:
@@ -85,24 +100,7 @@ class UserStates(Availability):
                     raise RunFailed(f"{name}: a state lasts {seconds} s: it must be above 0")
                 yield seconds, online
 
-        return OnlineTimes(users, _in_turn(states))
-
-
-def _in_turn(states: Callable[[int], Iterator[tuple[float, bool]]]) -> Days:
-    """Return states of (seconds, online) that follow one another, read again where somebody looks back."""
-    latest: dict[int, tuple[Iterator[tuple[float, bool]], bool, int, int]] = {}
-
-    def at(user: int, now: int) -> State:
-        ahead, online, begin, end = latest.get(user, (iter(()), False, FOR_EVER, FOR_EVER))
-        if now < begin:
-            ahead, online, begin, end = states(user), False, 0, 0
-        while now >= end:
-            begin, (seconds, online) = end, next(ahead, (math.inf, online))
-            end = FOR_EVER if seconds == math.inf else end + lasting(seconds)
-        latest[user] = ahead, online, begin, end
-        return online, end
-
-    return at
+        return OnlineTimes(in_turn(states, False))
 
 
 class Always(Availability):
@@ -115,10 +113,37 @@ class Always(Availability):
         return "never"
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        return OnlineTimes(users)
+        return OnlineTimes()
 
 
-class Bernoulli(Availability):
+class _Coins(Availability):
+    """A coin of each user's own probability in each round, or in each slot of so many seconds."""
+
+    if TYPE_CHECKING:
+        slot_s: float | None
+
+    @property
+    def changes(self) -> Literal["by round", "with time"]:
+        return "by round" if self.slot_s is None else "with time"
+
+    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous and self.slot_s is None:
+            yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
+
+    def thrown(self, p: Draws, streams: Streams) -> OnlineTimes:
+        """Return when users are online whose probabilities are p [N]."""
+        ever_online = p > 0
+        if self.slot_s is not None:
+            at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
+            return OnlineTimes(at, ever_online=ever_online)
+
+        def by_round(index: int) -> NDArray[np.bool_]:
+            return streams.rng("availability", "round", index).random(len(p)) < p
+
+        return OnlineTimes(by_round=by_round, ever_online=ever_online)
+
+
+class Bernoulli(_Coins):
     """Each user is online with probability p, anew in each round or slot (Multi-RoundSecAgg section 6)."""
 
     main_key = "p"
@@ -128,26 +153,10 @@ class Bernoulli(Availability):
     slot_s: Positive | None = None
     """Drawn anew in each slot of so many seconds, instead of in each round."""
 
-    @property
-    def changes(self) -> Literal["by round", "with time"]:
-        return "by round" if self.slot_s is None else "with time"
-
-    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        if asynchronous and self.changes == "by round":
-            yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
-
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         choices = self.p if isinstance(self.p, tuple) else (self.p,)
         p = streams.rng("availability", "p").choice(choices, users)
-        ever_online = int((p > 0).sum())
-        if self.slot_s is not None:
-            at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
-            return OnlineTimes(ever_online, at)
-
-        def by_round(index: int) -> NDArray[np.bool_]:
-            return streams.rng("availability", "round", index).random(users) < p
-
-        return OnlineTimes(ever_online, by_round=by_round)
+        return self.thrown(p, streams)
 
 
 class Sessions(Availability):
@@ -159,17 +168,17 @@ class Sessions(Availability):
     off_s: Distribution
     """The time for which it stays away."""
 
+    @field_validator("on_s", "off_s")
+    @classmethod
+    def has_a_mean(cls, drawn: Distribution) -> Distribution:
+        if isinstance(drawn, Pareto) and drawn.alpha <= 1:
+            raise ValueError(f"alpha={drawn.alpha:g} must be above 1: sessions need a mean, to start from")
+        return drawn
+
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
-        mean_on, mean_off = self.on_s.average(), self.off_s.average()
-
-        def states(user: int) -> Iterator[tuple[float, bool]]:
-            online = draws(user, 0) < mean_on / (mean_on + mean_off)
-            for u in draws.since(user, 1):
-                yield (self.on_s if online else self.off_s).quantile(u), online
-                online = not online
-
-        return OnlineTimes(users, _in_turn(states))
+        at = in_turn(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
+        return OnlineTimes(at)
 
 
 class Diurnal(Availability):
@@ -195,17 +204,12 @@ class Diurnal(Availability):
 
     @model_validator(mode="after")
     def is_a_curve(self) -> Diurnal:
-        if self.low > self.high:
-            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
-        if self.slot_s > self.period_s / 2:
-            half = f"half of period_s={self.period_s:g}"
-            raise ValueError(f"slot_s={self.slot_s:g} must not be above {half}: it would not show the curve")
+        check_day(self.low, self.high, self.slot_s, self.period_s)
         return self
 
     def probability(self, at_s: float) -> float:
         """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's own time of day t."""
-        turn = 2 * math.pi * (at_s - self.peak_s) / self.period_s
-        return self.low + (self.high - self.low) * (1 + math.cos(turn)) / 2
+        return daily(self.low, self.high, at_s - self.peak_s, self.period_s)
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         zones = streams.uniforms("availability", "time zone")
@@ -214,35 +218,82 @@ class Diurnal(Availability):
             return self.probability(at_s - self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0)))
 
         at = _slots(streams, self.slot_s, p_at, steady=self.low == self.high)
-        return OnlineTimes(users if self.high > 0 else 0, at)
+        return OnlineTimes(at, ever_online=None if self.high > 0 else np.zeros(users, bool))
 
 
 class Trace(Availability):
     """Intervals online from a CSV file with the header `user,from_s,to_s`: one a line, in seconds.
 
-    Users that are not in the file are never online, and after its last interval a user is offline for ever.
-    A relative path is of the scenario file's folder; where there is no such file, of the working directory.
+    Users that are not in the file are never online, and after its last interval a user is offline for ever,
+    unless it wraps: a column `period_s`, or the key, says after how many seconds a user's intervals begin
+    again. A relative path is of the scenario file's folder; where there is no such file, of the working
+    directory.
     """
 
     main_key = "file"
     kind: Literal["trace"] = "trace"
     file: Text
     """The CSV file's path."""
+    period_s: Positive | None = None
+    """The period of all users, where the file has no column of it."""
+    assign: Assign | None = None
+    """Takes what `user` names for entries that users have: `modulo` in turn, `draw` one drawn for each."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        intervals = read_intervals(self.file, users)
+        intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
+        if self.assign is None:
+            places = intervals.places(users)
+        elif intervals:
+            places = entries_of(self.assign, len(intervals), users, streams)
+        else:
+            raise refusal(self.file, None, "no entries below the header: a user has none to take")
 
         def at(user: int, now: int) -> State:
-            online = intervals.get(user, ())
-            after = bisect_right(online, now, key=lambda interval: nanoseconds(interval[0]))
-            if after and now < (end := nanoseconds(online[after - 1][1])):
-                return True, end
-            return False, nanoseconds(online[after][0]) if after < len(online) else FOR_EVER
+            place = places[user]
+            online, until = intervals.at(place, now) if place >= 0 else (False, None)
+            return online, FOR_EVER if until is None else until
 
-        return OnlineTimes(len(intervals), at)
+        ever_online = np.append(intervals.any(), False)[places]  # the last is of those without an entry
+        return OnlineTimes(at, ever_online=ever_online)
 
 
-_KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace)
+class ByData(_Coins):
+    """Each user is online with a probability that depends on what it holds, anew in each round or slot.
+
+    It is low + (high - low) x share^power. With low = 0 and high = 1, `more_data` is FLGo's MDF and
+    `less_data` its LDF, where beta is `power`. With low = 1 - beta and high = 1, `least_label` is its YMF,
+    that of "Fast Federated Learning in the Presence of Arbitrary Device Unavailability" (2021), and `labels`
+    is its YFF. A user that holds nothing has share 0.
+    """
+
+    main_key = "by"
+    kind: Literal["by_data"] = "by_data"
+    by: Share
+    """The share: n / the most n; the least n above 0 / n; the least label / the greatest; labels / all."""
+    low: Fraction
+    """The probability of share 0."""
+    high: Fraction
+    """The probability of share 1; not below `low`."""
+    power: Exponent = 1.0
+    """The exponent of the share."""
+    slot_s: Positive | None = None
+    """Drawn anew in each slot of so many seconds, instead of in each round."""
+
+    @model_validator(mode="after")
+    def ascends(self) -> ByData:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
+        return self
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        raise RunFailed("availability by_data: what users hold is not known here")
+
+    def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
+        p = self.low + (self.high - self.low) * shares(self.by, holdings()) ** self.power
+        return self.thrown(p, streams)
+
+
+_KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace, ByData)
 AVAILABILITY = Kinds("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:

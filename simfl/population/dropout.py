@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simfl.blocks import Block, Fraction, Natural, Positive
+from simfl.blocks import Block, Count, Fraction, Natural, Positive
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import numbered
@@ -24,6 +24,8 @@ from simfl.virtual_time import nanoseconds
 
 Point = Literal["advertise", "shares", "training", "upload", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
+WhenAtOne = When | Literal["not_counted"]
+"""Of a loss at one given point: an upload may also be lost although all of it arrives."""
 
 POINTS: tuple[Point, ...] = get_args(Point)
 """Points at which a user can be lost, in the order of a round; every message a user sends belongs to one."""
@@ -36,8 +38,8 @@ Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `When` of that
-    point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
+    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `WhenAtOne` of
+    that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
 
     point: str
     when: str
@@ -45,6 +47,12 @@ class PlannedLoss:
 
 
 Planned = dict[int, PlannedLoss]  # by user
+
+
+def _when_fits(loss: Any) -> Any:
+    if loss.when == "not_counted" and loss.at != "upload":
+        raise ValueError(f"when: not_counted is for the upload: nothing is counted at {loss.at}")
+    return loss
 
 
 class Dropout(Choice):
@@ -115,7 +123,11 @@ class _Share(Dropout):
 
 
 class Rate(_Share):
-    """A fraction of the selected users is lost at one point."""
+    """A fraction of the selected users is lost at one point.
+
+    An upload that is `not_counted` arrives in full, and the user is lost there: the server goes on without it
+    and asks it nothing more. So LightSecAgg's testbed loses users (section 7).
+    """
 
     main_key = "rate"
     kind: Literal["rate"] = "rate"
@@ -123,8 +135,10 @@ class Rate(_Share):
     """The fraction, or a list that is walked through round by round."""
     at: Point = "upload"
     """The point of the round."""
-    when: When = "before_send"
-    """Before, amid or after the sending of that point's message."""
+    when: WhenAtOne = "before_send"
+    """Before, amid or after the sending of that point's message, or an upload that is `not_counted`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
 
     @property
     def _loss(self) -> PlannedLoss:
@@ -164,6 +178,40 @@ class PerStep(Dropout):
         return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
 
 
+class Groups(Dropout):
+    """Users lost together, such as those of one cell: in each round a whole group is lost with probability p.
+
+    A user's group is drawn once. Only for rounds: cycles of an asynchronous run begin at different times, and
+    the losses of those with the same number would not be losses at the same time.
+    """
+
+    kind: Literal["groups"] = "groups"
+    groups: Count
+    """The number of groups; each user is in one of them, each equally likely."""
+    p: Fraction
+    """The probability that a group is lost in a round."""
+    at: Point = "upload"
+    """The point of the round."""
+    when: WhenAtOne = "before_send"
+    """As for a rate."""
+
+    _fits = model_validator(mode="after")(_when_fits)
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        return self.in_round(index, (user,), 0, streams).get(user)
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        place, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
+        groups = {user: int(self.groups * place(user, 0)) for user in selected}
+        lost = {group for group in set(groups.values()) if coin(group, index) < self.p}
+        plan = PlannedLoss(self.at, self.when)
+        return {user: plan for user, group in groups.items() if group in lost}
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous:
+            yield "", "groups is for rounds: users who go at one time are for population.availability"
+
+
 class Loss(Block):
     """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
 
@@ -173,10 +221,12 @@ class Loss(Block):
     """Counted from 0."""
     at: Point
     """The point of the round."""
-    when: When | Literal["delay"]
+    when: WhenAtOne | Literal["delay"]
     """As for a rate; `delay` sends later."""
     delay_s: Positive | None = None
     """The delay; only with `when: delay`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
 
     @model_validator(mode="after")
     def delay_has_a_length(self) -> Loss:
@@ -209,7 +259,7 @@ class Script(Dropout):
                 yield f"losses.{i}", message
 
 
-_KINDS = (NoLosses, Rate, WorstCase, PerStep, Script)
+_KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
 DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
@@ -235,9 +285,14 @@ class Losses:
         plan = self.spec.planned(user, cycle, self.streams)
         return None if plan is None else self._moved(plan)
 
+    def rate_in(self, index: int) -> float | None:
+        """Return the drop-out rate of a round, where the scenario states one for all."""
+        return self.spec.rate_in(index)
+
     def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
         """Return a loss at the next point that the protocol has, if there is one."""
-        if plan.point not in POINTS or plan.when not in (*get_args(When), "delay") or plan.delay_ns < 0:
+        known = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
+        if plan.point not in POINTS or plan.when not in known or plan.delay_ns < 0:
             raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
         point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
         return replace(plan, point=point) if point else None

@@ -1,129 +1,171 @@
-"""Intervals in which users are online, from a CSV file: a header `user,from_s,to_s`, then an interval a line.
+"""Intervals in which users are online, from a CSV file with the header `user,from_s,to_s`: one a line.
 
-The order of lines and of columns is free, and other columns are ignored. A file is read by columns, in a
-quarter of the time that lines take; one in which something is wrong is read again line by line, to name each
-problem's line as for a scenario.
+A column `period_s` tells for each user after how many seconds its intervals begin again.
 """
 
 import csv
-import io
-import math
 import re
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import GREATEST
-from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
+from simfl.blocks import GREATEST, LEAST
+from simfl.errors import Problem, ScenarioError, refusal, show, text_of
+from simfl.population.csv_files import (
+    MAX_PROBLEMS,
+    Cells,
+    Column,
+    Wrong,
+    by_columns,
+    by_lines,
+    number,
+    numbers,
+)
+from simfl.virtual_time import NS
 
 COLUMNS = ("user", "from_s", "to_s")
+PERIOD = "period_s"
 KEY = "population.availability.file"
-MAX_PROBLEMS = 20  # of one file that are reported
-CHUNK_LINES = 20_000  # that are turned into columns at once
-Column = NDArray[Any]
-
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 
 _DIGITS = frozenset("0123456789")
-_DECIMAL = _DIGITS | set("+-.eE")  # of these characters `float` takes what `_NUMBER` takes
-
-
-class _Wrong(Exception):
-    """A value that cannot be taken: its column and why."""
 
 
 class Intervals(Mapping[int, list[tuple[float, float]]]):
-    """User -> its times online: (from, to), both seconds since the start of the run, in order of time.
-    Held by columns, in order of users, then of time: objects would take ten times 16 bytes an interval."""
+    """Entry of the file (a user) -> its times online: (from, to), both seconds since the start of the run or
+    of its period, in order of time.
 
-    def __init__(self, users: Column, begins: Column, ends: Column) -> None:
-        self._users = np.unique(users)
-        after = int(self._users[-1]) + 1 if users.size else 0
-        self._first = array("q", np.searchsorted(users, np.arange(after + 1)).tobytes())
-        self._begins, self._ends = (array("d", column.tobytes()) for column in (begins, ends))
+    Held by columns, in order of entries, then of time: objects would take ten times 16 bytes an interval.
+    period: seconds, the same for all intervals of an entry; infinite where it does not wrap. An interval
+    without length is none, but its entry is there.
+    """
 
-    def __getitem__(self, user: int) -> list[tuple[float, float]]:
-        if not 0 <= user < len(self._first) - 1 or self._first[user] == self._first[user + 1]:
-            raise KeyError(user)
-        own = slice(self._first[user], self._first[user + 1])
-        return list(zip(self._begins[own], self._ends[own], strict=True))
+    def __init__(self, users: Column, begins: Column, ends: Column, period: Column) -> None:
+        entries, first = np.unique(users, return_index=True)
+        begins, ends = (np.rint(column * NS).astype(np.int64) for column in (begins, ends))
+        lasts = begins < ends
+        before = np.concatenate(([0], np.cumsum(lasts)))  # intervals that last, before each line
+        period_ns = np.where(np.isinf(period), 0, np.rint(np.minimum(period, GREATEST) * NS))[first]
+        self._entries = array("q", entries.astype(np.int64).tobytes())
+        self._first = array("q", before[np.append(first, users.size)].astype(np.int64).tobytes())
+        self._begins, self._ends = (array("q", column[lasts].tobytes()) for column in (begins, ends))
+        self._period = array("q", np.maximum(period_ns, ~np.isinf(period[first])).astype(np.int64).tobytes())
+
+    def __getitem__(self, entry: int) -> list[tuple[float, float]]:
+        at = bisect_left(self._entries, entry)
+        if self._entries[at : at + 1] != array("q", [entry]):
+            raise KeyError(entry)
+        own = range(self._first[at], self._first[at + 1])
+        return [(self._begins[i] / NS, self._ends[i] / NS) for i in own]
 
     def __iter__(self) -> Iterator[int]:
-        return map(int, self._users)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self._entries)
+
+    def places(self, users: int) -> NDArray[np.int64]:
+        """Return each user's place in the order of entries, its own number's; -1 of one that has none."""
+        found = np.full(users, -1)
+        found[np.array(self._entries, np.int64)] = np.arange(len(self))
+        return found
+
+    def any(self) -> NDArray[np.bool_]:
+        """Return of each entry, in order, whether it has intervals."""
+        return np.diff(np.array(self._first)) > 0
+
+    def at(self, place: int, now: int) -> tuple[bool, int | None]:
+        """Return whether the entry at a place is online at a time, and until when surely; None: for ever."""
+        first, after = self._first[place], self._first[place + 1]
+        if first == after:
+            return False, None
+        period = self._period[place]
+        turn = now - now % period if period else 0
+        i = bisect_right(self._begins, now - turn, first, after)
+        if i > first and now - turn < self._ends[i - 1]:
+            whole = self._ends[first] - self._begins[first] == period
+            return True, None if whole else turn + self._ends[i - 1]
+        if i < after:
+            return False, turn + self._begins[i]
+        return False, turn + period + self._begins[first] if period else None
 
 
-def read_intervals(file: str, users: int) -> Intervals:
-    """Return the intervals of so many users, which may touch, but do not overlap. ScenarioError if the file
-    cannot be read, a column is missing, or a line of it is wrong."""
+def read_intervals(file: str, users: int | None, period_s: float | None = None) -> Intervals:
+    """Return the intervals of a file, which may touch, but do not overlap. ScenarioError if the file cannot
+    be read, a column is missing, or a line of it is wrong.
+
+    users: their number, where the column `user` has theirs; None where it has those of entries, whatever they
+    are: an interval of theirs may be empty. period_s: of all, where the file has none.
+    """
     text = text_of(Path(file), file, KEY)
     try:
-        return _by_columns(text, users)
+        return _by_columns(text, users, period_s)
     except (ValueError, OverflowError, csv.Error):
-        problems = sorted(_problems(text, file, users), key=lambda problem: problem.line or 0)
+        problems = sorted(_problems(text, file, users, period_s), key=lambda problem: problem.line or 0)
         raise ScenarioError(problems[:MAX_PROBLEMS]) from None
 
 
-def _by_columns(text: str, users: int) -> Intervals:
+def _by_columns(text: str, users: int | None, period_s: float | None) -> Intervals:
     """Return the intervals of a file; a ValueError if anything is wrong with it."""
-    nothing = np.empty(0, np.int64), np.empty(0), np.empty(0)
-    user, begin, end = map(np.concatenate, zip(nothing, *_chunks(text), strict=True))
+    nothing = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)
+    user, begin, end, period = map(np.concatenate, zip(nothing, *_chunks(text, period_s), strict=True))
     order = np.lexsort((end, begin, user))
-    user, begin, end = user[order], begin[order], end[order]
+    user, begin, end, period = user[order], begin[order], end[order], period[order]
     most = 2 * GREATEST  # beyond which no product may overflow
     short = np.round(np.minimum(begin, most) * 1e9) >= np.round(np.minimum(end, most) * 1e9)
-    wrong = (user >= users) | (begin < 0) | short | (end > GREATEST)
-    overlap = (user[1:] == user[:-1]) & (begin[1:] < end[:-1])
-    if wrong.any() or overlap.any():
+    if users is None:
+        short &= begin != end
+    wrong = (begin < 0) | short | (end > np.minimum(period, GREATEST))
+    if users is not None:
+        wrong |= user >= users
+    another_period = (user[1:] == user[:-1]) & (period[1:] != period[:-1])
+    lasts = begin != end
+    whose, starts, stops = user[lasts], begin[lasts], end[lasts]
+    overlap = (whose[1:] == whose[:-1]) & (starts[1:] < stops[:-1])
+    if wrong.any() or another_period.any() or overlap.any():
         raise ValueError("intervals")
-    return Intervals(user, begin, end)
+    return Intervals(user, begin, end, period)
 
 
-def _chunks(text: str) -> Iterator[tuple[Column, ...]]:
-    """Yield the three columns, some lines at a time; ValueError for any that does not hold plain numbers."""
-    rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
-    names = [name.strip() for name in next(rows, [])]
-    if any(names.count(name) != 1 for name in COLUMNS):
-        raise ValueError("header")
-    while lines := list(islice(rows, CHUNK_LINES)):
-        columns = dict(zip(names, zip(*lines, strict=True), strict=True))
-        user, begin, end = ([cell.strip() for cell in columns[name]] for name in COLUMNS)
-        if not (_DIGITS.issuperset("".join(user)) and _DECIMAL.issuperset("".join(begin + end))):
-            raise ValueError("signs")
-        yield np.array(list(map(int, user)), np.int64), *(np.array(list(map(float, c))) for c in (begin, end))
+def _chunks(text: str, period_s: float | None) -> Iterator[tuple[Column, ...]]:
+    """Yield the four columns, some lines at a time; ValueError for any that does not hold plain numbers."""
+    for cells in by_columns(text, (*COLUMNS, PERIOD)):
+        if not cells.keys() >= {*COLUMNS} or not _DIGITS.issuperset("".join(cells["user"])):
+            raise ValueError("header or signs")
+        user = np.array(list(map(int, cells["user"])), np.int64)
+        period = np.full(len(user), period_s or np.inf)
+        if PERIOD in cells:
+            period = numbers(cells[PERIOD])
+            if (period_s is not None and period.size) or not ((period >= LEAST) & (period <= GREATEST)).all():
+                raise ValueError("period")
+        yield user, numbers(cells["from_s"]), numbers(cells["to_s"]), period
 
 
-def _problems(text: str, file: str, users: int) -> list[Problem]:
+def _problems(text: str, file: str, users: int | None, period_s: float | None) -> list[Problem]:
     """Return all that is wrong with a file; raise a ScenarioError where its lines cannot be told apart."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows = filter(None, reader)
     intervals: dict[int, list[tuple[float, float, int]]] = {}
+    periods: dict[int, tuple[float, int]] = {}
     problems: list[Problem] = []
-    try:
-        names = [name.strip() for name in next(rows, [])]
-        for name in COLUMNS:
-            if names.count(name) != 1:
-                what = "there twice" if name in names else "missing"
-                message = f"the column {name} is {what}: the header is {','.join(COLUMNS)}"
-                raise refusal(file, reader.line_num if names else 1, message)
-        for row in rows:
-            try:
-                if len(row) != len(names):
-                    raise _Wrong("", f"{len(row)} values, but the header names {len(names)} columns")
-                user, from_s, to_s = _interval(dict(zip(names, row, strict=True)), users)
-                intervals.setdefault(user, []).append((from_s, to_s, reader.line_num))
-            except _Wrong as wrong:
-                problems.append(Problem(file, reader.line_num, *wrong.args))
-    except csv.Error as error:
-        raise refusal(file, reader.line_num, f"not CSV: {error}") from None
+
+    def take(line: int, row: Cells) -> None:
+        if PERIOD in row and period_s is not None:
+            raise refusal(file, 1, f"the column {PERIOD} is there, and the scenario gives {period_s:g} s too")
+        user, from_s, to_s = _interval(row, users)
+        period = number(row, PERIOD, LEAST, GREATEST) if PERIOD in row else period_s
+        if period is not None:
+            earlier, first = periods.setdefault(user, (period, line))
+            if earlier != period:
+                raise Wrong(PERIOD, f"must be {earlier:.15g} as in line {first}, not {period:.15g}")
+            if to_s > period:
+                raise Wrong("to_s", f"must be at most {PERIOD}={period:.15g}, not {to_s:.15g}")
+        if from_s < to_s:
+            intervals.setdefault(user, []).append((from_s, to_s, line))
+
+    by_lines(text, file, COLUMNS, problems, take, optional=[PERIOD])
     for user, listed in intervals.items():
         problems += _overlaps(file, user, sorted(listed))
     return problems
@@ -133,31 +175,20 @@ def numbered(users: int) -> str:
     return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"
 
 
-def _interval(row: dict[str, str], users: int) -> tuple[int, float, float]:
+def _interval(row: Cells, users: int | None) -> tuple[int, float, float]:
     user = row["user"].strip()
     if not re.fullmatch("[0-9]{1,18}", user):
-        raise _Wrong("user", f"must be a whole number, not {show(user)}")
-    if int(user) >= users:
-        raise _Wrong("user", f"user={user} is not there: {numbered(users)}")
-    from_s, to_s = _seconds(row, "from_s"), _seconds(row, "to_s")
+        raise Wrong("user", f"must be a whole number, not {show(user)}")
+    if users is not None and int(user) >= users:
+        raise Wrong("user", f"user={user} is not there: {numbered(users)}")
+    from_s, to_s = (number(row, name, 0, GREATEST) for name in ("from_s", "to_s"))
+    if users is None and to_s == from_s:
+        return int(user), from_s, to_s
     if to_s <= from_s:
-        raise _Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
+        raise Wrong("to_s", f"must be above from_s={from_s:.15g}, not {to_s:.15g}")
     if round(to_s * 1e9) == round(from_s * 1e9):
-        raise _Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
+        raise Wrong("to_s", f"must be a nanosecond above from_s={from_s:.15g}, not {to_s:.15g}")
     return int(user), from_s, to_s
-
-
-def _seconds(row: dict[str, str], column: str) -> float:
-    text = row[column].strip()
-    if not _NUMBER.fullmatch(text):
-        raise _Wrong(column, f"must be a number, not {show(text)}")
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Wrong(column, f"must be a finite number, not {cut(text)}")
-    if not 0 <= value <= GREATEST:
-        bound = "at least 0" if value < 0 else f"at most {GREATEST:g}"
-        raise _Wrong(column, f"must be {bound}, not {cut(text)}")
-    return value
 
 
 def _overlaps(file: str, user: int, listed: list[tuple[float, float, int]]) -> Iterator[Problem]:

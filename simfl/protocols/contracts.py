@@ -73,7 +73,8 @@ class RoundServer(_ServerMachine, Protocol):
     """The server of one synchronous round: it ends with one `Result` or one `Abort`, and is then thrown away.
 
     `quorum` maps a stage to the fraction of those waited for whose answers are enough after a second
-    deadline; the driver sets it before `start`.
+    deadline, or to a whole number of answers that are enough at once: it says who is then `Surplus`. The
+    driver sets it before `start`.
 
     >>> from simfl.dataplane.handles import Handle
     >>> from simfl.dataplane.shadow import ShadowOps

@@ -24,6 +24,7 @@ from simfl.protocols.machine import (
     Refuse,
     Result,
     Send,
+    Surplus,
     Timer,
     Update,
     Verdict,
@@ -44,6 +45,7 @@ class Record:
     results: list[Result] = field(default_factory=list)
     aborts: list[str] = field(default_factory=list)
     gave_up: list[GiveUp] = field(default_factory=list)
+    surplus: list[Surplus] = field(default_factory=list)
     ignored: list[tuple[int, Ignore]] = field(default_factory=list)
     discarded: list[Discard] = field(default_factory=list)
     refused: list[tuple[int, Refuse]] = field(default_factory=list)
@@ -57,6 +59,8 @@ class Record:
                 self.aborts.append(reason)
             case GiveUp():
                 self.gave_up.append(effect)
+            case Surplus():
+                self.surplus.append(effect)
             case Ignore():
                 self.ignored.append((party, effect))
             case Discard():

@@ -133,6 +133,14 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Surplus:
+    """The server has the answers that it wants of a stage: these users are to stop, and are not lost."""
+
+    users: tuple[int, ...]
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """No aggregate: the round (or this aggregation) is over."""
 
@@ -190,7 +198,7 @@ class Verdict:
     private: bool
 
 
-Effect = Send | Timer | Ready | Result | GiveUp | Abort | Ignore | Discard | Refuse | Verdict
+Effect = Send | Timer | Ready | Result | GiveUp | Surplus | Abort | Ignore | Discard | Refuse | Verdict
 Effects = list[Effect]
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import check_table
-from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Timer
+from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
 from simfl.results.trace import SERVER
 from simfl.results.trace_codes import Reason
 
@@ -33,7 +33,8 @@ class Server(ABC):
     A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
     fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
     papers' V1, V2, ...; `quorum` maps a stage to the fraction of those expected whose answers start a second
-    timer, its grace: at least `needed`, whatever the fraction.
+    timer, its grace: at least `needed`, whatever the fraction; or to a whole number of answers that close it
+    at once: the others are then surplus, and not given up.
     """
 
     stages: ClassVar[Mapping[str, Stage]] = {}
@@ -52,6 +53,7 @@ class Server(ABC):
         self.answered: list[frozenset[int]] = []
         self.quorum: Mapping[str, float] = {}
         self._grace: int | None = None
+        self._wanted: int | None = None
 
     @abstractmethod
     def start(self) -> Effects: ...
@@ -83,7 +85,7 @@ class Server(ABC):
         if flaw:  # as good as lost: what it sends cannot be used
             return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
         self.got[sender] = self.keep(sender, message)
-        return self._close() if self.enough() else self._start_grace()
+        return self._close() if self.enough() or len(self.got) == self._wanted else self._start_grace()
 
     def _untimely(self, sender: int, kind: type[Message]) -> Reason | None:
         """Return why a message is not taken now; None if it is."""
@@ -125,10 +127,12 @@ class Server(ABC):
         self.stage = stage
         self.expected = set(expected) - self.lost
         self.got = {}
-        fraction = self.quorum.get(stage)
-        self._grace = None
-        if fraction is not None:
-            self._grace = max(self.needed(stage), math.ceil(fraction * len(self.expected)))
+        quorum = self.quorum.get(stage)
+        self._grace = self._wanted = None
+        if isinstance(quorum, int):
+            self._wanted = quorum
+        elif quorum is not None:
+            self._grace = max(self.needed(stage), math.ceil(quorum * len(self.expected)))
         return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
 
     def _close(self) -> Effects:
@@ -137,7 +141,11 @@ class Server(ABC):
         self.ops.phase(stage.phase)
         needed = self.needed(name)
         missing = tuple(sorted(self.expected - set(got)))
-        effects: Effects = [GiveUp(missing, stage.phase)] if missing and not self.enough() else []
+        effects: Effects = []
+        if missing and len(got) == self._wanted:
+            effects = [Surplus(missing, stage.phase)]
+        elif missing and not self.enough():
+            effects = [GiveUp(missing, stage.phase)]
         self.stage = None
         self.answered.append(frozenset(got))
         if len(got) < needed:

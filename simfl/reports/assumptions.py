@@ -38,15 +38,15 @@ class Usage:
 def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
     """Name what decides before a run. masks: of each protocol of whose masks it is known."""
     users = min(s.cohort, s.buffer.concurrency or s.cohort) if s.buffer else s.cohort
-    links, server = s.network.users, s.network.server
-    assert links.uplink_mbps is not None
-    assert links.downlink_mbps is not None
+    server = s.network.server
+    assert facts.up_mbps is not None
+    assert facts.down_mbps is not None
     takes, gives = _rate(server.downlink_mbps), _rate(server.uplink_mbps)
-    sends, receives = _rate(users * links.uplink_mbps), _rate(users * links.downlink_mbps)
+    sends, receives = _rate(users * facts.up_mbps), _rate(users * facts.down_mbps)
     limits = f"takes {takes}, and all {users} users together can send {sends}"
     if (takes, sends) != (gives, receives):
         limits += f"; sends {gives}, of which they can take {receives}"
-    fewest = int(server.downlink_mbps // links.uplink_mbps) + 1
+    fewest = int(server.downlink_mbps // facts.up_mbps) + 1
     if fewest <= users:
         limits += f"; full while {fewest} or more of them send"
     return [*_first(s, facts, masks), ("server's link", limits)]
@@ -113,7 +113,7 @@ def usages(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> dict[str
     for name, rows in traces.items():
         until = max((row.at for row in rows if isinstance(row, End)), default=0)
         sent = [row for row in rows if isinstance(row, Sent) and row.kind not in away and row.sent < until]
-        latency_ns = nanoseconds(s.network.users.latency_s)
+        latency_ns = nanoseconds(facts.latency_s or 0.0)
         up = usage([row for row in sent if row.to == SERVER], link.downlink_mbps, latency_ns, until)
         down = usage([row for row in sent if row.sender == SERVER], link.uplink_mbps, latency_ns, until)
         found[name] = up, down

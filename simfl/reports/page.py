@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from simfl.reports import chart, strip, tables, timeline, units
+from simfl.reports import by_class, chart, strip, tables, timeline, units
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.assumptions import after
 from simfl.reports.folder import Run
@@ -69,6 +69,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         facts=units.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
         participation=participation(run),
+        classes=by_class.table(protocols),
         timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
         meta={"phases": PHASES, "kinds": KINDS, "protocols": shown, "focus": focus and vars(focus)},
         paths={name: parts(advice) for name, advice in advices.items()},

@@ -202,5 +202,6 @@ def tells_who_is_online(run: Run, name: str) -> bool:
     """True if all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
     while a user is idle whom nobody follows."""
     changes = getattr(run.scenario.population.availability, "changes", "")  # none of a file's own class
-    followed = changes == "never" or getattr(run.scenario.protocols[name], "connected", True)
+    stays = changes == "never" and not any(outage.offline for outage in run.scenario.network.outages)
+    followed = stays or getattr(run.scenario.protocols[name], "connected", True)
     return changes != "by round" and followed

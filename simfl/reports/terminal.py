@@ -12,7 +12,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.segment import Segment
 from rich.text import Text
 
-from simfl.reports import target_lines
+from simfl.reports import by_class, target_lines
 from simfl.reports.grid import Row, failed, line, print_grid, say
 from simfl.results import drift
 from simfl.results.columns import Place, at
@@ -203,6 +203,7 @@ def _sections(runs: Mapping[str, Sequence[ProtocolSummary]], noisy: bool, same: 
         time = _rows("time", parts, noisy) if len(rates) > 1 else []
         yield title + time + _rows("rates", parts, noisy, "" if same else f" {MARK}")
     yield _rows("path", entries, noisy)
+    yield from by_class.sections(runs)
     yield _rows("run", entries, noisy)
 
 

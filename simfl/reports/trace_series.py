@@ -95,6 +95,9 @@ def moment(row: Row) -> Moment | None:
         case trace_rows.GaveUp():
             text = f"gave up {counted(len(row.users), 'user')}: {listed(row.users, MAX_USERS)}"
             return Moment(row.at, SERVER, "gave up", text, {"users": row.users})
+        case trace_rows.Surplus():
+            text = f"told {counted(len(row.users), 'user')} to stop: {listed(row.users, MAX_USERS)}"
+            return Moment(row.at, SERVER, "", text, {"users": row.users})
         case trace_rows.Refused() | trace_rows.Ignored():
             kind, sender = type(row).__name__.lower(), "server" if row.sender == SERVER else row.sender
             sign = kind if kind == "refused" else ""  # what comes late is no mark: there are thousands

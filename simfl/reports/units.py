@@ -81,7 +81,7 @@ def in_words(value: Any, name: str = "") -> str:
         fields = [(key, getattr(value, key)) for key in type(value).model_fields]
         return ", ".join(_field(key, v) for key, v in fields if v is not None)
     if isinstance(value, tuple):
-        if value and isinstance(value[0], Block):
+        if value and isinstance(value[0], Block | tuple):
             return f"{len(value)} listed"
         return listed([in_words(v, name) for v in value], MAX_VALUES)
     unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")

@@ -1,9 +1,9 @@
 """A part of `summary.json`, and the bounds of its numbers."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from simfl.results.trace import PHASES
 
@@ -35,3 +35,16 @@ class ByPhase(Block, Generic[Number]):
     def __getitem__(self, phase: str) -> Number:
         number: Number = getattr(self, phase)
         return number
+
+
+class Extended(Block):
+    """Keys with a default are written where they differ from it: a run without a feature leaves the summary
+    that it left before there was any. kept: those that are written all the same."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        fields = type(self).model_fields
+        needed = {k for k, field in fields.items() if field.is_required() or k in self.kept}
+        return {k: v for k, v in dump(self).items() if k in needed or v != fields[k].default}

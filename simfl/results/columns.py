@@ -18,7 +18,9 @@ Place = Literal[
     "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "latex", "sweep", "csv"
 ]
 How = Literal["mean", "range", "sum", "share", "count", "flag"]
-Of = Literal["", "buffered", "participation", "accuracy_target", "loss_target", "energy"]
+Of = Literal[
+    "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
+]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
@@ -260,6 +262,9 @@ COLUMNS: tuple[Column, ...] = (
            run="values clipped", losses="Values clipped"),
     Column("wrapped", "sum", _each(lambda r: r.wrapped), fault=True, rare=True,
            run="values wrapped", losses="Wrapped"),
+    Column("partial", "sum", _each(lambda r: r.partial), of="partial", run="updates cut short", csv=True),
+    Column("steps_share", "mean", _done(lambda r: r.steps_share), digits=2, of="partial",
+           run="share of steps done", csv=True),
     Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), rare=True, run="updates clipped"),
     Column("reliable", "share", _each(lambda r: r.reliable), rare=True, run="reliable"),
     Column("private", "share", _each(lambda r: r.private), rare=True, run="private"),
@@ -268,6 +273,8 @@ COLUMNS: tuple[Column, ...] = (
            run="messages refused", losses="Refused"),
     Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), losses="Ignored"),
     Column("users_lost", "sum", _each(lambda r: r.lost), run="users lost", headline="Users lost", csv=True),
+    Column("surplus", "sum", _each(lambda r: r.surplus), of="over_selected",
+           run="users surplus", losses="Surplus", csv=True),
     Column("staleness", "mean", _once(lambda p: p.mean_staleness), digits=2, of="buffered",
            run="mean staleness", headline="Staleness", csv=True),
     Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale), of="buffered",

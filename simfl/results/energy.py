@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from simfl.results.block import Block, ByPhase, Count
 from simfl.results.trace import SERVER
@@ -54,16 +54,3 @@ class EnergySummary(Block):
     @property
     def server_j(self) -> float:
         return sum(self.server[phase] for phase in type(self.server).model_fields)
-
-
-class WithEnergy(Block):
-    """A part of the summary with its energy, which is left out of the file where none was counted."""
-
-    energy: EnergySummary | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = handler(self)
-        if found.get("energy") is None:
-            found.pop("energy", None)
-        return found

@@ -5,12 +5,12 @@ Invariant: walking back from the step that ended a round, each of its nanosecond
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from simfl.results import trace as rows
-from simfl.results.trace import PHASES, SERVER, End, Row, Sent, Step, Trace
-from simfl.results.trace_codes import Discarded
+from simfl.results.trace import PHASES, SERVER, TRAIN, End, Row, Sent, Step, Trace
+from simfl.results.trace_codes import Discarded, StepsDone
 
 Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
 Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
@@ -18,25 +18,44 @@ Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 
 @dataclass
 class Round:
-    """A round (of an asynchronous run: one aggregation), times in nanoseconds."""
+    """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
+    missed: how often each user was, by phase; stale: the users of updates that were discarded as such.
+    partial: the updates in its aggregate whose training was cut; steps_share: the mean share of the
+    minibatches done, over all of them.
+    """
 
     index: int
     start: int
     end: int
     reason: str | None = None
-    selected: int = 0
+    invited: Sequence[int] = ()
     members: tuple[tuple[int, str, int], ...] = ()
     span: dict[str, int] = field(default_factory=dict)
     critical: Path = field(default_factory=Counter)
     bytes_up: int = 0
     bytes_down: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    missed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
-    discarded: int = 0
+    stale: tuple[int, ...] = ()
+    surplus: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
     energy: Energy = field(default_factory=Counter)
+    partial: int = 0
+    steps_share: float = 1.0
+
+    @property
+    def selected(self) -> int:
+        return len(self.invited)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The users missed in each phase."""
+        phases = Counter[str]()
+        for (_, phase), times in self.missed.items():
+            phases[phase] += times
+        return phases
 
 
 def rounds(trace: Trace) -> list[Round]:
@@ -68,12 +87,17 @@ def rounds(trace: Trace) -> list[Round]:
             own = by_subject[f"r{end.round}"].copy()
             for user, update, _ in entry.members:
                 own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
-            entry.selected = len(entry.members) + sum(entry.dropped.values()) + entry.discarded
+            entry.invited = (
+                *(user for user, _, _ in entry.members),
+                *(user for user, _ in entry.missed.elements()),
+                *entry.stale,
+            )
         else:
             (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             own = [row for row in group if _is_among(row, parties)]
-            entry.selected = len(selected)
+            entry.invited = selected
+        _count_partial(entry, own)
         if end.cause >= 0:
             own.append(trace[end.cause])
         entry.span = _spans(own, end)
@@ -87,6 +111,15 @@ def _is_among(row: Row, parties: set[int]) -> bool:
     if isinstance(row, Step):
         return row.party in parties
     return isinstance(row, Sent) and {row.sender, row.to} <= parties
+
+
+def _count_partial(entry: Round, own: Iterable[Row]) -> None:
+    """Find the updates of the aggregate whose training was cut; its own rows have their steps."""
+    whats = [row.what for row in own if isinstance(row, Step) and row.call == TRAIN and row.what]
+    cut = list(filter(None, map(StepsDone.read, whats)))
+    if cut and entry.members:
+        left_out = sum(1 - done.steps / done.whole for done in cut)
+        entry.partial, entry.steps_share = len(cut), 1 - left_out / len(entry.members)
 
 
 def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
@@ -197,11 +230,13 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
 
 def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
     """Add up what the rows say; `counted` are (user, about) dropped so far. A user that is lost and given up
-    too, in whichever order, is missed in the earlier of the two phases."""
+    too, in whichever order, is missed in the earlier of the two phases. Of one that is lost and surplus the
+    first counts: who is lost once it is not needed is missed by nobody."""
     missed: dict[tuple[int, str], str] = {}
+    surplus: set[int] = set()
 
     def miss(about: str, phase: str, *users: int) -> None:
-        for user in users:
+        for user in set(users) - surplus:
             missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
@@ -221,12 +256,18 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
                 miss(about, phase, user)
             case rows.GaveUp(users=users, about=about, phase=phase):
                 miss(about, phase, *users)
+            case rows.Surplus(users=users):
+                surplus.update(user for user in users if (user, "") not in missed)
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
-                entry.discarded += row.discarded is Discarded.STALE
+                if row.discarded is Discarded.STALE:
+                    entry.stale += (row.sender,)
             case rows.Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
-    entry.dropped.update(phase for name, phase in missed.items() if name not in counted)
+    entry.missed.update(
+        (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
+    )
     counted.update(missed)
+    entry.surplus = len(surplus)

@@ -3,29 +3,29 @@
 Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, ByPhase, Count, Seconds, Share
+from simfl.results.block import Block, ByPhase, Count, Extended, Seconds, Share
+from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
-from simfl.results.energy import EnergySummary, WithEnergy
+from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
+from simfl.results.reasons import reasons
 from simfl.results.targets import Target
 from simfl.results.text import first_problem, shown
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
-NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,12 @@ class ByKind(Block):
     wait: Seconds
 
 
-class RoundSummary(WithEnergy):
-    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
+class RoundSummary(Extended):
+    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for.
+
+    partial: updates in the aggregate whose training was cut; steps_share: the mean share of the minibatches
+    done, over all updates in it.
+    """
 
     index: Count
     status: Literal["completed", "aborted"]
@@ -81,6 +85,7 @@ class RoundSummary(WithEnergy):
     wrapped: Count | None
     clipped: Count | None
     updates_clipped: Count | None
+    surplus: Count = 0
     bytes_up: Count
     bytes_down: Count
     ignored: dict[str, Count]
@@ -88,6 +93,9 @@ class RoundSummary(WithEnergy):
     refused: dict[str, Count]
     reliable: bool | None
     private: bool | None
+    partial: Count = 0
+    steps_share: Share = 1.0
+    energy: EnergySummary | None = None
     accuracy: Share | None
     loss: float | None
 
@@ -97,7 +105,17 @@ class RoundSummary(WithEnergy):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
+        same = (
+            "index",
+            "reason",
+            "selected",
+            "bytes_up",
+            "bytes_down",
+            "reliable",
+            "private",
+            "partial",
+            "surplus",
+        )
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -108,9 +126,10 @@ class RoundSummary(WithEnergy):
             critical_s=Spans.of(lambda phase: phases[phase] / NS),
             critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
             ignored=dict(r.ignored),
-            discarded_stale=r.discarded,
+            discarded_stale=len(r.stale),
             refused=dict(r.refused),
             energy=EnergySummary.of(r.energy),
+            steps_share=r.steps_share,
             **{name: getattr(r, name) for name in same},
             **vars(m),
         )
@@ -151,7 +170,7 @@ class ParticipationSummary(Block):
     C: list[Annotated[float, Field(ge=0, le=1e15)]]
 
 
-class ProtocolSummary(WithEnergy):
+class ProtocolSummary(Extended):
     """An entry of a scenario's protocols. staleness: updates by how many versions late they came; None unless
     the run is asynchronous, and so the file's mark of its mode."""
 
@@ -163,6 +182,9 @@ class ProtocolSummary(WithEnergy):
     training: str | None
     participation: ParticipationSummary | None
     targets: dict[str, Target] | None = None
+    classes: dict[str, ClassSummary] | None = None
+    energy: EnergySummary | None = None
+    kept: ClassVar = ("targets",)
 
     @classmethod
     def of(
@@ -232,11 +254,21 @@ class ProtocolSummary(WithEnergy):
     @property
     def failures(self) -> list[tuple[str, int]]:
         """The `reasons` of failed and skipped rounds."""
-        return reasons(self.rounds)
+        return reasons(r.reason for r in self.rounds)
+
+    @property
+    def partial(self) -> bool:
+        """True where some training was cut."""
+        return any(r.partial for r in self.rounds)
 
     @property
     def chosen(self) -> ParticipationSummary | None:
         return None if self.selection.get("kind") == "all" else self.participation
+
+    @property
+    def over_selected(self) -> bool:
+        """True where more users are chosen than uploads are wanted."""
+        return self.selection.get("over") is not None
 
     @property
     def accuracy_target(self) -> Target | None:
@@ -257,29 +289,6 @@ class ProtocolSummary(WithEnergy):
             if len(getattr(self.participation, name)) != rounds or not rounds:
                 raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
         return self
-
-
-def reasons(rounds: Iterable[RoundSummary]) -> list[tuple[str, int]]:
-    """Return the reasons of failed and skipped rounds with their counts, the most frequent first.
-
-    Those that differ in numbers alone are one, with the ranges of these.
-    """
-    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for r in rounds:
-        if r.reason is not None:
-            parts = NUMBER.split(r.reason)
-            alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
-    found = [(_in_ranges(words, numbers), len(numbers)) for words, numbers in alike.items()]
-    return sorted(found, key=lambda reason: -reason[1])
-
-
-def _in_ranges(words: tuple[str, ...], numbers: list[tuple[str, ...]]) -> str:
-    """Put numbers, or where they differ their range, between words."""
-    text = words[0]
-    for values, after in zip(zip(*numbers, strict=True), words[1:], strict=True):
-        low, high = min(values, key=float), max(values, key=float)
-        text += (low if low == high else f"{low} to {high}") + after
-    return text
 
 
 class Summary(Block):

@@ -113,6 +113,17 @@ class GaveUp(NamedTuple):
     at: int
 
 
+class Surplus(NamedTuple):
+    """The server has as many messages as it wants, and tells these users that theirs are not needed."""
+
+    round: int
+    phase: str
+    users: tuple[int, ...]
+    cause: int
+    at: int
+
+
+TRAIN = "train"  # the call of a local training, of which `what` may be a `StepsDone`
 UPDATE = "update"  # stands in place of the message in the `Ignored` row of a discarded update
 
 
@@ -200,10 +211,13 @@ class End(NamedTuple):
     cause: int
 
 
+Missing = Lost | Presence | GaveUp | Surplus
 Ending = Aborted | Aggregated | End
-Row = Begin | Step | Sent | TimerSet | Lost | Presence | GaveUp | Ignored | Refused | Judged | Spent | Ending
+Row = Begin | Step | Sent | TimerSet | Missing | Ignored | Refused | Judged | Spent | Ending
 
-_NAMES = "begin step message timer lost presence gave_up ignored refused verdict spent abort result end"
+_NAMES = (
+    "begin step message timer lost presence gave_up surplus ignored refused verdict spent abort result end"
+)
 ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True))
 """The classes of `Row`, in its order, by their names in a file."""
 

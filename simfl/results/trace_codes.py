@@ -1,8 +1,9 @@
 """Codes and identities in rows of a trace: which update or recovery, and why something was thrown away."""
 
+import re
 from enum import StrEnum
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class UpdateId(NamedTuple):
@@ -35,6 +36,28 @@ Subject = UpdateId | RecoveryId | None
 def name_of(subject: Subject) -> str:
     """Return the name of a subject in rows (`about`): empty if there is none."""
     return "" if subject is None else str(subject)
+
+
+class StepsDone(NamedTuple):
+    """The minibatch steps of a local training that was cut, of so many in all: `what` of its row, which is
+    empty for a whole training.
+
+    >>> str(StepsDone(3, 8)), StepsDone.read("3 of 8 steps"), StepsDone.read("")
+    ('3 of 8 steps', StepsDone(steps=3, whole=8), None)
+    """
+
+    steps: int
+    whole: int
+
+    def __str__(self) -> str:
+        return f"{self.steps} of {self.whole} steps"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return what a text says; None if it is none of these."""
+        found = re.fullmatch(r"([1-9][0-9]{0,14}) of ([1-9][0-9]{0,14}) steps", text)
+        steps, whole = map(int, found.groups()) if found else (0, 0)
+        return cls(steps, whole) if steps < whole else None
 
 
 class Reason(StrEnum):

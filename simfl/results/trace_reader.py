@@ -22,6 +22,7 @@ from simfl.results.trace import (
     ROWS,
     SERVER,
     SOURCES,
+    TRAIN,
     Begin,
     End,
     Ending,
@@ -31,6 +32,7 @@ from simfl.results.trace import (
     Step,
     Trace,
 )
+from simfl.results.trace_codes import StepsDone
 
 LARGEST = 10**24  # of all integers: as nanoseconds thirty million years, and far from a float's limit
 LARGEST_FJ = LARGEST * 10**12  # a megawatt for so long, in femtojoules
@@ -41,8 +43,15 @@ def _is_filled(r: Step) -> bool:
     return r.ready <= r.start <= r.end and filled
 
 
+def _says_steps(r: Step) -> bool:
+    return r.call != TRAIN or r.what == "" or StepsDone.read(r.what) is not None
+
+
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "step": (_is_filled, "ready <= start <= end, and segments that fill it"),
+    "step": (
+        lambda r: _is_filled(r) and _says_steps(r),
+        "ready <= start <= end, and segments that fill it; `what` of a training is nothing, or steps done",
+    ),
     "message": (
         lambda r: r.bytes <= r.size and (r.arrived is None or r.sent <= r.arrived),
         "bytes <= size and sent <= arrived",

@@ -6,12 +6,15 @@ checked where those are made, in `build`.
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.population.dropout import NoLosses
+from simfl.population.variations import LinkStates
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured
 from simfl.selection.schemes import All
 
@@ -23,6 +26,7 @@ USER_BYTES = 350  # a user whom nothing happens to
 SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
 ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
+VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 Problems = Iterator[tuple[str, str]]  # (dotted path, message)
@@ -42,10 +46,14 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         for name, entry in scenario.protocols.items():
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
-    users, mode, energy = scenario.population.users, scenario.asynchronous, scenario.population.energy
-    found += _below("population.availability", scenario.population.availability.problems(mode))
-    found += _below("population.energy", energy.problems() if energy else ())
-    found += _below("dropout", scenario.dropout.problems(users, mode))
+    users, mode = scenario.population.users, scenario.asynchronous
+    for name, own in settings_of(scenario).items():
+        path = partial(key_of, scenario, name)
+        found += _below(path("availability"), own.availability.problems(mode))
+        found += _below(path("dropout"), own.dropout.problems(users, mode))
+        found += _below(path("energy"), own.energy.problems() if own.energy else ())
+    for i, outage in enumerate(scenario.network.outages):
+        found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -72,6 +80,7 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
+    yield from _partial(s)
     for name, kind in s.protocols.items():
         for timer in kind.timers:
             if getattr(s.deadlines, timer) is None:
@@ -81,6 +90,20 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "field.q", f"q={q} must be prime"
     if q <= users:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
+
+
+def _partial(s: Scenario) -> Problems:
+    spec = s.learning
+    if spec.partial is None:
+        return
+    for name, kind in s.protocols.items():
+        if spec.partial.weight == "steps" and not kind.weighted:
+            why = f"protocol {name} weighs no update by samples: use samples or normalised"
+            yield "learning.partial.weight", f"steps has no effect, as {why}"
+    for key in ("momentum", "weight_decay", "mu"):
+        if spec.partial.weight == "normalised" and (value := getattr(spec, key)):
+            why = f"learning.{key}={value:g} must be 0, as the division by steps is that of plain SGD"
+            yield "learning.partial.weight", f"normalised: {why}"
 
 
 def _buffered(s: Scenario) -> Problems:
@@ -93,8 +116,9 @@ def _buffered(s: Scenario) -> Problems:
         return
     if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
-    if s.buffer.return_s is None and not isinstance(s.dropout, NoLosses):
-        yield "buffer.return_s", f"missing; dropout {s.dropout.kind} needs to know when lost users return"
+    lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
+    if s.buffer.return_s is None and lossy:
+        yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -133,9 +157,16 @@ def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
         remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
         yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
-    if s.selection.needs_battery and not s.population.has_batteries:
-        yield "selection", f"{s.selection.kind} needs population.energy.battery: without it no device has one"
+    with_battery = [
+        own.energy is not None and own.energy.battery is not None for own in settings_of(s).values()
+    ]
+    if s.selection.needs_battery and not all(with_battery):
+        yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
+    enough, upload = s.selection.enough(), s.deadlines.upload
+    if enough is not None and not isinstance(upload, FixedDeadline | None):
+        why = f"{enough} uploads of {s.cohort} users are enough"
+        yield "selection.over", f"{why}: deadlines.upload must be fixed, not {upload.kind}"
 
 
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
@@ -160,6 +191,10 @@ def _masked(s: Scenario, name: str) -> Problems:
         yield "privacy.D", f"D={D} must be below N={N}, the users of a round"
     if T >= N:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
+    enough = s.selection.enough()
+    if enough is not None and N - enough > D:
+        why = f"{enough} uploads of N={N} users are enough (selection.over)"
+        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others are as good as lost"
     if D >= N or T >= N:
         return
     spec = s.protocols[name]
@@ -175,14 +210,18 @@ def users_bytes(s: Scenario, name: str) -> int:
     users = s.population.users
     most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, most)
-    timed = s.population.availability.changes == "with time"
+    timed = any(own.availability.changes == "with time" for own in settings_of(s).values())
+    timed |= any(outage.offline for outage in s.network.outages)
     followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
-    member = entry.member_bytes + (JITTER_BYTES if s.network.users.jitter_s else 0)
+    links = [own.network for own in settings_of(s).values()]
+    member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
+    member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
-    if (energy := s.population.energy) is not None:
-        accounts = users if energy.battery else members  # rounds look at the batteries of all
-        charged = energy.battery is not None and energy.battery.charging.changes == "with time"
+    if energies := [own.energy for own in settings_of(s).values() if own.energy is not None]:
+        batteries = [energy.battery for energy in energies if energy.battery is not None]
+        charged = any(battery.charging.changes == "with time" for battery in batteries)
+        accounts = users if batteries else members  # rounds look at the batteries of all
         coming += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
     labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` shows

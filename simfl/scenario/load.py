@@ -22,9 +22,8 @@ from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes,
 
 Source = str | Path | Mapping[str, Any] | Scenario
 
-# Keys of files, and of a folder; besides, every `module` names a file.
-DATA_FILES = (("population", "availability", "file"), ("learning", "dataset", "file"))
-PATHS = (*DATA_FILES, ("learning", "data", "root"))
+# The key of a folder; besides, every `module`, `file` and `..._file` names a file.
+PATHS = (("learning", "data", "root"),)
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:

@@ -164,7 +164,7 @@ def _purpose(shape: Shape) -> str:
     if shape.model:
         return (shape.model.__doc__ or "a mapping").strip().splitlines()[0]
     if shape.open:
-        return "a mapping or a list of names"
+        return "a mapping or a list of names" if shape.before else "a mapping"
     if shape.words:
         return f"one of {', '.join(shape.words)}"
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

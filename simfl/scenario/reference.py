@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from simfl import blocks
@@ -44,32 +44,42 @@ def markdown() -> str:
     aliases = vars(blocks) | vars(world) | vars(schema)
     names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     sections: dict[str, list[str]] = {}
+    described: dict[Any, str] = {}
     todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
     while todo:
         name, annotation = todo.pop(0)
         if name not in sections:
-            page = _Section(names)
+            page = _Section(names, described, name)
             sections[name] = [f"## {name}", *page.of(annotation)]
             todo = page.met + todo
     return "\n\n".join([HEAD.rstrip(), *(part for section in sections.values() for part in section)]) + "\n"
 
 
 class _Section:
-    """A block, or the kinds of a union, with the blocks and unions that it leads to in `met`."""
+    """A block, or the kinds of a union, with the blocks and unions that it leads to in `met`.
 
-    def __init__(self, names: dict[int, str]) -> None:
-        self.names = names
+    described: kind -> the section that has it, for those after it.
+    """
+
+    def __init__(self, names: dict[int, str], described: dict[Any, str], name: str) -> None:
+        self.names, self.described, self.name = names, described, name
         self.met: list[tuple[str, Any]] = []
 
     def of(self, annotation: Any) -> Iterator[str]:
         shape = Shape(annotation)
+        elsewhere: dict[str, list[str]] = {}
         if shape.model:
             yield from self._block(shape.model, None)
         for model in dict.fromkeys(shape.kinds.values()):
             words = [word for word, other in shape.kinds.items() if other is model]
+            if (there := self.described.setdefault(model, self.name)) != self.name:
+                elsewhere.setdefault(there, []).extend(words)
+                continue
             short = f" (short: `{main}`)" if (main := _short(shape, words[0])) else ""
             yield f"**{_code(words)}**{short}"
             yield from self._block(model, shape.tag)
+        for there, words in elsewhere.items():
+            yield f"{_code(words)}: as of [{there}](#{there.lower()})."
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
@@ -90,19 +100,23 @@ class _Section:
         own = next((extra.name for extra in extras if isinstance(extra, UnionName)), None)
         name = own or self.names.get(id(annotation))
         shape = Shape(annotation)
-        if name and shape.kinds:
+        if name and shape.kinds and not shape.mixed:
             return self._link(name, annotation)
         outer, parts = get_origin(annotation), get_args(annotation)
         if outer is Annotated:
-            return self._type(parts[0])
+            listed = (
+                any(isinstance(extra, BeforeValidator) for extra in extras) and get_origin(parts[0]) is dict
+            )
+            return "list of names, or " * listed + self._type(parts[0])
         if outer is Literal:
             return " or ".join(f"`{word}`" for word in parts)
         if outer in (Union, UnionType):
             return " or ".join(self._type(part) for part in parts if part is not NoneType)
         if outer is tuple:
-            return f"list: {self._type(parts[0])}"
+            inner = [self._type(part) for part in parts if part is not ...]
+            return f"list: {inner[0]}" if ... in parts else f"[{', '.join(inner)}]"
         if outer is dict:
-            return f"list of names, or name: {self._type(parts[1])}"
+            return f"name: {self._type(parts[1])}"
         if shape.model:
             return self._link(shape.model.__name__, annotation)
         return WORDS[annotation]
@@ -155,7 +169,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         inner, *extras = get_args(annotation)
         yield from _parts(inner)
         yield from (part for extra in extras if isinstance(extra, FieldInfo) for part in extra.metadata)
-    elif get_origin(annotation) in (Union, UnionType, tuple):
+    elif get_origin(annotation) in (Union, UnionType) or ... in get_args(annotation):  # no pair of numbers
         for part in get_args(annotation):
             yield from _parts(part)
 

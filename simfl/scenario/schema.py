@@ -26,6 +26,7 @@ from simfl.learning.clipping import AnyClip, NoClip
 from simfl.learning.data import AnyDataset
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models.registry import AnyModel, Logistic
+from simfl.learning.partial_work import PartialWork
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 from simfl.population.dropout import AnyDropout, NoLosses
@@ -183,6 +184,8 @@ class Learning(Block):
     """Only kernels that give the same bits in each run, on a GPU too; slower there."""
     evaluate_every: Count = 1
     """Rounds from one evaluation to the next."""
+    partial: PartialWork | None = None
+    """A deadline of local training, by which a user uploads what it has; none unless given."""
 
 
 class Targets(Block):

@@ -27,9 +27,9 @@ class Shape:
     """An annotation of the schema, taken apart.
 
     members: its alternatives but None; kinds: the models of a union by their `tag` (`kind` or `protocol`);
-    model: the one block that it is; union: the one that this block was chosen from; open: its keys are the
-    user's own; item: the annotation of a dict's values or a tuple's entries; before: what is applied to a
-    value before pydantic looks at it.
+    mixed: these are there beside a number; model: the one block that it is; union: the one that this block
+    was chosen from; open: its keys are the user's own; item: the annotation of a dict's values or a tuple's
+    entries; before: what is applied to a value before pydantic looks at it.
     """
 
     def __init__(self, annotation: Any, union: Shape | None = None) -> None:
@@ -53,6 +53,11 @@ class Shape:
         self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
         self.model = models[0] if models and not self.tag else None
         self.open, self.item = False, None
+        self.mixed = False
+        for member in self.members if len(self.members) > 1 else ():
+            if (inner := Shape(member)).kinds:
+                self.tag, self.kinds, self.mixed = inner.tag, inner.kinds, True
+                self.before += inner.before
         for member in self.members:
             bare = get_args(member)[0] if get_origin(member) is Annotated else member
             if get_origin(bare) is dict:

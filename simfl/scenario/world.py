@@ -1,8 +1,9 @@
 """The world of a scenario: clocks, users and their devices, links, deadlines, and how losses are noticed."""
 
+import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simfl.blocks import (
     Block,
@@ -10,6 +11,7 @@ from simfl.blocks import (
     Distribution,
     Fraction,
     Mbps,
+    Name,
     Natural,
     NonNegative,
     Positive,
@@ -18,7 +20,11 @@ from simfl.blocks import (
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
+from simfl.population.dropout import AnyDropout
 from simfl.population.energy import Energy, ServerEnergy
+from simfl.population.numbers import Latencies, PerUser, Rates
+from simfl.population.outages import Outage
+from simfl.population.variations import AnyLinkModel, Steady
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -50,30 +56,12 @@ Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), s
 class Devices(Block):
     """The users' devices."""
 
-    slowdown: Distribution
+    slowdown: PerUser
     """Times that a device is slower than the clock's machine, drawn once for each user."""
     cores: Count = 2
     """Cores of a device; with one, the protocol and the training take turns."""
     training_noise: Spread = 0.0
     """Spread of each training's time: log-normal, median 1, this standard deviation of the logarithm."""
-
-
-class Population(Block):
-    """The users, with their devices and availability."""
-
-    users: Count
-    """N, the number of users."""
-    devices: Devices
-    """The speed of the users' devices."""
-    availability: AnyAvailability = Always()
-    """The times at which users are online."""
-    energy: Energy | None = None
-    """The energy of the users' devices; not counted unless given."""
-
-    @property
-    def has_batteries(self) -> bool:
-        """True if any device has a battery."""
-        return self.energy is not None and self.energy.battery is not None
 
 
 class UserLink(Block):
@@ -84,14 +72,16 @@ class UserLink(Block):
 
     preset: Literal["4g", "lan320", "5g"] | None = None
     """Both rates: 98, 320 and 802 Mbit/s."""
-    uplink_mbps: Mbps | None = None
+    uplink_mbps: Rates | None = None
     """Mbit/s to the server; needed without a preset."""
-    downlink_mbps: Mbps | None = None
+    downlink_mbps: Rates | None = None
     """Mbit/s from the server; needed without a preset."""
-    latency_s: NonNegative
+    latency_s: Latencies
     """Seconds that a message takes one way, besides its transfer."""
     jitter_s: Distribution | None = None
     """Seconds that are drawn for each message and added to its latency."""
+    varies: AnyLinkModel = Steady()
+    """The change of its rates with time."""
 
     @model_validator(mode="before")
     @classmethod
@@ -109,6 +99,46 @@ class UserLink(Block):
         return self
 
 
+class UserClass(Block):
+    """A class of users. What it leaves out is as the scenario says for everybody."""
+
+    share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+    """The probability that a user is of this class; those of all classes add up to 1."""
+    network: UserLink | None = None
+    """The link of each of its users, in place of `network.users`."""
+    devices: Devices | None = None
+    """The speed of their devices."""
+    availability: AnyAvailability | None = None
+    """The times at which they are online."""
+    dropout: AnyDropout | None = None
+    """Their losses within a round; a fraction is one of the class's selected users."""
+    energy: Energy | None = None
+    """The energy of their devices."""
+
+
+class Population(Block):
+    """The users, with their devices and availability."""
+
+    users: Count
+    """N, the number of users."""
+    devices: Devices
+    """The speed of the users' devices."""
+    availability: AnyAvailability = Always()
+    """The times at which users are online."""
+    energy: Energy | None = None
+    """The energy of the users' devices; not counted unless given."""
+    classes: Annotated[dict[Name, UserClass], Field(min_length=1, max_length=1000)] | None = None
+    """Classes of users by name; each user is in one, drawn once by their shares."""
+
+    @field_validator("classes")
+    @classmethod
+    def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
+        total = math.fsum(one.share for one in (classes or {}).values())
+        if classes and abs(total - 1) > 1e-9:
+            raise ValueError(f"the shares of {', '.join(classes)} add up to {total:.10g}: they must to 1")
+        return classes
+
+
 class ServerLink(Block):
     """The server's own link, shared max-min fairly by concurrent transfers."""
 
@@ -116,6 +146,8 @@ class ServerLink(Block):
     """Mbit/s to the users."""
     downlink_mbps: Mbps
     """Mbit/s from the users."""
+    varies: AnyLinkModel = Steady()
+    """The change of its rates with time."""
 
 
 class Network(Block):
@@ -129,6 +161,10 @@ class Network(Block):
     """`relayed` shares pass the server's link, `direct` ones only those of the two users (LightSecAgg 6)."""
     overhead_s: NonNegative
     """Seconds that the RPC layer costs the receiver of each message."""
+    outages: tuple[Outage, ...] = ()
+    """Times at which many users' links are slow, or cut, together."""
+    tcp_start: Literal["lv08"] | None = None
+    """`lv08` counts TCP's start: 13.01 x latency, 0.97 x rates, at most 4 MiB in two latencies (SimGrid)."""
 
 
 class Server(Block):

@@ -60,7 +60,7 @@ def plain(node: Node) -> Any:
 
 
 def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
-    """Yield the texts that name a file: those at `paths`, and every `module`."""
+    """Yield the texts that name a file: those at `paths`, and every `module`, `file` and `..._file`."""
     for keys in paths:
         node: Node | None = tree
         for key in keys:
@@ -71,11 +71,15 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
     while waiting:
         value = waiting.pop().value
         if isinstance(value, dict):
-            if (module := value.get("module")) and isinstance(module.value, str):
-                yield module
+            named = (child for key, child in value.items() if _names_a_file(str(key)))
+            yield from (node for node in named if isinstance(node.value, str))
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
+
+
+def _names_a_file(key: str) -> bool:
+    return key in ("module", "file") or key.endswith("_file")
 
 
 class _Loader(yaml.SafeLoader):

@@ -5,73 +5,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from numpy.typing import ArrayLike
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from simfl.blocks import Count, Fraction
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
+from simfl.selection.participation import Participation, Users, doubled
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-Users = NDArray[np.int64]
-
-
-def _doubled(ascending: Users) -> Users:
-    doubled: Users = ascending[1:][np.diff(ascending) == 0]
-    return doubled
-
-
-class Participation:
-    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round,
-    and each user's frequency of participation f^(t). users: N, at least 1; they are 0 .. N - 1.
-
-    >>> P = Participation(4)
-    >>> P.append([2, 0])
-    >>> P.counts.tolist()
-    [1, 0, 1, 0]
-    """
-
-    def __init__(self, users: int) -> None:
-        if users < 1:
-            raise ValueError(f"users={users} must be at least 1")
-        self.users = users
-        self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
-        self.battery: NDArray[np.float64] | None = None
-        """The levels of the users' batteries now, [users], as fractions; 1 of a device that has none. None
-        where no device has one."""
-        self._counts = np.zeros(users, np.int64)
-        self.counts = self._counts.view()
-        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
-        self.counts.flags.writeable = False
-
-    def append(self, members: Iterable[int]) -> None:
-        """Add the next round's users, in any order; nobody where the round was skipped. ValueError, and
-        nothing appended, if a user is unknown or named twice."""
-        row = np.sort(np.fromiter(members, np.int64))
-        if row.size and not (row[0] >= 0 and row[-1] < self.users):
-            wrong = row[0] if row[0] < 0 else row[-1]
-            raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
-        if (doubled := _doubled(row)).size:
-            raise ValueError(f"round {len(self)}: user {doubled[0]} takes part twice")
-        self.rows.append(row)
-        self._counts[row] += 1
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def matrix(self) -> csr_array:
-        """Return P^(t), [t, N], int8 zeros and ones."""
-        from scipy.sparse import csr_array
-
-        ends = np.cumsum([0, *(row.size for row in self.rows)])
-        users = np.concatenate([*self.rows, np.empty(0, np.int64)])
-        return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))
+    pass
 
 
 class Selection(Choice):
@@ -105,6 +53,10 @@ class Selection(Choice):
         """Return how many users a round usually holds; its memory is forecast for so many."""
         return self.cohort(users)
 
+    def enough(self) -> int | None:
+        """Return the uploads at which a round's upload ends though more users were chosen; None to wait."""
+        return None
+
     def family(self, users: int) -> int | None:
         """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
         return None
@@ -124,7 +76,7 @@ class Selection(Choice):
             return None
         picked = np.sort(np.asarray(found))
         wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, here)]
-        wrong += [f"user {user} is chosen twice" for user in _doubled(picked)]
+        wrong += [f"user {user} is chosen twice" for user in doubled(picked)]
         if wrong:
             raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")
         members: list[int] = picked.tolist()
@@ -158,14 +110,41 @@ class _OfOneSize(Selection):
             yield "users", f"users={self.users} must not be above population.users={users}"
 
 
-class Random(_OfOneSize):
+class _OverSelected(_OfOneSize):
+    """K users, or more of whom K are enough (Bonawitz 2019; FedScale chooses 1.3 K): the upload ends with the
+    K-th, and the rest is told so."""
+
+    over: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] | None = None
+    """Chooses ceil(K x over) users, or all available if fewer; K uploads are enough, and the rest is told."""
+
+    def cohort(self, users: int) -> int:
+        return self.users if self.over is None else math.ceil(self.users * Decimal(str(self.over)))
+
+    def enough(self) -> int | None:
+        return self.users if self.cohort(0) > self.users else None
+
+    def problems(self, users: int) -> Iterator[tuple[str, str]]:
+        yield from super().problems(users)
+        if self.users <= users < self.cohort(users):
+            many = f"users={self.users} x over={self.over:g} = {self.cohort(users)}"
+            yield "over", f"{many} must not be above population.users={users}"
+
+    @model_serializer(mode="wrap")
+    def _without_over(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `over` out where it is not given, so that a run says what it said before there was one."""
+        written: dict[str, Any] = write(self)
+        return {key: value for key, value in written.items() if key != "over" or value is not None}
+
+
+class Random(_OverSelected):
     """K = `users` of the available, uniformly without replacement (FedAvg, McMahan 2017, Algorithm 1)."""
 
     kind: Literal["random"] = "random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        enough = available.size >= self.users
-        return rng.choice(available, size=self.users, replace=False) if enough else None
+        if available.size < self.users:
+            return None
+        return rng.choice(available, size=min(self.cohort(0), available.size), replace=False)
 
 
 class Charged(_OfOneSize):
@@ -184,16 +163,16 @@ class Charged(_OfOneSize):
         return Random(users=self.users).select(charged, history, rng)
 
 
-class WeightedRandom(_OfOneSize):
+class WeightedRandom(_OverSelected):
     """The K = `users` of the available that took part least often, ties at random (Multi-RoundSecAgg section
     3.3, "Random Weighted Selection")."""
 
     kind: Literal["weighted_random"] = "weighted_random"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        k = self.users
-        if available.size < k:
+        if available.size < self.users:
             return None
+        k = min(self.cohort(0), available.size)
         frequency = history.counts[available]
         bar = np.partition(frequency, k - 1)[k - 1]  # of the K-th least: the rest is drawn among its equals
         least = available[frequency < bar]

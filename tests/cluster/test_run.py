@@ -50,11 +50,13 @@ def samples(path: Path, scale: float) -> None:
 
 def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
     overrides = {"rounds": 2, "record_updates": True, "protocols": ["fedavg", "lightsecagg"]}
+    overrides |= {"learning.batch_size": 10, "learning.partial": {"within_s": 0.02, "weight": "steps"}}
     here = run(overrides, out=tmp_path / "here")
     with scheduler() as address:
         there = run(overrides, out=tmp_path / "there", cluster=address)
         assert len(worker._trainers) == 1  # made once, here
     assert lines(there) == lines(here)
+    assert there.summarised().protocols["fedavg"].partial
     same_updates(there, here)
     for name in ("trace.jsonl", "summary.json", "resolved.yaml", "breakdown.csv"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
@@ -143,7 +145,7 @@ def test_a_unit_of_several_versions_of_the_weights() -> None:
             done(function(order, entry, *args))
 
     one, two = trainer.initial(bytes(32)), trainer.initial(bytes([1]) * 32)
-    calls = [(one, 0, bytes(32), 0), (two, 1, bytes(32), 0), (one, 2, bytes(32), 1)]
+    calls = [(one, 0, bytes(32), 0, None), (two, 1, bytes(32), 0, 1), (one, 2, bytes(32), 1, None)]
     got: list[Any] = []
     remote.Trainings(Here(), "fedavg", trainer).send(calls, got.extend)  # type: ignore[arg-type]
     assert [id(weights) for weights in sent] == [id(one), id(two)]

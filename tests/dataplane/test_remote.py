@@ -115,11 +115,13 @@ def same_updates(one: Result, other: Result) -> None:
 @pytest.mark.parametrize("base", [{**SYNC, **LOSSES}, ASYNC], ids=["rounds", "buffers"])
 def test_the_same_trace_and_updates(chunk: int, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides: dict[str, Any] = {"record_updates": True, "learning.way": "loop"}
+    overrides |= {"learning.batch_size": 20, "learning.partial": {"within_s": 0.012}}
     if base is not ASYNC:
         overrides |= {**SIX, "rounds": 2}
     here, there = run(overrides, base), There(chunk)
     result = ran(there, monkeypatch, overrides, base)
     assert lines(result) == lines(here)
+    assert any(entry.partial for entry in result.summarised().protocols.values())
     same_updates(result, here)
     assert max(there.units) == 1 if chunk == 1 else max(there.units) > 1
     assert there.evaluations
@@ -153,8 +155,8 @@ def test_what_fails_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_the_first_that_diverges_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     train = Trainer.train
 
-    def spoilt(self: Trainer, weights: Any, users: Any, seeds: Any, rounds: Any) -> Any:
-        out = train(self, weights, users, seeds, rounds)
+    def spoilt(self: Trainer, weights: Any, users: Any, seeds: Any, rounds: Any, *more: Any) -> Any:
+        out = train(self, weights, users, seeds, rounds, *more)
         for row, user, index in zip(out, users, rounds, strict=True):
             row[-1] = np.inf if index and user in (2, 4, 5) else row[-1]
             time.sleep(0.03 * (user == 2))

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import simfl
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
 from simfl.folder.result import Result
 from simfl.population.availability import FOR_EVER, OnlineTimes
+from simfl.population.links import LinkState
 from simfl.results import trace as rows
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +100,15 @@ class Carried:
     broke: Callable[[int], object]
     latency_ns: int = 0
     relayed: bool = False
+
+
+def uniform(
+    env: Environment, up_mbps: float, down_mbps: float, latency_s: float, server_mbps: float, **more: Any
+) -> Network:
+    """A network of equal users whose links never change, as the server's own does not."""
+    state = LinkState(round(up_mbps * 1e6), round(down_mbps * 1e6), latency_s, FOR_EVER)
+    server_bps = round(server_mbps * 1e6)
+    return Network(env, lambda user, now: state, lambda now: (server_bps, server_bps, FOR_EVER), **more)
 
 
 def days(everyone: OnlineTimes, user: int) -> Iterator[tuple[int, bool]]:

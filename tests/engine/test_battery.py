@@ -276,12 +276,12 @@ def test_levels_and_charging_are_each_users_own() -> None:
         energy = battery(charging=SESSIONS, level={"kind": "uniform", "low": 0.1, "high": 1.0})
         store = load(SYNC, {"population.users": users, "population.energy": energy})
         study = build(store)
-        s, availability = study.scenario, study.availability
+        s, online = study.scenario, study.people.online
         assert s.population.energy is not None
         made = s.population.energy.powers(users, study.streams).store
         assert made is not None
         for user in range(3):
-            yield made.start(user), made.plugged(user, 0), made.plugged(user, 10**9), availability.at(user, 0)
+            yield made.start(user), made.plugged(user, 0), made.plugged(user, 10**9), online.at(user, 0)
 
     assert list(drawn(3)) == list(drawn(9))
     assert len({start for start, *_ in drawn(3)}) == 3
@@ -293,7 +293,7 @@ def test_charging_has_draws_of_its_own() -> None:
     assert study.scenario.population.energy is not None
     store = study.scenario.population.energy.powers(3, study.streams).store
     assert store is not None
-    assert [store.plugged(u, 0)[1] for u in range(3)] != [study.availability.at(u, 0)[1] for u in range(3)]
+    assert [store.plugged(u, 0)[1] for u in range(3)] != [study.people.online.at(u, 0)[1] for u in range(3)]
 
 
 # --- the rest of a run ------------------------------------------------------------------------------------

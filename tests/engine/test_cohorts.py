@@ -160,9 +160,9 @@ def test_training_noise_is_a_users_own() -> None:
 
 
 def test_noise_is_log_normal() -> None:
-    scenario = load(SYNC, {"population.devices.training_noise": 0.3})
+    scenario = load(SYNC, {"population.devices.training_noise": 0.3, "population.users": 40})
     study = build(scenario)
-    draw = make_world(scenario, study.streams, study.trainer, study.availability).training_noise
+    draw = make_world(scenario, study.streams, study.trainer, study.people).training_noise
     assert draw is not None
     logs = np.log([draw(user, index) for user in range(40) for index in range(50)])
     assert logs.mean() == pytest.approx(0, abs=4 * 0.3 / 2000**0.5)  # four standard errors

@@ -42,6 +42,7 @@ DROPOUTS: dict[str, dict[str, Any]] = {
     "rate": {"kind": "rate", "rate": [0.1, 0.3], "at": "shares", "when": "after_send"},
     "worst_case": {"worst_case": [0.25, 0.1]},
     "per_step": {"per_step": 0.1},
+    "groups": {"kind": "groups", "groups": 4, "p": 0.25},
     "per_step, amid": {"kind": "per_step", "q": 0.1, "when": "mid_send"},
     "script": script(
         (0, 0, "advertise", "mid_send"),

@@ -42,8 +42,8 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
     """From round 1 on the updates of users 2, 4 and 5 are not finite; those of user 2 take long."""
     train = Trainer.train
 
-    def spoilt(self: Trainer, weights: Any, users: Any, seeds: Any, rounds: Any) -> Any:
-        out = train(self, weights, users, seeds, rounds)
+    def spoilt(self: Trainer, weights: Any, users: Any, seeds: Any, rounds: Any, *more: Any) -> Any:
+        out = train(self, weights, users, seeds, rounds, *more)
         for row, user, index in zip(out, users, rounds, strict=True):
             if index and user in (2, 4, 5):
                 row[-1] = np.inf

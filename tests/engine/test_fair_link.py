@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import repeat
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from hypothesis import strategies as st
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
 from simfl.engine.links import UserLink
+from simfl.population.availability import FOR_EVER
+from simfl.population.links import LinkState
 from simfl.virtual_time import NS
 from tests.engine.harness import Carried
 from tests.sizes import examples
@@ -126,7 +127,10 @@ def simulated(case: Case) -> dict[int, Fate]:
     env, fates = Environment(), dict[int, Fate]()
     shared = {up: FairLink(env, rate) for up, rate in case.rates.items()}
     links = {
-        link: UserLink(shared[link[1]], cap, 0.001, repeat(0.0), link[1]) for link, cap in case.caps.items()
+        (user, up): UserLink(
+            user, up, lambda _, now, cap=cap: LinkState(cap, cap, 0.001, FOR_EVER), shared[up]
+        )
+        for (user, up), cap in case.caps.items()
     }
 
     def send(k: int, link: Link, size: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.experiment import build as composition
+from simfl.experiment import people
 from simfl.experiment.build import build
 from simfl.population.availability import OnlineTimes
 from simfl.results.trace import SERVER, Lost, Presence, Sent, Step, Trace
@@ -28,7 +28,7 @@ def fedbuff(availability: Any, users: int, **changes: Any) -> tuple[OnlineTimes,
     world = {"protocols": ["fedbuff"], "payload": "shadow", "population.users": users, **changes}
     world["population.availability"] = availability
     (trace,) = run(world, ASYNC).traces.values()
-    return build(load(ASYNC, world)).availability, trace
+    return build(load(ASYNC, world)).people.online, trace
 
 
 def began(trace: Trace) -> dict[str, int]:
@@ -96,18 +96,19 @@ def test_users_at_whom_nobody_looks_cost_nothing(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     looked: set[int] = set()
-    make = composition.make_availability
+    make = people.People.of
 
-    def counting(s: Any, streams: Any) -> OnlineTimes:
-        everyone = make(s, streams)
+    def counting(*arguments: Any) -> people.People:
+        everybody = make(*arguments)
+        everyone = everybody.online
 
         def look(user: int, now: int) -> Any:
             looked.add(user)
             return everyone.at(user, now)
 
-        return replace(everyone, at=look)
+        return replace(everybody, online=replace(everyone, at=look))
 
-    monkeypatch.setattr(composition, "make_availability", counting)
+    monkeypatch.setattr(people.People, "of", counting)
     (tmp_path / "x.csv").write_text("user,from_s,to_s\n" + "".join(f"{u},{u % 2},9\n" for u in range(3000)))
     kinds = {**KINDS, "trace": {"trace": str(tmp_path / "x.csv")}, "diurnal": {**DAY, "low": 0.5}}
     _, trace = fedbuff(kinds[kind], users=3000, rounds=10)

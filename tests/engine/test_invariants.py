@@ -34,6 +34,7 @@ ROUGH_SYNC: dict[str, Any] = {
         (1, 1, "training", "mid_send"),
         (2, 2, "upload", "mid_send"),
         (3, 3, "upload", "delay"),
+        (4, 4, "upload", "not_counted"),
         delay_s=0.4,
     ),
 }

@@ -12,13 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network, UserLink
+from simfl.engine.links import UserLink
 from simfl.experiment.build import build, make_world
 from simfl.random_streams import Streams
 from simfl.results.trace import SERVER, End, Ignored, Sent, Step, Trace
 from simfl.scenario.load import load
 from simfl.virtual_time import NS
-from tests.engine.harness import ASYNC, SESSIONS, SYNC, SYNC_PROTOCOLS, Carried, lines, of, run, script
+from tests.engine.harness import (
+    ASYNC,
+    SESSIONS,
+    SYNC,
+    SYNC_PROTOCOLS,
+    Carried,
+    lines,
+    of,
+    run,
+    script,
+    uniform,
+)
 
 MS = 1_000_000
 LATENCY_S = 0.02
@@ -31,7 +42,7 @@ def jittered(env: Environment, draws_s: Iterable[float], up: bool, latency_s: fl
     def jitter(user: int, up: bool) -> Iterator[float]:
         return chain(draws_s, repeat(0.0))
 
-    return Network(env, 8, 8, latency_s, 1000, 1000, jitter).link(0, up)
+    return uniform(env, 8, 8, latency_s, 1000, jitter=jitter).link(0, up)
 
 
 @dataclass
@@ -204,7 +215,7 @@ def test_draws_do_not_depend_on_the_order_of_links() -> None:
         env = Environment()
         scenario = load(SYNC, JITTER)
         study = build(scenario)
-        network = make_world(scenario, study.streams, study.trainer, study.availability).network(env)
+        network = make_world(scenario, study.streams, study.trainer, study.people).network(env)
         seen: dict[tuple[int, bool], list[int]] = {}
         for key in order:
             seen[key] = []

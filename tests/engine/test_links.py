@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from simfl.engine.environment import Environment
 from simfl.engine.links import FairLink, Flow, Network, UserLink
 from simfl.virtual_time import NS
-from tests.engine.harness import Carried
+from tests.engine.harness import Carried, uniform
 from tests.sizes import examples
 
 LATENCY_S, LATENCY = 0.02, 20_000_000
@@ -23,7 +23,7 @@ LATENCY_S, LATENCY = 0.02, 20_000_000
 def network(
     env: Environment, up_mbps: float = 8, down_mbps: float = 16, server_mbps: float = 1000
 ) -> Network:
-    return Network(env, up_mbps, down_mbps, LATENCY_S, server_mbps, server_mbps)
+    return uniform(env, up_mbps, down_mbps, LATENCY_S, server_mbps)
 
 
 def lasting(size_bytes: int, bps: int) -> int:
@@ -79,7 +79,7 @@ def test_two_transfers_over_the_servers_link_take_twice() -> None:
 def test_direct_messages_do_not_pass_the_servers_link(direct: bool, relayed_ns: int) -> None:
     env = Environment()
     log = Log(env)
-    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=direct)
+    links = uniform(env, 100, 100, LATENCY_S, 100, direct=direct)
     for user in range(3):  # 1 ms each alone; two of them are for the server
         transfer = log.transfer(f"user {user}", 12_500)
         transfer.relayed = user == 0
@@ -93,7 +93,7 @@ def test_direct_messages_do_not_pass_the_servers_link(direct: bool, relayed_ns: 
 def test_a_relayed_transfer_that_breaks_off_leaves_its_link() -> None:
     env = Environment()
     log = Log(env)
-    links = Network(env, 100, 100, LATENCY_S, 100, 100, direct=True)
+    links = uniform(env, 100, 100, LATENCY_S, 100, direct=True)
     shares = log.transfer("shares", 12_500)
     shares.relayed = True
     links.link(0, up=True).send(shares)
@@ -107,7 +107,7 @@ def test_a_relayed_transfer_that_breaks_off_leaves_its_link() -> None:
 def test_the_two_directions_of_the_servers_link_do_not_share() -> None:
     env = Environment()
     log = Log(env)
-    links = Network(env, 100, 100, LATENCY_S, 100, 100)
+    links = uniform(env, 100, 100, LATENCY_S, 100)
     for user, up in ((0, True), (1, False)):
         links.link(user, up).send(log.transfer(f"up {up}", 12_500))
     env.run()

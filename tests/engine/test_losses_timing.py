@@ -276,6 +276,37 @@ def test_lightsecagg_gives_up_a_round_short_of_U_answers() -> None:
     assert timer.at < hand.closes(3)  # with U - T = 2 a share is half as long
 
 
+# --- sent in full, and not counted --------------------------------------------------------------
+@by_protocol
+@pytest.mark.parametrize("detect", ["timeout", {"disconnect": DELAY / 1e9}])
+def test_an_upload_that_is_not_counted_costs_its_way(name: str, detect: Any) -> None:
+    hand, trace = HANDS[name](), traced(name, "not_counted", detect)
+    (upload,), (lost,) = of(trace, Sent, kind="upload", sender=0), of(trace, Lost)
+    assert (upload.bytes, upload.arrived) == (hand.size, hand.arrives)
+    assert (lost.user, lost.phase, lost.at, trace[lost.cause]) == (0, "upload", hand.arrives, upload)
+    noticed = hand.opens + UPLOAD_DEADLINE if detect == "timeout" else hand.arrives + DELAY
+    assert ended(trace) == noticed + hand.recovered(2, min(2, ANSWERS[name]))
+    path = metrics.rounds(trace)[0].critical
+    if detect == "timeout":
+        assert waits(trace) == {("upload", SERVER): UPLOAD_DEADLINE}
+    else:
+        assert waits(trace) == {("upload", 0): DELAY}
+        assert path["upload", 0, "network"] == hand.arrives - hand.sends
+    assert not of(trace, Step, party=SERVER, call="receive", what="upload", cause=trace.index(upload))
+    assert not of(trace, Sent, kind="answer", sender=0)  # it is not asked: it is none of the survivors
+
+
+def test_a_way_that_is_not_counted_takes_its_share_of_the_link() -> None:
+    """The server's link takes 2 bytes a microsecond, of 20 users' uploads or of 10."""
+    narrow = {"population.users": 20, "network.server": {"uplink_mbps": 1000.0, "downlink_mbps": 16.0}}
+    for when, sending in (("before_send", 10), ("not_counted", 20)):
+        trace = traced("fedavg", "", **narrow, dropout={"kind": "rate", "rate": 0.5, "when": when})
+        (result,) = of(trace, Aggregated)
+        assert len(result.members) == len(of(trace, Lost)) == 10
+        longest = max(m.arrived - m.sent for m in of(trace, Sent, kind="upload"))
+        assert longest - 10 * MS == pytest.approx(sending * fedavg().size * UP / 2, rel=0.01)
+
+
 # --- late, not lost -----------------------------------------------------------------------------
 @by_protocol
 @pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}])

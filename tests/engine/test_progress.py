@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import simfl
@@ -13,6 +14,7 @@ from simfl.blocks import Exponential, Fixed
 from simfl.engine import progress
 from simfl.population import availability
 from simfl.population.availability import Availability, Bernoulli, Diurnal, Sessions, Trace
+from simfl.population.intervals import Intervals
 from simfl.random_streams import Streams
 from simfl.results.trace import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
 from tests.engine.harness import (
@@ -62,7 +64,8 @@ def test_no_state_lasts_less_than_a_nanosecond(kind: str) -> None:
 
 
 def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = {0: [(1e-10, 2e-10), (1.0, 2.0)]}
+    begins, ends = np.array([1e-10, 1.0]), np.array([2e-10, 2.0])
+    listed = Intervals(np.zeros(2, np.int64), begins, ends, np.full(2, np.inf))
     monkeypatch.setattr(availability, "read_intervals", lambda *_: listed)
     changes = list(days(Trace(file="").times(1, Streams(1)), 0))
     assert changes == [(10**9, False), (10**9, True), (0, False)]

@@ -103,6 +103,14 @@ def test_losses_at_sending(message: Message, when: str, sent: Any, left: Any) ->
         assert task.left(message) == left
 
 
+def test_an_upload_that_is_not_counted_is_sent_in_full() -> None:
+    task = user_round(PlannedLoss("upload", "not_counted"))
+    assert task.send(UPLOAD) is task.left(UPLOAD) is task.not_counted(SHARES) is None
+    assert not task.breaks_off(UPLOAD)
+    assert task.not_counted(UPLOAD) == Loss("upload", "upload was not counted")
+    assert user_round(PlannedLoss("upload", "after_send")).not_counted(UPLOAD) is None
+
+
 def test_an_upload_on_its_way_keeps_a_user_busy() -> None:
     task = user_round()
     task.become(State.SUBMITTED)
@@ -128,10 +136,13 @@ class Fixed:
     def evaluate(self, weights: Any) -> Any:
         raise NotImplementedError
 
-    def work(self, user: int) -> dict[str, int]:
+    def steps(self, user: int) -> int:
+        return 1
+
+    def work(self, user: int, steps: int | None = None) -> dict[str, int]:
         return {}
 
-    def training(self, weights: Any, user: int, seed: Any, index: int) -> Any:
+    def training(self, weights: Any, user: int, seed: Any, index: int, steps: Any = None) -> Any:
         return self.updates[user].delta.content
 
 

@@ -63,6 +63,23 @@ def test_phones_take_part_while_they_charge() -> None:
     assert all(everyone.at(int(about.split(".")[0]), at)[0] for about, at in begun)
 
 
+def test_nothing_moves_in_a_tunnel() -> None:
+    """No upload ends there, some wait there, and the rounds take longer than on steady links."""
+    link = build(load(EXAMPLES / "tunnels.yaml")).people.links
+    riding, steady = run("tunnels"), run("tunnels", **{"network.users.varies": "steady"})
+    (trace,) = riding.traces.values()
+    ups = [
+        (row.sender, row.sent, row.arrived - 40_000_000)  # until the last bit has left, a latency earlier
+        for row in trace
+        if isinstance(row, rows.Sent) and row.to == rows.SERVER and row.arrived
+    ]
+    assert len(ups) == 4 * 20
+    assert all(link(user, gone - 1).up_bps > 0 for user, _, gone in ups)
+    assert any(link(user, at).up_bps == 0 for user, sent, gone in ups for at in range(sent, gone, 10**9))
+    last = [result.summary["protocols"]["fedavg"]["rounds"][-1]["end_s"] for result in (riding, steady)]
+    assert last[0] > 1.2 * last[1]
+
+
 def test_stale_updates_weigh_less_by_the_hinge() -> None:
     for name in ("fedbuff", "lightsecagg_async"):
         trace = run("hinge").traces[name]

@@ -35,12 +35,16 @@ def test_the_name_is_the_same_in_another_process() -> None:
 
 
 def test_a_file_that_the_scenario_names_counts_by_its_content(tmp_path: Path) -> None:
-    def key(name: str, text: str) -> str:
+    def key(name: str, text: str, path: str, **more: str) -> str:
         (tmp_path / name).write_text(text)
-        return scenario_key(load(BASE, {"population.availability": {"trace": str(tmp_path / name)}}), "1")
+        return scenario_key(load(BASE, {path: {"file": str(tmp_path / name), **more}}), "1")
 
-    assert key("a.csv", "user,from_s,to_s\n0,0,9\n") == key("b.csv", "user,from_s,to_s\n0,0,9\n")
-    assert key("a.csv", "user,from_s,to_s\n0,0,8\n") != key("b.csv", "user,from_s,to_s\n0,0,9\n")
+    for path, more in (
+        ("population.availability", {"kind": "trace"}),
+        ("population.devices.slowdown", {"column": "x"}),
+    ):
+        assert key("a.csv", "x\n9\n", path, **more) == key("b.csv", "x\n9\n", path, **more)
+        assert key("a.csv", "x\n8\n", path, **more) != key("b.csv", "x\n9\n", path, **more)
 
 
 def test_so_does_a_profile_and_a_recording(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def scenario(rng: Random) -> Tree:
         tree["server"] = {"cores": rng.randint(1, 4), "slowdown": rng.choice((0.5, 1.0, 100.0))}
     if rng.random() < 0.2:
         tree["horizon_s"] = rng.choice((0.001, 0.5, 5.0, 100.0))
-    cohort = N if asynchronous else _select(rng, N, tree)
-    U = rng.randint(min(2, cohort), cohort)
+    cohort, wanted = (N, N) if asynchronous else _select(rng, N, tree)
+    U = rng.randint(min(2, wanted), wanted)
     T = rng.randrange(U)
-    tree["privacy"] = {"T": T, "D": rng.randint(0, cohort - U), "U": U}
+    tree["privacy"] = {"T": T, "D": rng.randint(cohort - wanted, cohort - U), "U": U}
     if asynchronous:
         tree["buffer"] = _buffer(rng, N)
     names = rng.sample(BUFFERED if asynchronous else ROUNDS, rng.randint(1, 2))
@@ -136,25 +136,30 @@ def _dropout(rng: Random, N: int, asynchronous: bool) -> Any:
     share = rng.choice((0.0, 0.1, 0.3, 1.0))
     shares = share if asynchronous or rng.random() < 0.5 else [0.0, share]
     losses = [_loss(user, index, rng) for user in range(N) for index in range(3) if rng.random() < 0.15]
+    groups = {"kind": "groups", "groups": rng.randint(1, N), "p": share, **_at_a_point(rng)}
     return rng.choice((
         "none",
-        {"kind": "rate", "rate": shares, "at": rng.choice(POINTS), "when": rng.choice(WHEN)},
+        {"kind": "rate", "rate": shares, **_at_a_point(rng)},
         {"worst_case": shares},
         {"kind": "per_step", "q": share / 2, "when": rng.choice(WHEN)},
+        *([] if asynchronous else [groups]),
         {"script": losses},
         {"script": losses},
     ))  # fmt: skip
 
 
+def _at_a_point(rng: Random) -> Tree:
+    at = rng.choice(POINTS)
+    return {"at": at, "when": rng.choice((*WHEN, *(["not_counted"] if at == "upload" else [])))}
+
+
 def _loss(user: int, index: int, rng: Random) -> Tree:
-    when: Tree = {"when": rng.choice(WHEN)}
-    if rng.random() < 0.3:
-        when = {"when": "delay", "delay_s": _scale(rng)}
-    return {"user": user, "round": index, "at": rng.choice(POINTS), **when}
+    loss: Tree = {"user": user, "round": index, **_at_a_point(rng)}
+    return {**loss, "when": "delay", "delay_s": _scale(rng)} if rng.random() < 0.3 else loss
 
 
-def _select(rng: Random, N: int, tree: Tree) -> int:
-    """Who takes part in a round; returns the most users that it can hold."""
+def _select(rng: Random, N: int, tree: Tree) -> tuple[int, int]:
+    """Who takes part in a round; returns the most users that it can hold, and the uploads that it wants."""
     kind = rng.choice(("all", "all", "random", "weighted_random", "partition", "bernoulli", "multi_round"))
     users = rng.randint(1, N)
     if kind == "bernoulli":
@@ -165,8 +170,13 @@ def _select(rng: Random, N: int, tree: Tree) -> int:
         tree["selection"] = {"kind": kind, "users": users, "T": T, "fair": rng.random() < 0.5}
     elif kind != "all":
         users = rng.choice([d for d in range(1, N + 1) if N % d == 0]) if kind == "partition" else users
-        tree["selection"] = {kind: users}
-    return users if "users" in tree.get("selection", {}) or kind not in ("all", "bernoulli") else N
+        tree["selection"] = {"kind": kind, "users": users}
+        if kind in ("random", "weighted_random") and rng.random() < 0.5:
+            more = rng.randint(users, N)
+            tree["selection"]["over"] = int(more / users * 1e6) / 1e6  # users x over is rounded up
+            tree["deadlines"]["upload"] = _scale(rng)
+            return more, users
+    return (N, N) if kind in ("all", "bernoulli") else (users, users)
 
 
 def _buffer(rng: Random, N: int) -> Tree:

@@ -56,6 +56,12 @@ SMALL_ROUNDS: dict[str, dict[str, Any]] = {
     "by_round": {"population.availability": {"bernoulli": [0.7, 1.0]}},
     "aborted": {"dropout": {"rate": 0.6}},
     "random_six": {"selection": {"random": 6}, "privacy": {"T": 1, "D": 2}, "rounds": 8},
+    "over_selected": {
+        "selection": {"kind": "random", "users": 8, "over": 1.3},
+        "population.devices.slowdown": {"kind": "lognormal", "median": 20.0, "sigma": 1.0},
+        "dropout": LOST,
+        "detect": DISCONNECT,
+    },
     "multi_round": {
         "selection": {"kind": "multi_round", "users": 6, "T": 2},
         "privacy": {"T": 1, "D": 2},

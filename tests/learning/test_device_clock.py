@@ -56,6 +56,16 @@ def trainer(device: str = "cpu", model: str = "logistic", users: int = 20) -> Tr
     return Trainer(split, parts, MODELS[model](), LocalSgd(5, 10, 0.3), device, "loop")
 
 
+def test_time_amid_kernels_is_the_devices(cpu_ns: list[int]) -> None:
+    """A training that may be cut asks for its time after each minibatch; what it takes in all is the same."""
+    device = FakeDevice(cpu_ns)
+    timer = DeviceTimer(lambda: device)
+    with timer.kernels():
+        assert [timer.amid_kernels_ns() for _ in range(3)] == [k * KERNELS_MS * MS for k in (1, 2, 3)]
+    assert timer.now_ns() == 4 * KERNELS_MS * MS
+    assert timer_of("cpu").amid_kernels_ns() == cpu_ns[0]
+
+
 def test_a_step_takes_device_time_and_cpu_time_outside(cpu_ns: list[int]) -> None:
     t, ops = trainer(), EagerOps(2**31 - 1)
     device = FakeDevice(cpu_ns)

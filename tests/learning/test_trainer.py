@@ -225,8 +225,8 @@ def test_split_is_the_only_source_of_shapes() -> None:
 
 def test_an_update_that_is_not_finite_is_told_from_the_others() -> None:
     t = trainer(lr=1e38)
-    calls = [(t.initial(bytes(32)), user, bytes(32), 7) for user in (0, 1)]
-    still = (t.initial(bytes(32)), 2, bytes(32), 7)
+    calls = [(t.initial(bytes(32)), user, bytes(32), 7, None) for user in (0, 1)]
+    still = (t.initial(bytes(32)), 2, bytes(32), 7, None)
     t.parts[2] = t.parts[2][:0]
     told = t.training.many([calls[0], still, calls[1]])
     assert [isinstance(one, Diverged) for one in told] == [True, False, True]

@@ -7,29 +7,37 @@ so a test of k counts fails on a right program for one seed in 1.7 million / k.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.blocks import Exponential, Fixed
-from simfl.errors import RunFailed
+from simfl.errors import RunFailed, ScenarioError
+from simfl.experiment.build import build
+from simfl.learning import partition
 from simfl.population import availability
 from simfl.population.availability import (
     Always,
     Bernoulli,
+    ByData,
     Diurnal,
     Sessions,
     Trace,
     UserStates,
 )
+from simfl.population.holdings import Share, shares
+from simfl.population.numbers import entries_of
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Presence
-from tests.engine.harness import SIX, days, of, run
+from simfl.scenario.load import load
+from tests.engine.harness import SIX, SYNC, days, of, run
+from tests.sizes import examples
 
 HOUR, DAY = 3600.0, 86400.0
 NS = 10**9
@@ -38,6 +46,22 @@ SESSIONS = Sessions(on_s=Exponential(mean=2.0), off_s=Exponential(mean=1.0))
 COSINE = [1, 0.965926, 0.866025, 0.707107, 0.5, 0.258819, 0]
 """cos of 0, 15, ... 90 degrees: the first quarter of a day, hour by hour."""
 BY_HOUR = [*COSINE, *(-c for c in COSINE[-2::-1]), *(-c for c in COSINE[1:]), *COSINE[-2:0:-1]]
+
+
+def csv(
+    folder: Path,
+    windows: Mapping[int, Sequence[tuple[float, float]]],
+    periods: Sequence[float] | Mapping[int, float] | None = None,
+) -> str:
+    """A trace's file: entry -> its windows, and its period."""
+    lines = [
+        f"{entry},{a},{b}" + (f",{periods[entry]}" if periods else "")
+        for entry, listed in windows.items()
+        for a, b in listed
+    ]
+    header = "user,from_s,to_s" + (",period_s" if periods else "")
+    (folder / "online.csv").write_text("\n".join([header, *lines]))
+    return str(folder / "online.csv")
 
 
 def day(**values: float) -> Diurnal:
@@ -165,12 +189,182 @@ def test_a_users_time_zone_stays() -> None:
     ],
 )  # fmt: skip
 def test_a_trace_is_followed(
-    intervals: list[tuple[float, float]], expected: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+    intervals: list[tuple[float, float]], expected: list[tuple[int, bool]], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(availability, "read_intervals", lambda *_: {1: intervals} if intervals else {})
-    everyone = Trace(file="x").times(2, Streams(0))
+    everyone = Trace(file=csv(tmp_path, {1: intervals})).times(2, Streams(0))
     assert list(days(everyone, 1)) == [(length * NS, online) for length, online in expected]
     assert list(days(everyone, 0)) == [(0, False)]
+
+
+PERIODS = st.integers(1, 40)
+WINDOWS = st.lists(st.integers(0, 40), max_size=8)
+"""Ends of windows, in turn: two that are equal are a window without length."""
+
+
+@settings(max_examples=examples(200))
+@given(
+    entries=st.lists(st.tuples(PERIODS, WINDOWS), min_size=1, max_size=4),
+    own=st.booleans(),
+    assign=st.sampled_from([None, "modulo", "draw"]),
+    times=st.lists(st.integers(0, 400), min_size=1, max_size=20),
+    users=st.integers(1, 9),
+)
+def test_wrapping_is_that_of_brute_force(
+    tmp_path_factory: pytest.TempPathFactory,
+    entries: list[tuple[int, list[int]]],
+    own: bool,
+    assign: Any,
+    times: list[int],
+    users: int,
+) -> None:
+    """Second by second. Each entry has a period of its own, or all have the first one's."""
+    listed = {}
+    for number, (period, ends) in enumerate(entries):
+        at = sorted(min(end, period if own else entries[0][0]) for end in ends)
+        windows = list(zip(at[::2], at[1::2], strict=False))
+        listed[number] = windows if assign else [(a, b) for a, b in windows if a < b]
+    periods = [period if own else entries[0][0] for period, _ in entries]
+    users = users if assign else max(users, len(entries))
+    file = csv(tmp_path_factory.mktemp("wrap"), listed, periods if own else None)
+    if not any(listed.values()) and assign:
+        return  # no line, so no entry
+    spec = Trace(file=file, assign=assign, period_s=None if own else float(periods[0]))
+    everyone = spec.times(users, Streams(1))
+    there = [number for number, windows in listed.items() if windows]
+    found = entries_of(assign or "modulo", len(there), users, Streams(1)) if assign else range(users)
+    whose = [there[place] if assign else place for place in found]
+
+    def online(user: int, second: int) -> bool:
+        windows = listed.get(whose[user], [])
+        return bool(windows) and any(a <= second % periods[whose[user]] < b for a, b in windows)
+
+    ever = [any(online(user, second) for second in range(41)) for user in range(users)]
+    assert everyone.ever_online is not None
+    assert everyone.ever_online.tolist() == ever
+    for user in range(users):
+        for second in times:
+            state, until = everyone.at(user, second * NS)
+            assert state == online(user, second)
+            assert until > second * NS
+            if until == availability.FOR_EVER:
+                assert {online(user, second + later) for later in range(81)} == {state}
+            else:
+                assert until % NS == 0
+                assert {online(user, later) for later in range(second, until // NS)} == {state}
+                assert state or online(user, until // NS)  # nobody is looked at for nothing
+
+
+def test_many_users_share_the_entries_of_a_trace(tmp_path: Path) -> None:
+    file = csv(tmp_path, {7: [(0, 5)], 10**17: [(2, 3)], 3: [(4, 4)]}, {7: 10, 10**17: 4, 3: 9})
+    everyone = Trace(file=file, assign="modulo").times(7, Streams(1))
+    assert everyone.ever_online is not None
+    assert everyone.ever_online.tolist() == [False, True, True] * 2 + [False]
+    assert [everyone.at(user, 12 * NS) for user in range(3)] == [
+        (False, availability.FOR_EVER), (True, 15 * NS), (False, 14 * NS)
+    ]  # fmt: skip
+    assert everyone.at(4, 5 * NS) == (False, 10 * NS)
+    (tmp_path / "none.csv").write_text("user,from_s,to_s\n")
+    with pytest.raises(ScenarioError, match="no entries below the header"):
+        Trace(file=str(tmp_path / "none.csv"), assign="draw").times(7, Streams(1))
+
+
+# --- by what users hold -------------------------------------------------------------------------
+HELD = np.array([[4, 0, 0, 0], [0, 2, 0, 0], [0, 1, 1, 6], [0, 0, 0, 1], [0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("by", "low", "high", "power", "p"),
+    [
+        ("more_data", 0, 1, 1, [4 / 8, 2 / 8, 1, 1 / 8, 0]),
+        ("more_data", 0, 1, 0.5, [(4 / 8) ** 0.5, (2 / 8) ** 0.5, 1, (1 / 8) ** 0.5, 0]),
+        ("less_data", 0, 1, 2, [1 / 4**2, 1 / 2**2, 1 / 8**2, 1, 0]),
+        ("least_label", 0.9, 1, 1, [0.9, 0.1 / 3 + 0.9, 0.1 / 3 + 0.9, 1, 0.9]),
+        ("labels", 0.8, 1, 1, [0.2 / 4 + 0.8, 0.2 / 4 + 0.8, 0.2 * 3 / 4 + 0.8, 0.2 / 4 + 0.8, 0.8]),
+    ],
+)
+def test_what_a_user_holds_decides_how_often_it_is_there(
+    by: Any, low: float, high: float, power: float, p: list[float]
+) -> None:
+    spec = ByData(by=by, low=low, high=high, power=float(power))
+    drawn = spec.times_of(5, Streams(1), lambda: HELD).by_round
+    assert drawn is not None
+    count = np.sum([drawn(index) for index in range(4000)], axis=0)
+    assert surely(count, 4000, np.array(p))
+    slots = ByData(by=by, low=low, high=high, power=float(power), slot_s=1.0)
+    everyone = slots.times_of(5, Streams(1), lambda: HELD)
+    count = np.array([sum(everyone.at(user, t * NS)[0] for t in range(2000)) for user in range(5)])
+    assert surely(count, 2000, np.array(p))
+    assert everyone.ever_online is not None
+    assert everyone.ever_online.tolist() == [x > 0 for x in p]
+
+
+def test_users_who_hold_nothing_have_no_share() -> None:
+    for by in get_args(Share):
+        assert shares(by, np.zeros((3, 2), np.int64)).tolist() == [0, 0, 0]
+        assert shares(by, np.array([[5]])).tolist() == [0.0 if by == "least_label" else 1.0]
+
+
+HOLDERS = """
+from simfl.population.availability import Availability, OnlineTimes
+
+
+class Holders(Availability):
+    least: int = 0
+
+    def times(self, users, streams):
+        return OnlineTimes()
+
+    def times_of(self, users, streams, holdings):
+        return OnlineTimes(ever_online=holdings().sum(axis=1) >= self.least)
+"""
+
+
+def test_a_model_of_your_own_may_ask_what_users_hold(tmp_path: Path) -> None:
+    (tmp_path / "holders.py").write_text(HOLDERS)
+    own = {"module": f"{tmp_path}/holders.py:Holders", "least": 500}
+    study = build(load(SYNC, {"population.availability": own, "learning.partition": {"dirichlet": 0.3}}))
+    held = study.partitions["fedavg"].sum(axis=1)
+    assert study.availability.ever_online is not None
+    assert study.availability.ever_online.tolist() == (held >= 500).tolist()
+    assert len({*study.availability.ever_online.tolist()}) == 2
+
+
+COMING = {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0}
+
+
+def test_users_with_more_labels_take_part_more_often() -> None:
+    """Eight users of a Dirichlet partition in 40 rounds: each is in as many as its labels make likely."""
+    result = run(
+        {
+            **SIX, "protocols": ["fedavg"], "rounds": 40, "payload": "shadow",
+            "population.availability": COMING, "learning.partition": {"dirichlet": 0.1},
+        }
+    )  # fmt: skip
+    scenario = result.scenario
+    held = build(scenario).partitions["fedavg"]
+    (trace,) = result.traces.values()
+    count = np.bincount([user for begin in of(trace, Begin) for user in begin.users], minlength=6)
+    p = (held > 0).sum(axis=1) / held.shape[1]
+    assert len(set(p)) > 2
+    assert surely(count, 40, p)
+
+
+def test_two_partitions_are_refused_where_what_is_held_decides() -> None:
+    iid = {"protocol": "fedavg", "partition": "iid"}
+    entries = {"a": iid, "b": {"protocol": "fedavg", "partition": {"dirichlet": 1.0}}}
+    with pytest.raises(ScenarioError, match=r"population\.availability: depends on what users hold, so all"):
+        build(load({**SYNC, "protocols": entries}, {"population.availability": COMING}))
+    build(load({**SYNC, "protocols": {"a": iid, "b": iid}}, {"population.availability": COMING}))
+
+
+@pytest.mark.parametrize("kind", ["always", {"bernoulli": 0.5}, COMING])
+def test_holdings_are_counted_only_where_they_are_asked_for(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    monkeypatch.setattr(partition, "label_counts", lambda *given: counted.append(given) or HELD[:3])
+    build(load(SYNC, {"population.availability": kind}))
+    assert len(counted) == (kind is COMING)
 
 
 # --- what they have in common -------------------------------------------------------------------
@@ -178,6 +372,8 @@ def test_a_trace_is_followed(
     ("spec", "changes", "ever_online"),
     [
         (Always(), "never", 9),
+        (ByData(by="labels", low=0.0, high=1.0), "by round", 0),
+        (ByData(by="labels", low=0.1, high=1.0, slot_s=1.0), "with time", 9),
         (Bernoulli(p=0.5), "by round", 9),
         (Bernoulli(p=0.0), "by round", 0),
         (Bernoulli(p=0.5, slot_s=1.0), "with time", 9),
@@ -185,14 +381,15 @@ def test_a_trace_is_followed(
         (SESSIONS, "with time", 9),
         (day(), "with time", 9),
         (day(low=0.0, high=0.0), "with time", 0),
-        (Trace(file="x"), "with time", 2),
+        (Trace(file=""), "with time", 2),
     ],
 )
-def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = {3: [(0.0, 1.0)], 5: [(0.0, 1.0)]}
-    monkeypatch.setattr(availability, "read_intervals", lambda *_: listed)
-    everyone = spec.times(9, Streams(0))
-    assert (spec.changes, everyone.ever_online) == (changes, ever_online)
+def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, tmp_path: Path) -> None:
+    if isinstance(spec, Trace):
+        spec = Trace(file=csv(tmp_path, {3: [(0, 1)], 5: [(0, 1)]}))
+    everyone = spec.times_of(9, Streams(0), lambda: np.zeros((9, 2), np.int64))
+    ever = everyone.ever_online
+    assert (spec.changes, 9 if ever is None else ever.sum()) == (changes, ever_online)
     assert (everyone.by_round is not None) == (changes == "by round")
     assert (everyone.at(0, 0) == (True, availability.FOR_EVER)) >= (changes != "with time")
 
@@ -200,7 +397,8 @@ def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, monkeypatch: 
 def test_users_with_probability_zero_never_come() -> None:
     everyone = Bernoulli(p=(0.0, 0.5), slot_s=1.0).times(100, Streams(0))
     never = [user for user in range(100) if list(islice(days(everyone, user), 2)) == [(0, False)]]
-    assert everyone.ever_online == 100 - len(never)
+    assert everyone.ever_online is not None
+    assert np.flatnonzero(~everyone.ever_online).tolist() == never
     assert 20 < len(never) < 80
 
 

@@ -13,6 +13,7 @@ from simfl.blocks import Distribution, Exponential, Fixed, LogNormal, Uniform
 from simfl.errors import RunFailed
 from simfl.population.dropout import (
     Dropout,
+    Groups,
     Loss,
     Losses,
     PerStep,
@@ -144,6 +145,40 @@ def test_per_step_a_lacking_step_happens_at_the_next(when: Any) -> None:
     assert {plan.when for plan in keyed.values()} == {when}
 
 
+# --- groups -------------------------------------------------------------------------------------
+@given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 9), st.sets(st.integers(0, 60)))
+def test_a_group_is_lost_as_a_whole(groups: int, p: float, index: int, selected: set[int]) -> None:
+    """Those who go together in one round do so in every other, whoever is selected."""
+    losses = Losses(Groups(groups=groups, p=p), 61, Streams(3), KEYED)
+    everyone = [losses.in_round(i, range(61)).keys() for i in range(200)] if 0.2 < p < 0.8 else []
+    together = {tuple(user in lost for lost in everyone): user for user in range(61)}
+    assert len(together) <= groups
+    whole = losses.in_round(index, range(61))
+    assert losses.in_round(index, sorted(selected)) == {u: whole[u] for u in whole if u in selected}
+    assert set(whole.values()) <= {PlannedLoss("upload", "before_send")}
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.6, 1.0])
+def test_a_group_is_lost_with_its_probability(p: float) -> None:
+    """Of 20 groups in 500 rounds, within five standard deviations; and each user as often."""
+    losses = Losses(Groups(groups=20, p=p), 400, Streams(5), KEYED)
+    rounds = [losses.in_round(index, range(400)).keys() for index in range(500)]
+    patterns = {tuple(user in lost for lost in rounds) for user in range(400)}
+    if 0 < p < 1:
+        assert len(patterns) == 20  # that one of the 20 is empty has a probability below 3e-8
+    coins = np.array(list(patterns))
+    assert abs(coins.sum() - coins.size * p) <= 5 * np.sqrt(coins.size * p * (1 - p))
+
+
+def test_who_is_in_a_group_does_not_depend_on_how_many_there_are() -> None:
+    spec = Groups(groups=4, p=0.5, at="training", when="mid_send")
+    few, many = (Losses(spec, users, Streams(9), KEYED) for users in (10, 1000))
+    assert few.in_round(2, range(10)) == {u: x for u, x in many.in_round(2, range(1000)).items() if u < 10}
+    alone = {user: plan for user in range(10) if (plan := spec.planned(user, 2, Streams(9)))}
+    assert alone == few.in_round(2, range(10))
+    assert set(alone.values()) == {PlannedLoss("training", "mid_send")}
+
+
 def test_losses_are_counted_where_they_are_missed() -> None:
     changes = {**SIX, "population.users": 12, "privacy": {"T": 1, "D": 6}, "rounds": 6}
     result = run({**changes, "dropout": {"per_step": 0.1}})
@@ -218,7 +253,14 @@ def test_the_delay_of_a_script_reaches_its_plan() -> None:
     }
 
 
-@pytest.mark.parametrize("plan", [PlannedLoss("lunch", "before_send"), PlannedLoss("upload", "later")])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PlannedLoss("lunch", "before_send"),
+        PlannedLoss("upload", "later"),
+        PlannedLoss("recovery", "not_counted"),
+    ],
+)
 def test_a_loss_that_is_none_is_refused(plan: PlannedLoss) -> None:
     class Wrong(Dropout):
         def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss:

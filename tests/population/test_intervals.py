@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from simfl.cli import main
 from simfl.errors import ScenarioError
-from simfl.population import intervals
+from simfl.population import csv_files, intervals
 from simfl.population.availability import Trace
-from simfl.population.intervals import MAX_PROBLEMS, Intervals, read_intervals
+from simfl.population.csv_files import MAX_PROBLEMS
+from simfl.population.intervals import Intervals, read_intervals
 from simfl.scenario import schema
 from simfl.scenario.load import load, resolved_yaml
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
@@ -81,14 +82,14 @@ def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> 
     listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
     flat = [(user, *interval) for user, intervals in listed.items() for interval in intervals]
     columns = np.array(flat).reshape(-1, 3).T
-    found = Intervals(columns[0].astype(np.int64), columns[1], columns[2])
+    found = Intervals(columns[0].astype(np.int64), columns[1], columns[2], np.full(len(flat), np.inf))
     assert found == listed
     assert list(found) == list(listed)
     assert [found.get(user) for user in range(-1, 9)] == [listed.get(user) for user in range(-1, 9)]
 
 
 def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "CHUNK_LINES", 2)
+    monkeypatch.setattr(csv_files, "CHUNK_LINES", 2)
     monkeypatch.setattr(intervals, "_problems", None)
     text = "why,to_s,user,from_s\n,9, 3,7.5e0\n\n,10.,2,.5\n,+4,3,1\n"
     assert read_intervals(csv(tmp_path, text), 5) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
@@ -130,6 +131,80 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
+
+
+PERIODIC = "user,from_s,to_s,period_s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (PERIODIC + "1,0,5,4\n", "2: to_s: must be at most period_s=4, not 5"),
+        (PERIODIC + "1,0,1,4\n1,2,3,4\n1,3,4,5\n", "4: period_s: must be 4 as in line 2, not 5"),
+        (PERIODIC + "1,0,1,0\n", "2: period_s: must be at least 1e-09, not 0"),
+        (PERIODIC + "1,0,1,1e999\n", "2: period_s: must be a finite number, not 1e999"),
+        (PERIODIC + "1,0,1,\n", "2: period_s: must be a number, not ''"),
+        (
+            "user,from_s,to_s,period_s,period_s\n1,0,1,2,2\n",
+            "1: the column period_s is there twice: the header is user,from_s,to_s",
+        ),
+        (PERIODIC + "1,1,1,4\n", "2: to_s: must be above from_s=1, not 1"),
+    ],
+)
+def test_a_wrong_period_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+    assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
+
+
+def test_one_period_for_all_is_the_scenarios(tmp_path: Path) -> None:
+    for text, says in (
+        (PERIODIC + "1,0,1,4\n", ":1: the column period_s is there, and the scenario gives 3 s too"),
+        (HEADER + "1,0,1\n0,2,3.5\n", ":3: to_s: must be at most period_s=3, not 3.5"),
+    ):
+        with pytest.raises(ScenarioError) as refused:
+            read_intervals(csv(tmp_path, text), 5, 3.0)
+        assert str(refused.value) == f"{tmp_path}/online.csv{says}"
+
+
+def test_an_entry_may_have_empty_intervals(tmp_path: Path) -> None:
+    text = HEADER + "9,4,4\n123456789012345678,0,8\n123456789012345678,5,5\n"
+    assert read_intervals(csv(tmp_path, text), None) == {9: [], 123456789012345678: [(0.0, 8.0)]}
+    with pytest.raises(ScenarioError, match=r":3: user 9 is online from 4 to 6 already, by line 2"):
+        read_intervals(csv(tmp_path, HEADER + "9,4,6\n9,5,7\n"), None)
+
+
+TIMES = st.sampled_from(
+    ["0", "1", "2", "2.0000000001", "3", "4", "5e-1", "-1", "1e10", "1e999", "nan", "x", ""]
+)
+
+
+@settings(max_examples=examples(300))
+@given(
+    lines=st.lists(st.tuples(st.sampled_from("0012a"), TIMES, TIMES, st.sampled_from("3344x0")), max_size=5),
+    period=st.booleans(),
+    users=st.sampled_from([None, 2]),
+    period_s=st.sampled_from([None, 3.0]),
+)
+def test_both_ways_of_reading_find_the_same_wrong(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[tuple[str, str, str, str]],
+    period: bool,
+    users: int | None,
+    period_s: float | None,
+) -> None:
+    """A file that is refused by columns has a line that is wrong, and one that is taken has none."""
+    header, cells = (PERIODIC, 4) if period else (HEADER, 3)
+    text = header + "".join(",".join(line[:cells]) + "\n" for line in lines)
+    path = csv(tmp_path_factory.mktemp("both"), text)
+    try:
+        wrong = intervals._problems(text, path, users, period_s)
+    except ScenarioError as refused:
+        wrong = [*refused.problems]
+    if wrong:
+        with pytest.raises(ScenarioError) as told:
+            read_intervals(path, users, period_s)
+        assert set(told.value.problems) == set(wrong)
+    else:
+        read_intervals(path, users, period_s)
 
 
 def test_a_nested_interval_does_not_hide_what_comes_after(tmp_path: Path) -> None:

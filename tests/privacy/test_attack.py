@@ -16,7 +16,8 @@ import simfl
 from simfl.errors import BadInput
 from simfl.privacy.attack import Attack, attack, errors, isolated, reconstruct
 from simfl.privacy.weak import weak_over_time
-from simfl.selection.schemes import MultiRound, Participation, Random, Selection
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound, Random, Selection
 from tests.engine.harness import ROOT
 from tests.privacy import oracle
 

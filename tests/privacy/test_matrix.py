@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from simfl.privacy.metrics import rounds, sparse
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 def test_dense_sparse_and_the_history_say_the_same() -> None:

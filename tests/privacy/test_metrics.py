@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from simfl.privacy.metrics import cardinalities, cardinality, fairness_gaps
-from simfl.selection.schemes import MultiRound, Participation, Random, Selection
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound, Random, Selection
 
 
 @given(arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 1)))

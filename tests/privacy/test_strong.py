@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.privacy.metrics import Classes, strong_over_time
-from simfl.selection.schemes import MultiRound, Participation
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound
 
 MATRICES = arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=st.integers(0, 1))
 

@@ -15,7 +15,8 @@ from simfl.privacy import weak as module
 from simfl.privacy.metrics import Matrix, sparse, strong_over_time
 from simfl.privacy.modular import PRIMES, RowSpace, Unlucky
 from simfl.privacy.weak import Interval, light_vectors, weak_over_time
-from simfl.selection.schemes import MultiRound, Participation, Random, Selection
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound, Random, Selection
 from tests.privacy import oracle
 from tests.sizes import examples
 

@@ -174,6 +174,6 @@ def test_check_names_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
 )  # fmt: skip
 def test_the_bound_on_the_servers_link(takes: float, says: str) -> None:
     s = load(SYNC, {**SIX, "network.server": {"uplink_mbps": 1, "downlink_mbps": takes}})
-    facts = Assumed(d=650, relayed=[], slowdown=10.0)
+    facts = Assumed(d=650, relayed=[], slowdown=10.0, up_mbps=8.0, down_mbps=16.0, latency_s=0.01)
     (found,) = [sentence for name, sentence in before(s, facts, {}) if name == "server's link"]
     assert found.endswith(says)

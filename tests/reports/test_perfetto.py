@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
+from simfl.population.availability import Always
 from simfl.reports import perfetto
 from simfl.reports.folder import Run
 from simfl.results.trace import Aggregated, Sent, Step, Trace
@@ -159,6 +160,20 @@ def test_users_drawn_by_round_are_not_counted_as_online(losing: Run) -> None:
     drawn = population.model_validate({**population.model_dump(), "availability": {"bernoulli": 0.5}})
     run = Run(**{**vars(losing), "scenario": losing.scenario.model_copy(update={"population": drawn})})
     assert not any(e["name"] == "users online" for e in document(run)["traceEvents"])
+
+
+def test_idle_users_in_an_outage_are_not_counted(buffered: Run) -> None:
+    gone = {"of": "all", "from_s": 1.0, "to_s": 2.0, "offline": True}
+    network, population = buffered.scenario.network, buffered.scenario.population
+    update = {
+        "network": network.model_validate({**network.model_dump(), "outages": [gone]}),
+        "population": population.model_copy(update={"availability": Always()}),
+    }
+    run = Run(**{**vars(buffered), "scenario": buffered.scenario.model_copy(update=update)})
+    assert not perfetto.tells_who_is_online(run, "fedbuff")
+    del update["network"]
+    run = Run(**{**vars(buffered), "scenario": buffered.scenario.model_copy(update=update)})
+    assert perfetto.tells_who_is_online(run, "fedbuff")
 
 
 def test_idle_users_whom_nobody_follows_are_not_counted(buffered: Run) -> None:

@@ -109,6 +109,16 @@ def test_staleness_is_of_asynchronous_runs(entry: ProtocolSummary) -> None:
     assert column("staleness").text(stale) == "1.50"
 
 
+def test_surplus_is_of_runs_that_over_select(entry: ProtocolSummary) -> None:
+    assert "surplus" not in {c.key for place in ("run", "losses", "csv") for c in at(place, [entry])}
+    over = entry.model_copy(update={"selection": {"kind": "random", "users": 4, "over": 1.5}})
+    for place in ("run", "losses", "csv"):
+        assert "surplus" in {c.key for c in at(place, [entry, over])}
+    told = over.model_copy(update={"rounds": [r.model_copy(update={"surplus": 2}) for r in over.rounds]})
+    assert column("surplus").text(told) == str(2 * len(over.rounds))
+    assert told.rounds[0].lost == over.rounds[0].lost
+
+
 def test_a_new_column_is_two_files(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     (copy / "simfl").mkdir(parents=True)

@@ -206,7 +206,7 @@ def test_losses_refusals_and_what_was_thrown_away_are_counted() -> None:
     entry = only(trace)
     assert entry.dropped == {"recovery": 1, "offline": 2}
     assert entry.ignored == {"update: stale: beyond 2": 1, "upload: a second one": 1}
-    assert entry.discarded == 1
+    assert entry.stale == (0,)
     assert (entry.reliable, entry.private) == (True, False)
     assert entry.refused == {"survivors: too few": 1}
     assert entry.bytes_up == 16 + 40

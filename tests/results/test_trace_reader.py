@@ -56,6 +56,7 @@ ROW: st.SearchStrategy[Row] = st.one_of(
     st.builds(rows.Lost, st.just(0), USER, TEXT, PHASE, TEXT, CAUSE, NUMBER),
     st.builds(rows.Presence, USER, st.booleans(), NUMBER),
     st.builds(rows.GaveUp, st.just(0), PHASE, TEXT, USERS, CAUSE, NUMBER),
+    st.builds(rows.Surplus, st.just(0), PHASE, USERS, CAUSE, NUMBER),
     st.builds(rows.Ignored, st.just(0), *SEEN),
     st.builds(rows.Refused, st.just(0), *SEEN),
     st.builds(rows.Spent, st.just(0), PARTY, NUMBER, AMOUNTS),

@@ -73,6 +73,22 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"targets": {}}, ["targets: names no target: give accuracy, loss or both"]),
     ({"targets.accuracy": 1.1}, ["targets.accuracy: must be at most 1, not 1.1"]),
     ({"selection.users": 101}, ["selection.users: users=101 must not be above population.users=100"]),
+    ({"selection": {"kind": "random", "users": 70, "over": 1.2}, "privacy.D": 13}, [
+        "privacy.D: D=13 must be at least 14: 70 uploads of N=84 users are enough (selection.over), and the "
+        "others are as good as lost"]),
+    ({"selection": {"kind": "random", "users": 90, "over": 1.2}}, [
+        "selection.over: users=90 x over=1.2 = 108 must not be above population.users=100"]),
+    ({"selection": {"kind": "random", "users": 70, "over": 1.2}, "privacy.D": 20, "deadlines.upload": {
+        "kind": "quorum", "fraction": 0.9, "grace_s": 1.0, "after_s": 600.0}}, [
+        "selection.over: 70 uploads of 84 users are enough: deadlines.upload must be fixed, not quorum"]),
+    ({"protocols.secagg.selection": {"kind": "weighted_random", "users": 70, "over": 1.2}, "privacy.D": 20,
+      "deadlines.upload": {"all": 600.0}}, [
+        "protocols.secagg.selection.over: 70 uploads of 84 users are enough: deadlines.upload must be fixed, "
+        "not all"]),
+    ({"selection": {"kind": "multi_round", "users": 70, "T": 10, "over": 1.2}}, [
+        "selection.over: kind multi_round has no key 'over'; did you mean 'over' of kind random?"]),
+    ({"selection": {"kind": "random", "users": 70, "over": 0.9}}, [
+        "selection.over: must be at least 1, not 0.9"]),
     ({"protocols.fedbuff": None}, [
         "protocols: fedavg, secagg, lightsecagg synchronous, fedbuff asynchronous: one scenario compares "
         "protocols of one mode; split it in two"]),
@@ -112,6 +128,11 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "dropout.fraction: a list goes round by round: an asynchronous run takes one fraction"]),
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
+    ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
+        "dropout: groups is for rounds: users who go at one time are for population.availability"]),
+    ({"selection": {"kind": "random", "users": 80, "over": 1.1}, "privacy.D": 8}, [
+        "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
+        "who is in flight)"]),
     ({"population.availability": {"bernoulli": [0.5, 0.9]}}, [
         "population.availability.slot_s: missing; an asynchronous run has no rounds to draw p in"]),
     ({"selection.users": 90}, [

@@ -34,6 +34,7 @@ DEADLINES = dict.fromkeys(("advertise", "shares", "upload", "recovery"), 1e6)
 IDLE = {"selection": {"random": 20}}
 TINY = {"kind": "synthetic", "shape": [4], "classes": 2, "train": 100, "test": 10}
 COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
+WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor": 0.1, "dwell_s": 5.0}]}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
         ("fedavg", (200, 500), {}),
         ("fedavg", (200, 500), {"population.energy": ENERGY}),
         ("fedavg", (2000, 6000), IDLE | {"population.energy": battery(base_w=0.001, charging=COMING)}),
+        ("fedavg", (200, 500), {"network.users.varies": WALK}),
         ("secagg", (60, 150), {}),
         pytest.param("secagg_plus", (60, 140), {}, marks=pytest.mark.slow),
         ("ccesa", (60, 140), {}),

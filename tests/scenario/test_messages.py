@@ -57,8 +57,15 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout: {rate: []}", "15: dropout.rate: must have at least 1 entry"),
         ("dropout: none", "dropout: {worst_case: 1.5}", "15: dropout.fraction: must be at most 1, not 1.5"),
         ("dropout: none", "dropout: {per_step: -1}", "15: dropout.q: must be at least 0, not -1"),
+        ("dropout: none", "dropout: {kind: per_step, q: 0.1, when: not_counted}",
+         "15: dropout.when: must be one of before_send, mid_send, after_send, not 'not_counted'"),
+        *[("dropout: none", f"dropout: {{kind: {dropout}, at: shares, when: not_counted}}",
+           "15: dropout: when: not_counted is for the upload: nothing is counted at shares")
+          for dropout in ("rate, rate: 0.1", "groups, groups: 2, p: 0.1")],
+        ("dropout: none", "dropout: {script: [{user: 1, at: recovery, when: not_counted}]}",
+         "15: dropout.losses.0: when: not_counted is for the upload: nothing is counted at recovery"),
         ("dropout: none", "dropout: {per_stp: 0.1}", "15: dropout: unknown kind 'per_stp'; known: none, "
-         "rate, worst_case, per_step, script, module; did you mean 'per_step'?"),
+         "rate, worst_case, per_step, groups, script, module; did you mean 'per_step'?"),
         ("slowdown: 5}", "slowdown: 5}, availability: {trace: 5}", "4: population.availability.file: must be "
          "text, not 5: put it in quotes"),
         ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.5, high: 0.2, peak_s: 0, "
@@ -78,7 +85,8 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout:\n  script:\n  - {user: 3, at: upload, when: delay}", "17: "
          "dropout.losses.0: delay_s must be given with `when: delay`, and only there"),
         ("dropout: none", "dropout: {script: [{user: 3, at: upload, when: late}]}", "15: "
-         "dropout.losses.0.when: must be one of before_send, mid_send, after_send, delay, not 'late'"),
+         "dropout.losses.0.when: must be one of before_send, mid_send, after_send, not_counted, delay, not "
+         "'late'"),
         ("  secagg: {t: 55}", "  secag: {t: 55}", "18: protocols.secag: unknown protocol 'secag'; known: "
          "fedavg, secagg, secagg_plus, ccesa, lightsecagg, fedbuff, lightsecagg_async, module; did you mean "
          "'secagg'?"),

@@ -16,6 +16,7 @@ from simfl import blocks
 from simfl.learning.partition import AnyPartition, Dirichlet
 from simfl.population.availability import Always, AnyAvailability, Bernoulli, Trace
 from simfl.population.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
+from simfl.population.numbers import FileColumn, PerUser
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema, world
 from simfl.scenario.load import json_schema, load, resolved_yaml
@@ -33,6 +34,9 @@ from tests.sizes import examples
         (blocks.Distribution, 2, blocks.Fixed(value=2)),
         (blocks.Distribution, {"fixed": 2}, blocks.Fixed(value=2)),
         (blocks.Distribution, {"exponential": 2}, blocks.Exponential(mean=2)),
+        (blocks.Distribution, {"quantiles": [[0, 1], [1, 3]]}, blocks.Quantiles(points=((0, 1), (1, 3)))),
+        (PerUser, 2, blocks.Fixed(value=2)),
+        (PerUser, {"file": "a.csv", "column": "x"}, FileColumn(file="a.csv", column="x")),
         (AnyAvailability, "always", Always()),
         (AnyAvailability, {"bernoulli": [0.1, 0.9]}, Bernoulli(p=(0.1, 0.9))),
         (world.Detect, {"disconnect": 0}, world.ByDisconnect(delay_s=0)),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.selection.schemes import Participation
+from simfl.selection.participation import Participation
 
 
 @given(st.lists(st.sets(st.integers(0, 6)), max_size=8))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from simfl.selection.schemes import MultiRound, Participation, Partition, check_batches
+from simfl.selection.participation import Participation
+from simfl.selection.schemes import MultiRound, Partition, check_batches
 
 SIZES = [(8, 4, 2), (8, 4, 1), (9, 3, 3), (12, 6, 2), (12, 6, 3), (12, 4, 4), (6, 6, 2)]
 

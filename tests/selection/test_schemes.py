@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,13 +12,13 @@ from pydantic import ValidationError
 from scipy.stats import chi2
 
 from simfl.errors import RunFailed
+from simfl.selection.participation import Participation
 from simfl.selection.schemes import (
     SELECTION,
     All,
     Bernoulli,
     Charged,
     MultiRound,
-    Participation,
     Partition,
     Random,
     Selection,
@@ -176,6 +178,48 @@ def test_weighted_takes_all_equally_often() -> None:
     for _ in range(9):
         history.append(WeightedRandom(users=4).chosen(range(12), history, stream) or [])
     assert history.counts.tolist() == [3] * 12
+
+
+# --- more than are wanted -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("users", "over", "chosen"),
+    [(100, 1.3, 130), (100, 1.1, 110), (10, 1.0, 10), (10, 1.01, 11), (3, 1.0001, 4), (7, 1.5, 11)],
+)
+@pytest.mark.parametrize("kind", [Random, WeightedRandom])
+def test_over_chooses_the_next_whole_number(kind: Any, users: int, over: float, chosen: int) -> None:
+    """100 x 1.1 in floats is above 110."""
+    scheme = kind(users=users, over=over)
+    assert scheme.cohort(1000) == scheme.usual(1000) == chosen
+    assert scheme.enough() == (users if chosen > users else None)
+    history, rng = Participation(1000), np.random.default_rng(3)
+    for there, expected in ((1000, chosen), (chosen - 1, max(users, chosen - 1)), (users, users)):
+        if there >= users:
+            assert len(scheme.chosen(range(there), history, rng) or ()) == expected
+    assert scheme.chosen(range(users - 1), history, rng) is None
+
+
+def test_weighted_over_takes_the_least_frequent_first() -> None:
+    history = Participation(6)
+    history.append([0, 1, 2])
+    for seed in range(20):
+        chosen = WeightedRandom(users=3, over=1.3).chosen(range(6), history, np.random.default_rng(seed))
+        assert chosen is not None
+        assert {3, 4, 5} < set(chosen)
+
+
+def test_over_of_one_draws_what_none_draws() -> None:
+    for kind in (Random, WeightedRandom):
+        history, rngs = Participation(50), [np.random.default_rng(8) for _ in range(2)]
+        one, other = (
+            spec.chosen(range(50), history, rng)
+            for spec, rng in zip((kind(users=20), kind(users=20, over=1.0)), rngs, strict=True)
+        )
+        assert one == other
+
+
+def test_over_is_written_where_it_is_given() -> None:
+    assert Random(users=3).model_dump() == {"kind": "random", "users": 3}
+    assert Random(users=3, over=1.5).model_dump() == {"kind": "random", "users": 3, "over": 1.5}
 
 
 # --- batteries --------------------------------------------------------------------------------------

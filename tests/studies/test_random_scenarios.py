@@ -18,21 +18,30 @@ WHEN = st.sampled_from(["before_send", "mid_send", "after_send"])
 
 
 @st.composite
-def dropouts(draw: Any, N: int, rounds: int) -> Any:
+def places(draw: Any) -> Any:
+    """A point of a round, and when in it."""
+    at = draw(st.sampled_from(POINTS))
+    return {"at": at, "when": draw(WHEN | st.just("not_counted") if at == "upload" else WHEN)}
+
+
+@st.composite
+def dropouts(draw: Any, N: int, rounds: int, asynchronous: bool = False) -> Any:
     """Any way to lose users."""
-    kind = draw(st.sampled_from(["none", "script", "script", "script", "rate", "per_step", "worst_case"]))
+    kinds = ["none", "script", "script", "script", "rate", "per_step", "worst_case"]
+    kind = draw(st.sampled_from(kinds if asynchronous else [*kinds, "groups"]))
     share = draw(st.floats(0.0, 0.6))
     if kind == "rate":
-        return {"kind": "rate", "rate": share, "at": draw(st.sampled_from(POINTS)), "when": draw(WHEN)}
+        return {"kind": "rate", "rate": share, **draw(places())}
     if kind in ("per_step", "worst_case"):
         return {kind: share / 2}
+    if kind == "groups":
+        return {"kind": kind, "groups": draw(st.integers(1, N)), "p": share / 2, **draw(places())}
     if kind == "none":
         return "none"
     losses = []
     for user, index in sorted(draw(st.sets(st.tuples(st.integers(0, N - 1), st.integers(0, rounds - 1))))):
-        loss: dict[str, Any] = {"user": user, "round": index, "at": draw(st.sampled_from(POINTS))}
-        delay = draw(st.booleans())
-        losses.append(loss | ({"when": "delay", "delay_s": draw(SECONDS)} if delay else {"when": draw(WHEN)}))
+        loss: dict[str, Any] = {"user": user, "round": index, **draw(places())}
+        losses.append(loss | ({"when": "delay", "delay_s": draw(SECONDS)} if draw(st.booleans()) else {}))
     return {"kind": "script", "losses": losses}
 
 
@@ -130,7 +139,7 @@ def buffered(draw: Any) -> dict[str, Any]:
         "server": {"slowdown": draw(st.sampled_from([1.0, 300.0, 3000.0]))},
         "detect": draw(st.sampled_from(["timeout", {"disconnect": 0.0}, {"disconnect": 0.3}])),
         "deadlines": {"advertise": draw(SOON), "upload": draw(SECONDS), "recovery": draw(SECONDS)},
-        "dropout": draw(dropouts(N, rounds)),
+        "dropout": draw(dropouts(N, rounds, asynchronous=True)),
         "buffer": {
             "K": K,
             "staleness_bound": draw(st.integers(0, 3)),

@@ -39,6 +39,7 @@ FATES = (
     Fate("training", "mid_send"),
     Fate("upload", "before_send"),
     Fate("upload", "after_send"),
+    Fate("upload", "not_counted"),
     *(Fate("upload", "delay", delay_s) for delay_s in (0.025, 0.05, 0.07, 0.095)),
 )
 """The delays are for about one to four versions: where losses are told, for less and for more than the bound

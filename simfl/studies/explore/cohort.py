@@ -7,7 +7,7 @@ loss makes two families; asynchronous runs have two more (`buffered.py`):
     told      lost before or after it sends at a point; the transport reports it at once
 
 Lost after sending at one point and lost before sending at the next are the same thing to a server that
-only has its deadlines. Lost amid sending is, to every machine, lost before it.
+only has its deadlines. Lost amid sending, or not counted, is to every machine lost before it.
 
 Both drivers take parameters, keys and graph from the scenario; `simfl run` replays a pattern as its script.
 """
@@ -45,7 +45,7 @@ class Fate:
     """The fate of a user at a point of the round, or of its first cycle in an asynchronous run."""
 
     point: str
-    when: Literal["before_send", "mid_send", "after_send", "delay"]
+    when: Literal["before_send", "mid_send", "after_send", "not_counted", "delay"]
     delay_s: float | None = None
 
 
@@ -72,7 +72,8 @@ def script(pattern: Pattern) -> dict[str, Any]:
 
 def describe(pattern: Pattern) -> str:
     words = {
-        "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after", "delay": "late at",
+        "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after",
+        "not_counted": "not counted at", "delay": "late at",
     }  # fmt: skip
     parts = [f"user {user} {words[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
     return ", ".join(parts) or "nobody lost"

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from simfl.folder.result import atomic
 from simfl.results.columns import COLUMNS, Measure, at
+from simfl.results.reasons import reasons
 from simfl.results.statistics import Estimate, estimate
-from simfl.results.summary import ProtocolSummary, RoundSummary, reasons
+from simfl.results.summary import ProtocolSummary, RoundSummary
 from simfl.results.text import write_csv
 from simfl.results.trace import unit
 from simfl.studies.sweep.plan import Plan, in_words, plain
@@ -79,7 +80,10 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
         for name, protocol in summary.protocols.items():
             rounds[cell.point, name] += protocol.rounds
             units[cell.point, name] = unit(protocol.buffered)
-    found = {group: Failures(reasons(listed), len(listed), units[group]) for group, listed in rounds.items()}
+    found = {
+        group: Failures(reasons(r.reason for r in listed), len(listed), units[group])
+        for group, listed in rounds.items()
+    }
     return {group: failures for group, failures in found.items() if failures.reasons}
 
 

@@ -59,7 +59,7 @@ def test_a_buffer_keeps_every_law_whatever_becomes_of_one(protocol: str) -> None
     cohort = make_cohort(protocol, 3)
     report = explore(cohort, unlucky=1)
     assert report.violation is None
-    assert report.patterns == total(cohort, 1) == 4 * (1 + 3 * 8)
+    assert report.patterns == total(cohort, 1) == 4 * (1 + 3 * 9)
 
 
 def test_two_processes_find_what_one_does() -> None:

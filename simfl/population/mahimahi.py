@@ -1,0 +1,68 @@
+"""Traces of recorded links in mahimahi's format (Netravali et al., USENIX ATC 2015).
+
+A file has one whole number a line: the millisecond at which a packet of 1,504 bytes can leave. The last one
+is the period, after which the trace begins again.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.errors import refusal, show, text_of
+
+PACKET_BITS = 1504 * 8
+MAX_BYTES = 2**28  # of a file; ten minutes at 500 Mbit/s are 25 million packets in 175 MB
+MAX_MS = 10**10  # 115 days
+
+_WRONG_LINE = re.compile(r"^(?![0-9]{1,10}\r?$)", re.M)  # no group repeats: those take memory for each line
+
+
+def deliveries(file: str | Path, key: str = "") -> NDArray[np.int64]:
+    """Return the milliseconds at which a packet can leave, in order; the last one is the period, above 0.
+    ScenarioError, with the scenario's `key` that names the file, if it cannot be read or a line is wrong.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".up") as trace:
+    ...     _ = Path(trace.name).write_text("0\\n5\\n5\\n10\\n")
+    ...     deliveries(trace.name)
+    array([ 0,  5,  5, 10])
+    """
+    name = str(file)
+    text = text_of(Path(file), name, key, MAX_BYTES).removesuffix("\n")
+    if wrong := _WRONG_LINE.search(text):
+        found = show(text[wrong.start() :].partition("\n")[0].removesuffix("\r"))
+        message = f"must be a whole number of milliseconds, at most {MAX_MS - 1}, not {found}"
+        raise refusal(name, text.count("\n", 0, wrong.start()) + 1, message, key)
+    times = np.fromstring(text, np.int64, sep="\n")
+    if (fallen := np.flatnonzero(np.diff(times) < 0)).size:
+        at = int(fallen[0])
+        message = f"{times[at + 1]} ms after {times[at]} ms: the times must not fall"
+        raise refusal(name, at + 2, message, key)
+    if times[-1] == 0:
+        raise refusal(name, times.size, "the last number is the period in ms, which must be above 0", key)
+    return times
+
+
+def delivered(times: NDArray[np.int64], until_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the packets that have left by each of some milliseconds, as the trace begins again and again.
+    One at 0 leaves after the begin of a period, and one at the period before its end.
+
+    >>> delivered(np.array([0, 5, 10]), np.array([0, 1, 5, 10, 11, 20]))
+    array([0, 1, 2, 3, 4, 6])
+    """
+    periods, rest = np.divmod(until_ms, times[-1])
+    return periods * times.size + np.searchsorted(times, rest, "right") * (rest > 0)
+
+
+def packets(times: NDArray[np.int64], window_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ends of the windows of a period in ms, and the packets that can leave in each: every packet
+    in one. The last window ends with the period.
+
+    >>> packets(np.array([0, 5, 6, 12]), 5)
+    (array([ 5, 10, 12]), array([2, 1, 1]))
+    """
+    period = int(times[-1])
+    ends = np.append(np.arange(window_ms, period, window_ms), period)
+    return ends, np.diff(delivered(times, ends), prepend=0)

@@ -1,0 +1,67 @@
+"""Participation: who took part in each round so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Users = NDArray[np.int64]
+
+
+def doubled(ascending: Users) -> Users:
+    """Return the users who are there twice."""
+    found: Users = ascending[1:][np.diff(ascending) == 0]
+    return found
+
+
+class Participation:
+    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round,
+    and each user's frequency of participation f^(t). users: N, at least 1; they are 0 .. N - 1.
+
+    >>> P = Participation(4)
+    >>> P.append([2, 0])
+    >>> P.counts.tolist()
+    [1, 0, 1, 0]
+    """
+
+    def __init__(self, users: int) -> None:
+        if users < 1:
+            raise ValueError(f"users={users} must be at least 1")
+        self.users = users
+        self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
+        self.battery: NDArray[np.float64] | None = None
+        """The levels of the users' batteries now, [users], as fractions; 1 of a device that has none. None
+        where no device has one."""
+        self._counts = np.zeros(users, np.int64)
+        self.counts = self._counts.view()
+        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
+        self.counts.flags.writeable = False
+
+    def append(self, members: Iterable[int]) -> None:
+        """Add the next round's users, in any order; nobody where the round was skipped. ValueError, and
+        nothing appended, if a user is unknown or named twice."""
+        row = np.sort(np.fromiter(members, np.int64))
+        if row.size and not (row[0] >= 0 and row[-1] < self.users):
+            wrong = row[0] if row[0] < 0 else row[-1]
+            raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
+        if (twice := doubled(row)).size:
+            raise ValueError(f"round {len(self)}: user {twice[0]} takes part twice")
+        self.rows.append(row)
+        self._counts[row] += 1
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def matrix(self) -> csr_array:
+        """Return P^(t), [t, N], int8 zeros and ones."""
+        from scipy.sparse import csr_array
+
+        ends = np.cumsum([0, *(row.size for row in self.rows)])
+        users = np.concatenate([*self.rows, np.empty(0, np.int64)])
+        return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))
