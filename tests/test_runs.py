@@ -38,6 +38,8 @@ SMALLER: dict[str, dict[str, Any]] = {
         "privacy": {"T": 10, "D": 6, "U": 14},
         "learning.epochs": 1,
     },
+    "mixed_links": {"rounds": 2},
+    "mixed_links_async": {"rounds": 8},
     "multi_round": {"rounds": 3},
     "reconstruction": {"rounds": 3},
     "tutorial": {"rounds": 2},

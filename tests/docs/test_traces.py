@@ -1,4 +1,7 @@
-"""docs/traces.md: its commands run, its columns are those written, its scenarios load and run."""
+"""docs/traces.md: its commands run, its columns are those written, its scenarios load and run.
+
+The shipped traces are what its program writes, so that none of them can be taken for a measurement.
+"""
 
 from __future__ import annotations
 
@@ -71,3 +74,13 @@ def test_its_scenarios_run(shell: Shell) -> None:
         small = "--set population.users=100 --set rounds=1 --set payload=shadow --protocols fedavg"
         printed = shell.run(Command(f"simfl run s.yaml {small}"))
         assert re.search(r"completed +│ +1 of 1", printed), printed
+
+
+def test_the_shipped_traces_are_what_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks(PAGE, "python")
+    exec(block.text, {})
+    shipped = {path.name: path.read_text() for path in (ROOT / "scenarios" / "traces").iterdir()}
+    assert shipped == {path.name: path.read_text() for path in tmp_path.iterdir()}
+    shown = re.findall(r"^\| `(\w+\.csv)` \|", TEXT.partition("## The traces beside the scenarios")[2], re.M)
+    assert set(shown) == set(shipped)

@@ -12,13 +12,16 @@ from tests.golden.cases import SMALL, STUDIES, WHOLE, scenario
 from tests.golden.update import HERE, of_case, small_round
 
 KEPT = (HERE / "digests.txt").read_text(encoding="utf-8").splitlines()
-LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction", "dropout_edges"}
+LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction", "dropout_edges"} | {
+    "mixed_links",
+    "mixed_links_async",
+}
 """Real runs that take more than a second or two."""
 SAME_CONTENT = {name for name in SMALL if name.startswith("rounds/")} - {
     f"rounds/{name}" for name in ("plain", "script", "fedadam", "clip", "threshold_u")
 }
 """Rounds whose content is computed as that of the others; their traces are those of the shadow."""
-COUNTED_LONG = {"multi_round", "async_buffer", "sync_breakdown"} | {
+COUNTED_LONG = {"multi_round", "async_buffer", "sync_breakdown", "mixed_links", "mixed_links_async"} | {
     f"papers/{name}" for name in ("lightsecagg_fig10", "lightsecagg_fig5", "lightsecagg_fig9", "ccesa_fig4")
 }
 
