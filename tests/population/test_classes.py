@@ -29,6 +29,13 @@ def test_a_users_class_does_not_depend_on_others(
     assert sum(few.sizes().values()) == users
 
 
+def test_a_hundred_classes_each_have_their_own_numbers() -> None:
+    classes = Classes.drawn({f"c{i}": 0.01 for i in range(100)}, 3000, Streams(2))
+    found = classes.combined([np.full(3000, i) for i in range(100)])
+    assert found.tolist() == classes.member.tolist()
+    assert len({*found.tolist()}) == 100
+
+
 def test_classes_have_their_shares() -> None:
     sizes = Classes.drawn({"a": 0.1, "b": 0.6, "c": 0.3}, 100_000, Streams(5)).sizes()
     for name, share in (("a", 0.1), ("b", 0.6), ("c", 0.3)):
