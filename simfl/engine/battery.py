@@ -63,10 +63,10 @@ class Battery:
         return min(until, now + self._lasts(gain, drain))
 
     def wakes(self, now: int, draws: int) -> int:
-        """Return when to look at it next. Far from empty the charger is not asked for: too early is right."""
-        if self.on and (lasts := self._lasts(0, draws + self.store.base)) > NS:
-            return now + lasts
-        return self.turns(now, draws)
+        """Return a time up to which it surely stays as it is, found without the charger if that is far."""
+        flow = (0, draws + self.store.base) if self.on else (self.store.charger, 0)  # out at most, or in
+        lasts = self._lasts(*flow)
+        return now + lasts if lasts > NS else self.turns(now, draws)
 
     def step(self, then: int, until: int, draws: int) -> int:
         """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""
@@ -108,7 +108,7 @@ class Batteries:
         account = self._account(user)
         if account is None or account.battery is None:
             return True, FOR_EVER
-        return account.battery.on, account.battery.turns(self.env.now, account.power())
+        return account.battery.on, account.battery.wakes(self.env.now, account.power())
 
     def levels(self) -> NDArray[np.float64]:
         """Return each user's level as a fraction of its capacity, 1 where there is no battery."""
@@ -156,7 +156,7 @@ class Batteries:
         if on:
             self._empty.discard(user)
             device.power(on)
-            presence.come(user, BATTERY)
+            presence.charged(user)
         else:
             self._empty.add(user)
             account.tail_until = account.then

@@ -255,6 +255,16 @@ def test_the_charger_alone_may_be_too_weak() -> None:
     assert len(of(trace, Lost, why="ran empty")) == 6  # though it is plugged in
 
 
+@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
+def test_a_run_whose_devices_are_empty_for_ever_ends(name: str) -> None:
+    energy = battery(capacity_j=0.1, charger_w=0.0, base_w=0.0)
+    world = {"population.energy": energy, "population.availability": SESSIONS, "rounds": 500}
+    session = finished(world, ASYNC, name)
+    assert of(session.trace, Lost, why="ran empty")
+    assert session.env.now < 1000 * 10**9
+    check(session)
+
+
 # --- common random numbers --------------------------------------------------------------------------------
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_a_battery_that_lasts_changes_no_draw(base: dict[str, Any]) -> None:
