@@ -116,8 +116,9 @@ class UserLink:
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner."""
-        if not self.flying:
+        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner. No
+        time without TCP where nothing is on its way: then only TCP's own last segment is."""
+        if not self.flying and self.connection is None:
             return 0
         if self.env.now >= self.until:
             self._look()

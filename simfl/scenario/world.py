@@ -254,7 +254,11 @@ class ByTimeout(Block):
 
 
 class ByDisconnect(Block):
-    """The transport reports a broken connection."""
+    """The transport reports a broken connection.
+
+    The report comes no sooner than what has left the user, and under `network.users.tcp` no sooner than the
+    link's latency.
+    """
 
     kind: Literal["disconnect"] = "disconnect"
     delay_s: NonNegative

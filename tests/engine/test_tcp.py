@@ -13,7 +13,7 @@ from simfl.population.links import LinkState
 from simfl.population.tcp import Tcp
 from simfl.population.timelines import FOR_EVER
 from simfl.results.metrics import rounds
-from simfl.results.trace import Sent
+from simfl.results.trace import Lost, Sent, Step
 from tests.engine.harness import ASYNC, SIX, of, run, script, uniform
 from tests.engine.harness import SYNC as WORLD
 from tests.engine.test_links import LATENCY, LATENCY_S, Log
@@ -111,6 +111,17 @@ def test_the_critical_path_of_every_round_adds_up(changes: dict[str, Any], base:
         for entry in entries:
             assert sum(entry.critical.values()) == entry.end - entry.start
         assert entries[0].end > rounds(plain.traces[name])[0].end
+
+
+@pytest.mark.parametrize(
+    ("tcp", "delay_s", "later"),
+    [({}, 0.0, 0), (FRESH, 0.0, 10 * MS), (FRESH, 0.0099, 10 * MS), (FRESH, 0.0101, 10_100 * US)],
+)
+def test_a_closed_connection_takes_a_latency(tcp: dict[str, Any], delay_s: float, later: int) -> None:
+    lost = script((0, 0, "training", "mid_send"))
+    (trace,) = run({**tcp, "dropout": lost, "detect": {"disconnect": delay_s}}).traces.values()
+    (gone,), (row,) = of(trace, Step, call="gone"), of(trace, Lost)
+    assert gone.ready == row.at + later
 
 
 def test_a_class_has_its_own_tcp() -> None:
