@@ -157,7 +157,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         world = people.links, people.server_link
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        return Network(env, *world, people.jitter(), s.network.peers == "direct")
+        return Network(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))

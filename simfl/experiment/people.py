@@ -18,11 +18,13 @@ from simfl.population.energy import EnergyOf, Powers
 from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
 from simfl.population.outages import Outages
+from simfl.population.tcp import Tcp
 from simfl.population.variations import Link
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settings_of
+from simfl.scenario.world import UserLink
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ class People:
             return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))
 
         return draws
+
+    def tcp(self, user: int) -> Tcp | None:
+        """Return the TCP of a user's connections, where it counts."""
+        link: UserLink = self.settings[self.classes.member[user]].network
+        return link.tcp
 
 
 def _numbers(

@@ -52,6 +52,9 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         found += _below(path("availability"), own.availability.problems(mode))
         found += _below(path("dropout"), own.dropout.problems(users, mode))
         found += _below(path("energy"), own.energy.problems() if own.energy else ())
+        if own.network.tcp is not None and scenario.network.tcp_start is not None:
+            why = f"network.tcp_start: {scenario.network.tcp_start} counts TCP's start too: leave one out"
+            found.append((f"{path('network')}.tcp", why))
     for i, outage in enumerate(scenario.network.outages):
         found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
