@@ -44,7 +44,11 @@ WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor":
         ("fedavg", (500, 1500), IDLE | {"population.availability": COMING}),
         ("fedavg", (200, 500), {}),
         ("fedavg", (200, 500), {"population.energy": ENERGY}),
-        ("fedavg", (2000, 6000), IDLE | {"population.energy": battery(base_w=0.001, charging=COMING)}),
+        (
+            "fedavg",
+            (2000, 6000),
+            IDLE | {"population.energy": battery(base_w=1.0, level=0.005, charging=COMING)},
+        ),
         ("fedavg", (200, 500), {"network.users.varies": WALK}),
         ("secagg", (60, 150), {}),
         pytest.param("secagg_plus", (60, 140), {}, marks=pytest.mark.slow),
