@@ -54,7 +54,11 @@ class Classes:
 
 @dataclass(frozen=True)
 class LossesByClass:
-    """The losses of all users, each by the model of its class. each: of the classes, in their order."""
+    """The losses of all users, each by the model of its class. each: of the classes, in their order.
+
+    A model is asked as if it were everybody's, so a fraction is one of all selected users, and a class's own
+    losses depend on no other class.
+    """
 
     each: tuple[Losses, ...]
     member: NDArray[np.int16]
@@ -62,7 +66,8 @@ class LossesByClass:
     def in_round(self, index: int, selected: Sequence[int]) -> Planned:
         planned: Planned = {}
         for number, losses in enumerate(self.each):
-            planned |= losses.in_round(index, [user for user in selected if self.member[user] == number])
+            lost = losses.in_round(index, selected)
+            planned |= {user: plan for user, plan in lost.items() if self.member[user] == number}
         return planned
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:

@@ -114,7 +114,7 @@ class UserClass(Block):
     availability: AnyAvailability | None = None
     """The times at which they are online."""
     dropout: AnyDropout | None = None
-    """Their losses within a round; a fraction is one of the class's selected users."""
+    """Their losses within a round; a fraction is one of all selected users, as if all had these losses."""
     energy: Energy | None = None
     """The energy of their devices."""
 
