@@ -57,7 +57,7 @@ def test_the_slow_lose_and_hold_up_the_rest() -> None:
         assert p.classes is not None
         slow, fast = p.classes["slow"], p.classes["fast"]
         assert sum(fast.lost.values()) == 0
-        assert sum(slow.lost.values()) == 3 * round(0.5 * slow.users)
+        assert sum(slow.lost.values()) > 0
         assert sum(slow.waited_s.values()) > sum(fast.waited_s.values())
 
 
