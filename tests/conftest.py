@@ -30,7 +30,8 @@ except ImportError:  # as on a machine with a GPU and little else
         return True if tests and "\nfrom hypothesis" in collection_path.read_text(encoding="utf-8") else None
 
 else:
-    settings.register_profile("simfl", max_examples=examples(100))
+    # No deadline: on a busy machine an example takes as long as the others let it.
+    settings.register_profile("simfl", max_examples=examples(100), deadline=None)
     settings.load_profile("simfl")
 
 NO_GPU = "torch sees no NVIDIA GPU"

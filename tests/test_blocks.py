@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.blocks import GREATEST, Distribution, Exponential, LogNormal, Pareto, Quantiles, Uniform, Zipf
-from simfl.reports.units import in_words
+from simfl.reports.world import in_words
 from tests.scenario.worlds import SYNC, problems, read
 
 MEASURED = Quantiles(points=((0.0, 0.5), (0.25, 3.0), (0.5, 6.0), (0.5 + 1e-9, 7.0), (1.0, 60.0)))
@@ -83,7 +83,7 @@ def test_the_heaviest_tail_is_held() -> None:
 def test_they_are_told_in_words() -> None:
     assert in_words(Pareto(least=2.0, alpha=1.5)) == "pareto, least 2, alpha 1.5"
     assert in_words(Zipf(s=1.2, ranks=60)) == "zipf, s 1.2, ranks 60, unit 1"
-    assert in_words(MEASURED) == "quantiles, points 5 listed"
+    assert in_words(MEASURED) == "quantiles, 0.5 to 60, median 6"
 
 
 SLOWDOWN = "population.devices.slowdown"

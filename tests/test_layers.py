@@ -57,7 +57,7 @@ MAY_IMPORT = {
         "scenario", "engine", "experiment", "folder", "simulation",
     ),
     "reports": ("virtual_time",
-        "errors", "blocks", "results", "privacy", "scenario", "folder", "simulation", "studies",
+        "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "importers": ("errors", "population"),
     "catalog": ("profiles",),

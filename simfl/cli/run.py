@@ -34,6 +34,7 @@ Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
 Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
+MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = "Train on a Dask cluster: dask://HOST:PORT, or local:N for N processes of this machine."
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
@@ -198,6 +199,7 @@ def check(
     from simfl.python_files import blamed
     from simfl.reports.assumptions import before
     from simfl.reports.histograms import label_histogram
+    from simfl.reports.units import listed
     from simfl.scenario.load import resolved_yaml
 
     with stages() as stage:
@@ -221,7 +223,11 @@ def check(
     dimension = f"the model has d = {counted(study.trainer.d, 'parameter')}"
     memory = (f"{name}: {entry}" for name, entry in study.memory.items())
     deciding = (f"{name}: {sentence}" for name, sentence in decides)
-    for line in (f"{good}; {dimension}", *promised, *study.training_times(), *deciding, *warnings, *memory):
+    sizes = study.people.classes.sizes() if loaded.population.classes else {}
+    drawn = [f"{name} {size}" for name, size in sizes.items()]
+    classes = [f"users by class: {listed(drawn, MAX_CLASSES)}"] * bool(drawn)
+    first = f"{good}; {dimension}", *classes, *promised
+    for line in (*first, *study.training_times(), *deciding, *warnings, *memory):
         say(f"# {line}", further="#   ")
     for name, counts in partitions.items():
         dealt = loaded.of(name).learning.partition

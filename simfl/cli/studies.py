@@ -108,16 +108,19 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
 def _show(state: Sweep, stored: int) -> None:
     from simfl.reports import terminal
     from simfl.reports.sweep_terminal import show_sweep
+    from simfl.results.drift import warning
     from simfl.studies.sweep import tables
 
     plan, console = state.plan, terminal.console()
     seeds = len({cell.seed for cell in plan.cells})
     means = tables.means(tables.rows(state))
     show_sweep(console, plan.name, plan.points, means, seeds, tables.failures(state))
+    summaries = {key: summary for _, key, summary in state.kept()}.values()
+    if moved := warning([s.drift for s in summaries]):
+        say(moved)
     for label, entries in tables.selections(state):
         tell(f"\n{label}".rstrip())
         terminal.show_participation(console, entries)
-    summaries = {key: summary for _, key, summary in state.kept()}.values()
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
         tell(f"{name} has no aggregate in {count} of {len(summaries)} cells")

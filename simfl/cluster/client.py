@@ -4,15 +4,22 @@ import glob
 import logging
 import os
 import signal
+import threading
+import time
 import warnings
+from asyncio import CancelledError
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from simfl.errors import BadInput
 
 SCHEDULER_ANSWERS_S = 10  # or is taken to be absent
+NO_WORKER_S = 20  # before it is told of: one that is restarted is back by then
+LOOK_EVERY_S = 1.0
 TRIES = 3
+
+log = logging.getLogger(__name__)  # Python prints a warning to stderr where nobody set up anything else
 
 
 @contextmanager
@@ -33,7 +40,36 @@ def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
         for worker, threads in client.nthreads().items():
             if threads > 1:
                 raise BadInput(f"Dask worker {worker} has {threads} threads: start it with --nthreads 1")
+        stack.enter_context(telling_without_workers(option, client))
         yield client
+
+
+@contextmanager
+def telling_without_workers(option: str, client: Any) -> Iterator[None]:
+    """Log a message whenever no worker has been there for a while. What was asked for waits for one: where
+    workers are jobs in a queue, hours may pass until then."""
+    over = threading.Event()
+    address = client.scheduler.address
+
+    def look() -> None:
+        seen_s, told = time.monotonic(), False
+        # A scheduler that goes away ends the run, which says so.
+        with suppress(Exception, CancelledError):
+            while not over.wait(LOOK_EVERY_S):
+                if client.nthreads():
+                    seen_s, told = time.monotonic(), False
+                elif not told and time.monotonic() - seen_s >= NO_WORKER_S:
+                    waits = f"the scheduler at {address} has had no worker for {NO_WORKER_S} s"
+                    log.warning("simfl: %s: %s: waiting for one to join; Ctrl-C ends it", option, waits)
+                    told = True
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join(LOOK_EVERY_S)  # while the client is still open
 
 
 def dask_setup(worker: Any) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from simfl.engine.presence import BATTERY
 from simfl.population.availability import FOR_EVER, State
 from simfl.population.energy import Store
+from simfl.virtual_time import NS
 
 if TYPE_CHECKING:
     from simfl.engine.energy import Account
@@ -60,6 +61,12 @@ class Battery:
         """Return the time up to which it surely stays as it is, if the device draws the same power."""
         gain, drain, until = self._flow(now, draws)
         return min(until, now + self._lasts(gain, drain))
+
+    def wakes(self, now: int, draws: int) -> int:
+        """Return a time up to which it surely stays as it is, found without the charger if that is far."""
+        flow = (0, draws + self.store.base) if self.on else (self.store.charger, 0)  # out at most, or in
+        lasts = self._lasts(*flow)
+        return now + lasts if lasts > NS else self.turns(now, draws)
 
     def step(self, then: int, until: int, draws: int) -> int:
         """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""
@@ -101,7 +108,7 @@ class Batteries:
         account = self._account(user)
         if account is None or account.battery is None:
             return True, FOR_EVER
-        return account.battery.on, account.battery.turns(self.env.now, account.power())
+        return account.battery.on, account.battery.wakes(self.env.now, account.power())
 
     def levels(self) -> NDArray[np.float64]:
         """Return each user's level as a fraction of its capacity, 1 where there is no battery."""
@@ -112,6 +119,13 @@ class Batteries:
                 levels[user] = battery.level / battery.store.capacity
         return levels
 
+    def turn_off(self, user: int) -> None:
+        """Turn off a device that has run empty while nobody followed it, and follow it until it is back."""
+        account = self._account(user)
+        assert account is not None
+        self._switch(user, account, on=False)
+        self.follow(user, account)
+
     def follow(self, user: int, account: Account) -> None:
         """Set the next event of a battery, after a change of what its device draws."""
         battery, now = account.battery, self.env.now
@@ -119,9 +133,7 @@ class Batteries:
             return
         at = now
         if battery.on != (user in self._empty):  # otherwise it has turned before somebody followed it
-            at = battery.turns(now, account.power())
-            if now < account.tail_until:
-                at = min(at, account.tail_until)
+            at = battery.wakes(now, account.power())
         if at < FOR_EVER and (battery.armed is None or at < battery.armed):
             battery.armed = at
             self.env.at(at, partial(self._turn, user, account, battery, at))
@@ -144,7 +156,7 @@ class Batteries:
         if on:
             self._empty.discard(user)
             device.power(on)
-            presence.come(user, BATTERY)
+            presence.charged(user)
         else:
             self._empty.add(user)
             account.tail_until = account.then

@@ -117,7 +117,11 @@ class BufferedSession(Session):
             user = self.idle.draw(self.rng)
             online, until = self.presence.look(user)
             if not online:
-                if until < FOR_EVER:
+                if self.machines.kind.connected:  # its battery is empty: of all else the server has heard
+                    assert self.meter is not None
+                    assert self.meter.batteries is not None
+                    self.meter.batteries.turn_off(user)
+                elif until < FOR_EVER:
                     heappush(asleep, (until, user))
             elif self.machine.admits(user):
                 here = cause

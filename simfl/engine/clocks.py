@@ -76,10 +76,13 @@ class Clock(ABC):
             slowdown: of the device.
             within_ns: the longest that the step may take.
         """
-        fitting = bisect_right(
-            range(1, whole + 1), within_ns, key=lambda count: self.work_ns(of(count), slowdown)
-        )
-        return max(1, fitting)
+
+        def ns(steps: int) -> int:
+            return self.work_ns(of(steps), slowdown)
+
+        if ns(whole) <= within_ns:  # as for most users
+            return whole
+        return max(1, bisect_right(range(1, whole), within_ns, key=ns))
 
 
 class Measured(Clock):

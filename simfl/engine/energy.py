@@ -9,7 +9,8 @@
              end, of a cycle until the server has dealt with its upload or gives it up; never once it is lost
 
 What is drawn until a round ends is of that round, whichever round the work is for: a late user's work is
-paid for while it is done.
+paid for while it is done. Aggregations overlap, so there a user's energy is of the one that is next when its
+cycle is over: a row a cycle, where a row for each aggregation that a cycle overlaps would be many.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Account:
     """The energy of one party: `spent` since its last row, by (phase, source), up to the time `then`.
 
     jobs: the steps that hold its cores. moving: the phases of the transfers on its link, as they began.
-    phase: of the latest message of its part. taking_part: in a round or a cycle.
+    phase: of the latest message of its part. taking_part: in a round or a cycle. due: a part of its is over.
     """
 
     powers: Powers
@@ -42,6 +43,7 @@ class Account:
     jobs: list[Job] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     taking_part: bool = False
+    due: bool = False
     tail_until: int = 0
     tail_phase: str = ""
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -189,7 +191,7 @@ class Meter:
         """The part of a user is over, if it has one."""
         if (account := self._taking_part.pop(user, None)) is not None:
             account.advance(self.env.now)
-            account.taking_part = False
+            account.taking_part, account.due = False, True
             self._changed(user, account)
 
     def leave_all(self) -> None:
@@ -198,14 +200,18 @@ class Meter:
             self.leave(user)
 
     # -- rows
-    def report(self, index: int) -> None:
-        """Put into the trace what was drawn since the last report, as of this round."""
+    def report(self, index: int, overlap: bool = False) -> None:
+        """Put into the trace what was drawn since the last report, as of this round. overlap: later for those
+        whose part goes on."""
         now = self.env.now
         for party, account in sorted(self._open.items()):
+            if overlap and account.at_work and not account.due:
+                continue
             account.advance(now)
             if account.spent:
                 amounts = tuple((*key, fj) for key, fj in sorted(account.spent.items()))
                 self.session.trace.add(Spent(index, party, now, amounts))
                 account.spent = {}
+            account.due = False
             if not account.at_work and account.tail_until <= now:
                 del self._open[party]

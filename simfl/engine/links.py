@@ -6,6 +6,9 @@ Invariant: a user's own messages go one after another and never overtake each ot
 its latency after its last bit has left, but no sooner than the one before it. Its latency is that of the time
 at which it is sent; its rate is that of every moment at which it moves. States are read lazily: of a link
 that moves nothing, nobody asks for the state, and no event waits.
+
+Under TCP a message moves with its headers, and what it waits for acknowledgements passes before its first
+byte: the stream is taken meanwhile, the server's link is not.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from typing import Protocol
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
 from simfl.population.links import Links
+from simfl.population.tcp import Connection, Tcp
 from simfl.population.timelines import FOR_EVER
 from simfl.virtual_time import nanoseconds
 
@@ -49,12 +53,13 @@ class UserLink:
     """One direction of a user's link: transfers in order, one at a time.
 
     jitter_s: the k-th is what the k-th message's latency is longer, if any is; peers: what relayed transfers
-    pass in place of the server's link, if they do.
+    pass in place of the server's link, if they do; tcp: how the user's connections begin, if that counts.
     """
 
     __slots__ = (
-        "_epoch", "_follow_at", "_last", "active", "env", "flying", "heard", "jitter_s", "latency_ns",
-        "latency_s", "links", "paused", "peers", "queue", "rate", "shared", "until", "up", "user",
+        "_epoch", "_follow_at", "_last", "active", "connection", "env", "flying", "heard", "jitter_s",
+        "latency_ns", "latency_s", "links", "paused", "peers", "queue", "rate", "shared", "until", "up",
+        "user",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +70,7 @@ class UserLink:
         shared: FairLink,
         jitter_s: Iterator[float] | None = None,
         peers: FairLink | None = None,
+        tcp: Tcp | None = None,
     ) -> None:
         self.user = user
         self.up = up
@@ -73,6 +79,7 @@ class UserLink:
         self.shared = shared
         self.peers = peers or shared
         self.jitter_s = jitter_s
+        self.connection = None if tcp is None else Connection(tcp)
         self.rate = 0  # this, the latency and `until` are set at the first look
         self.latency_s = 0.0
         self.latency_ns = 0
@@ -81,7 +88,7 @@ class UserLink:
         self.paused = False
         self.queue: list[Transfer] = []
         self.flying: list[Transfer] = []
-        self.active: tuple[Transfer, FairLink, Flow] | None = None
+        self.active: tuple[Transfer, FairLink, Flow | None] | None = None  # no flow while TCP waits
         self.heard: Callable[[Transfer, int | None], None] | None = None
         self._epoch = 0
         self._last = 0
@@ -109,8 +116,9 @@ class UserLink:
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner."""
-        if not self.flying:
+        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner. No
+        time without TCP where nothing is on its way: then only TCP's own last segment is."""
+        if not self.flying and self.connection is None:
             return 0
         if self.env.now >= self.until:
             self._look()
@@ -129,6 +137,8 @@ class UserLink:
     def _interrupt(self) -> list[Transfer]:
         """Break off, and return in order, the transfers that do not go on while the user is offline."""
         broken = self._break()
+        if self.connection is not None:
+            self.connection.broke()
         if not self.up:
             self._epoch += 1
             self._last = 0  # what is to be sent again arrives anew
@@ -142,11 +152,17 @@ class UserLink:
         if self.active is None:
             return []
         (transfer, link, flow), self.active = self.active, None
-        moved_bytes = link.stop(flow)
+        moved_bytes = 0 if flow is None else link.stop(flow)
         if self.heard is not None:
             self.heard(transfer, moved_bytes)
+        if moved_bytes and self.connection is not None:  # of the message itself
+            moved_bytes = transfer.size_bytes * moved_bytes // self._on_wire(transfer)
         transfer.broke(moved_bytes)
         return [transfer]
+
+    def _on_wire(self, transfer: Transfer) -> int:
+        size = transfer.size_bytes
+        return size if self.connection is None else self.connection.tcp.wire_bytes(size)
 
     def _next(self) -> None:
         if self.active is None and self.queue and not self.paused:
@@ -158,7 +174,26 @@ class UserLink:
         link = self.peers if transfer.relayed else self.shared
         if self.heard is not None:
             self.heard(transfer, None)
-        self.active = (transfer, link, link.start(transfer.size_bytes, self.rate, self._sent))
+        size = transfer.size_bytes
+        if self.connection is not None:
+            now = self.env.now
+            waits_ns = self.connection.begin(size, now, 2 * self.latency_ns, self.rate)
+            if waits_ns:
+                self.active = waiting = (transfer, link, None)
+                self.env.at(now + waits_ns, partial(self._acknowledged, waiting))
+                return
+            size = self._on_wire(transfer)
+        self._move(transfer, link, size)
+
+    def _acknowledged(self, waiting: tuple[Transfer, FairLink, None]) -> None:
+        if self.active is waiting:  # it was not broken off
+            if self.env.now >= self.until:
+                self._look()
+            transfer, link, _ = waiting
+            self._move(transfer, link, self._on_wire(transfer))
+
+    def _move(self, transfer: Transfer, link: FairLink, size_bytes: int) -> None:
+        self.active = (transfer, link, link.start(size_bytes, self.rate, self._sent))
         if self.until < FOR_EVER:
             self._follow()
 
@@ -167,9 +202,8 @@ class UserLink:
         up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
         self.rate = up_bps if self.up else down_bps
         self.latency_ns = nanoseconds(self.latency_s)
-        if self.active is not None:
-            _, link, flow = self.active
-            link.change(flow, self.rate)
+        if self.active is not None and (flow := self.active[2]) is not None:
+            self.active[1].change(flow, self.rate)
             self._follow()
 
     def _follow(self) -> None:
@@ -186,7 +220,9 @@ class UserLink:
         assert self.active is not None
         transfer, self.active = self.active[0], None
         if self.heard is not None:
-            self.heard(transfer, transfer.size_bytes)
+            self.heard(transfer, self._on_wire(transfer))
+        if self.connection is not None:
+            self.connection.sent(self.env.now)
         self.flying.append(transfer)
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.at(self._last, partial(self._arrive, self._epoch))
@@ -230,7 +266,7 @@ class Network:
     jitter: what the latency of the k-th message of a (user, up) is longer, in seconds; none unless given.
     direct: relayed transfers do not pass the server's link, only the two users' own. radio: called as (user,
     up, transfer, None) when a transfer begins to move on a user's link, and with the bytes that it has moved
-    in place of None when its last bit has left or it breaks off.
+    in place of None when its last bit has left or it breaks off. tcp: of a user's connections, if it counts.
     """
 
     radio: Callable[[int, bool, Transfer, int | None], None] | None = None
@@ -242,9 +278,11 @@ class Network:
         server: Callable[[int], tuple[int, int, int]],
         jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
         direct: bool = False,
+        tcp: Callable[[int], Tcp | None] = lambda user: None,
     ) -> None:
         self._states = links
         self._jitter = jitter
+        self._tcp = tcp
 
         def rates(up: bool, now: int) -> tuple[int, int]:
             up_bps, down_bps, until = server(now)
@@ -260,7 +298,8 @@ class Network:
         made = self._links.get((user, up))
         if made is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
-            made = UserLink(user, up, self._states, self._shared[up], more_s, self._peers[up])
+            shared, peers = self._shared[up], self._peers[up]
+            made = UserLink(user, up, self._states, shared, more_s, peers, self._tcp(user))
             made.paused = user in self._paused
             made.heard = None if self.radio is None else partial(self.radio, user, up)
             self._links[user, up] = made

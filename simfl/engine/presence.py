@@ -65,6 +65,9 @@ class Presence:
 
     def _change(self, user: int) -> None:
         assert self.days is not None
+        if BATTERY in self.away.get(user, ()):  # its sessions mean nothing before it is charged, if ever
+            self._followed.discard(user)
+            return
         online, until = self.days(user, self.env.now)
         if online:
             self.come(user, SESSION)
@@ -109,6 +112,17 @@ class Presence:
                 row = self.trace.add(rows.Presence(user, True, self.env.now))
                 self.network.resume(user)
                 self.returned(user, row)
+
+    def charged(self, user: int) -> None:
+        """A device that ran empty is back; it is online if its session is on."""
+        if self.days is not None and user not in self._followed:
+            self._followed.add(user)
+            online, until = self.days(user, self.env.now)
+            reasons = self.away[user]
+            reasons.discard(SESSION) if online else reasons.add(SESSION)
+            if until < FOR_EVER:
+                self.env.at(until, partial(self._change, user))
+        self.come(user, BATTERY)
 
 
 class Disconnections:

@@ -303,7 +303,7 @@ class Session(ABC):
 
     def end_round(self, step: int, closed: ClosedRound) -> None:
         if self.meter is not None:
-            self.meter.report(self.round)
+            self.meter.report(self.round, self.machines.kind.asynchronous)
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         self.progress.made()
         self.round += 1

@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -141,35 +141,51 @@ def _seconds(
 
 
 def too_short(study: Experiment) -> Iterator[str]:
-    """Yield a warning for each deadline below what the slowest device and its link need, as modelled."""
-    s = study.scenario
-    slow = study.people.slowdown
-    found: dict[str, dict[str, tuple[float, int, float, float]]] = defaultdict(dict)
+    """Yield a warning for each deadline below what some user's device and link need, as modelled; it names
+    the user who needs most, and counts those for whom it is too short."""
+    s, people = study.scenario, study.people
+    found: dict[str, dict[str, Needs]] = defaultdict(dict)
     for name in s.protocols if isinstance(s.clock, ByProfile) else ():
-        for point, user, work_s, link_s in _needs(study, name, slow):
+        for point, needs in _needs(study, name):
             deadline = s.deadlines.given.get(point)
-            if deadline is not None and deadline.after_s < work_s + link_s:
-                found[point][name] = work_s + link_s, user, work_s, link_s
+            if deadline is not None and deadline.after_s < needs.total_s.max():
+                found[point][name] = needs
     for point, entries in found.items():
-        worst = max(entries, key=lambda name: entries[name])
-        needed_s, user, work_s, link_s = entries[worst]
+        deadline_s = s.deadlines.given[point].after_s
+        worst = max(entries, key=lambda name: entries[name].total_s.max())
+        needs, users = entries[worst], len(people.slowdown)
+        user, late = int(needs.total_s.argmax()), int((needs.total_s > deadline_s).sum())
+        of_class = f" of class {people.classes.of(user)}" if s.population.classes else ""
         training = ", with its training" if point == "upload" else ""
         also = [name for name in entries if name != worst]
         begun = s.overlap and s.protocols[worst].offline and point == "upload"
         yield (
-            f"Warning: deadlines.{point} = {s.deadlines.given[point].after_s:g} s, but user {user} (slowdown "
-            f"{slow[user]:.3g}) needs at least {_short(needed_s)} in {worst}: {_short(work_s)} of work"
-            f"{training}, and {_short(link_s)} on its link"
+            f"Warning: deadlines.{point} = {deadline_s:g} s, but user {user}{of_class} (slowdown "
+            f"{people.slowdown[user]:.3g}, uplink {people.up_mbps[user]:.3g} Mbit/s) needs at least "
+            f"{_short(needs.total_s[user])} in {worst}: {_short(needs.work_s[user])} of work{training}, and "
+            f"{_short(needs.link_s[user])} on its link"
+            + f"; {late} of {users} users are too slow" * (late > 1)
             + "; it trains before the deadline runs, too (overlap)" * begun
             + f"; too short for {', '.join(also)} as well" * bool(also)
         )
 
 
-def _needs(
-    study: Experiment, name: str, slow: NDArray[np.float64]
-) -> Iterator[tuple[str, int, float, float]]:
-    """Yield (point, slowest user, its seconds of work, seconds on its link) of an entry's deadlines."""
+@dataclass(frozen=True)
+class Needs:
+    """The seconds of each user's work before a message, and on its link, [users]."""
+
+    work_s: NDArray[np.float64]
+    link_s: NDArray[np.float64]
+
+    @cached_property
+    def total_s(self) -> NDArray[np.float64]:
+        return self.work_s + self.link_s
+
+
+def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
+    """Yield (point, what each user needs for its message) of an entry's deadlines."""
     trainer, people = study.trainers[name], study.people
+    slow = people.slowdown
     counted = count(study, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32 * trainer.d)
     work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
@@ -182,10 +198,9 @@ def _needs(
     part = study.scenario.learning.partial
     train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
     for point, nbytes in counted.sent_bytes.items():
-        all_s = slow * work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0)
+        all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0)
         link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
-        user = int(np.argmax(all_s + link_s))
-        yield point, user, float(all_s[user]), float(link_s[user])
+        yield point, Needs(all_s, link_s)
 
 
 def _short(value_s: float) -> str:

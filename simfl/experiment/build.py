@@ -98,7 +98,7 @@ class Experiment:
         kernels that are done elsewhere."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = self.people.losses(spec.points)
+        losses = self.people.losses(s, spec.points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)
@@ -157,7 +157,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         world = people.links, people.server_link
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        return Network(env, *world, people.jitter(), s.network.peers == "direct")
+        return Network(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))

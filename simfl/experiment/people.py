@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
-from simfl.errors import counted
+from simfl.errors import ScenarioError, counted
 from simfl.population.availability import Holdings, OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
@@ -18,11 +18,13 @@ from simfl.population.energy import EnergyOf, Powers
 from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
 from simfl.population.outages import Outages
+from simfl.population.tcp import Tcp
 from simfl.population.variations import Link
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, or_error
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settings_of
+from simfl.scenario.world import UserLink
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,10 @@ class People:
         """True if any device has a battery."""
         return any(own is not None and own.store is not None for own in self.powers)
 
-    def losses(self, points: Sequence[str]) -> Losses | LossesByClass:
-        """Return the losses of users, at the points that a protocol has."""
+    def losses(self, s: Scenario, points: Sequence[str]) -> Losses | LossesByClass:
+        """Return the losses that a scenario with these users asks for, at the points that a protocol has."""
         users = len(self.classes.member)
-        each = [Losses(own.dropout, users, self.streams, points) for own in self.settings]
+        each = [Losses(own.dropout, users, self.streams, points) for own in settings_of(s).values()]
         return each[0] if len(each) == 1 else LossesByClass(tuple(each), self.classes.member)
 
     def noise(self) -> Callable[[int, int | str], float] | None:
@@ -120,6 +122,11 @@ class People:
             return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))
 
         return draws
+
+    def tcp(self, user: int) -> Tcp | None:
+        """Return the TCP of a user's connections, where it counts."""
+        link: UserLink = self.settings[self.classes.member[user]].network
+        return link.tcp
 
 
 def _numbers(
@@ -183,10 +190,16 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
     """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
     models = {name: own.availability for name, own in settings_of(s).items()}
-    made = [
-        or_error(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
-        for name, model in models.items()
-    ]
+    made = []
+    for name, model in models.items():
+        own, times = key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings)
+        try:
+            made.append(or_error(s, own, times))
+        except ScenarioError as found:  # of a trace, which does not know whose it is
+            placed = (
+                replace(p, path=p.path.replace("population.availability", own, 1)) for p in found.problems
+            )
+            raise ScenarioError(list(placed)) from None
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
     if s.buffer is None:
         return online

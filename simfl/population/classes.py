@@ -46,7 +46,10 @@ class Classes:
 
     def combined(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return each user's value [N] out of those of its own class, each [N]."""
-        return values[0] if len(values) == 1 else np.choose(self.member, values)
+        found = values[0]
+        for number, of_class in enumerate(values[1:], 1):  # numpy's `choose` takes 32 arrays at most
+            found = np.where(self.member == number, of_class, found)
+        return found
 
 
 @dataclass(frozen=True)

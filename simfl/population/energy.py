@@ -72,7 +72,11 @@ EnergyOf = Callable[[int], Powers | None]
 
 
 class Radio(Block):
-    """The radio of a device, such as a phone's modem. Zero is a figure too, and must be written."""
+    """The radio of a device, such as a phone's modem. Zero is a figure too, and must be written.
+
+    Its form is that of Huang et al. (MobiSys 2012): while it is active, a base power and a slope for the rate
+    in each direction; then a tail. A slope in mW per Mbit/s is 0.008 times as many joules for a megabyte.
+    """
 
     up_j_per_mb: JoulesPerMB
     """Joules for each megabyte (10^6 bytes) sent, on top of `active_w`."""

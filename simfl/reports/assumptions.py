@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from simfl.population.variations import Steady
 from simfl.reports.units import listed, percent, seconds, three_figures
 from simfl.results.assumed import Assumed, Masking
 from simfl.results.trace import SERVER, Begin, End, Ignored, Sent, Step, TimerSet, Trace
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Measured, Modelled
 from simfl.virtual_time import NS, nanoseconds
 
@@ -43,13 +45,28 @@ def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
     assert facts.down_mbps is not None
     takes, gives = _rate(server.downlink_mbps), _rate(server.uplink_mbps)
     sends, receives = _rate(users * facts.up_mbps), _rate(users * facts.down_mbps)
-    limits = f"takes {takes}, and all {users} users together can send {sends}"
+    mean = " on average" if _differ(s) else ""
+    limits = f"takes {takes}, and all {users} users together can send {sends}{mean}"
     if (takes, sends) != (gives, receives):
-        limits += f"; sends {gives}, of which they can take {receives}"
+        limits += f"; sends {gives}, of which they can take {receives}{mean}"
     fewest = int(server.downlink_mbps // facts.up_mbps) + 1
-    if fewest <= users:
+    if fewest <= users and not mean:
         limits += f"; full while {fewest} or more of them send"
+    limits += "; before changes of rates and outages" * _change(s)
     return [*_first(s, facts, masks), ("server's link", limits)]
+
+
+def _differ(s: Scenario) -> bool:
+    """Return True if users' links differ from each other."""
+    links = [own.network for own in settings_of(s).values()]
+    rates = [rate for link in links for rate in (link.uplink_mbps, link.downlink_mbps)]
+    return any(not isinstance(rate, float) for rate in rates) or rates != rates[:2] * len(links)
+
+
+def _change(s: Scenario) -> bool:
+    """Return True if the rates of links change with time."""
+    models = [s.network.server.varies, *(own.network.varies for own in settings_of(s).values())]
+    return bool(s.network.outages) or any(model != Steady() for model in models)
 
 
 def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Named:
@@ -141,7 +158,8 @@ def _carried(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> str:
     rates = dict.fromkeys((_rate(link.downlink_mbps), _rate(link.uplink_mbps)))
     parts = (f"{name} {percent(u.of_run, 1)} + {percent(d.of_run, 1)}" for name, (u, d) in found.items())
     full = "; ".join(_saturated(found)) or "not saturated"
-    return f"{' and '.join(rates)}, used in the run's time (in + out): {', '.join(parts)}; {full}"
+    nominal = " before its changes" * (link.varies != Steady())
+    return f"{' and '.join(rates)}{nominal}, used in the run's time (in + out): {', '.join(parts)}; {full}"
 
 
 def _saturated(found: Mapping[str, tuple[Usage, Usage]]) -> list[str]:

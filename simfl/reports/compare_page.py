@@ -35,6 +35,7 @@ def page(comparison: Comparison) -> str:
         figures=[_figures(match) for match in matches],
         legend=list(legend(comparison)),
         different=None if all(match.same_rounds for match in matches) else different_rounds(comparison),
+        moved=comparison.moved,
         closing=closing(comparison),
     )
 

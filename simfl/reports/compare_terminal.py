@@ -43,6 +43,8 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         say(console, f"Only in {side.label}: {entries}", "yellow")
     for line in legend(comparison):
         say(console, line, "dim")
+    if comparison.moved:
+        say(console, comparison.moved, "yellow")
     if not all(match.same_rounds for match in comparison.matches):
         say(console, different_rounds(comparison), "yellow")
     say(console, closing(comparison), "bold")

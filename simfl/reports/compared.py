@@ -14,7 +14,9 @@ from simfl.folder.unfinished import recover
 from simfl.reports.folder import open_summary
 from simfl.results.columns import Measure
 from simfl.results.compare import Case, Comparison, Key, Side
+from simfl.results.drift import Drift
 from simfl.results.statistics import Estimate
+from simfl.results.summary import read
 from simfl.scenario.load import look_at
 
 MEANS = "means.csv"
@@ -84,6 +86,7 @@ def _run(folder: Path, label: str) -> Side:
         cases=cases,
         clock=first.clock,
         interrupted=any(s.interrupted for s in summaries),
+        drifts=[s.drift for s in summaries],
     )
 
 
@@ -94,7 +97,9 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
     for (folder, label), cases in zip(pairs, every, strict=True):
         over = any(e and e.half is not None for case in cases.values() for e in case.estimates.values())
         settings = _settings(folder, common[0]) if common else {}
-        sides.append(Side(label, str(folder), "sweep", "seeds" if over else "", settings, cases))
+        drifts = _drifts(folder)
+        side = Side(label, str(folder), "sweep", "seeds" if over else "", settings, cases, drifts=drifts)
+        sides.append(side)
     return sides
 
 
@@ -129,6 +134,17 @@ def _estimate(row: dict[str, str]) -> Estimate:
 def _point(row: dict[str, str], fixed: Sequence[str]) -> str:
     """Return the values of a row that vary in its sweep, in words, without those that its point lacks."""
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
+
+
+def _drifts(folder: Path) -> list[Drift | None]:
+    """Return the drift of the machine's speed in each cell of a sweep that is there."""
+    path = folder / "sweep.csv"
+    if not path.is_file():
+        return []
+    with _table(path) as rows:
+        keys = {key: None for row in rows if (key := row.get("cell"))}
+    files = (folder / "cells" / Path(key).name / "summary.json" for key in keys)
+    return [read(file).drift for file in files if file.is_file()]
 
 
 def _settings(folder: Path, point: str) -> dict[str, Any]:

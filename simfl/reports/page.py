@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from simfl.reports import by_class, chart, strip, tables, timeline, units
+from simfl.reports import by_class, chart, strip, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.assumptions import after
 from simfl.reports.folder import Run
@@ -31,7 +31,7 @@ CLOCKS = {
     "recorded": "recorded: the durations of an earlier run",
 }
 Means = Mapping[columns.Measure, Estimate | None]
-PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses")
+PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses", "energy")
 
 
 def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = None) -> str:
@@ -66,10 +66,11 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
         training=training,
-        facts=units.world_facts(run.scenario),
+        facts=world.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
         participation=participation(run),
-        classes=by_class.table(protocols),
+        energy=energy(protocols),
+        classes=by_class.table(protocols, tables.NO_VALUE),
         timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
         meta={"phases": PHASES, "kinds": KINDS, "protocols": shown, "focus": focus and vars(focus)},
         paths={name: parts(advice) for name, advice in advices.items()},
@@ -110,11 +111,15 @@ def told(place: columns.Place, protocols: list[ProtocolSummary]) -> list[columns
 
 
 def stacks(
-    rows: Sequence[tuple[str, str | None, Means]], key: str = "span_s", end: str = "total_s"
+    rows: Sequence[tuple[str, str | None, Means]],
+    key: str = "span_s",
+    end: str = "total_s",
+    unit: str = "s",
 ) -> list[dict[str, Any]]:
     """Phases' means on top of each other, and where the round ends, in percent of the longest.
 
-    rows: a name, a drop-out rate and means each. key, end: the measure of phases, and that of the whole.
+    rows: a name, a drop-out rate and means each. key, end: the measure of phases, and that of the whole, in
+    this unit.
     """
     means = [{measure: e.mean if e else 0.0 for measure, e in found.items()} for _, _, found in rows]
     heights = [sum(mean[key, phase] for phase in PHASES) for mean in means]
@@ -124,13 +129,21 @@ def stacks(
         at, parts = 0.0, []
         for phase in PHASES:
             span = found[key, phase]
-            text, wide = f"{phase}: {span.text() if span else 0} s", scale * mean[key, phase]
+            text, wide = f"{phase}: {span.text() if span else 0} {unit}", scale * mean[key, phase]
             parts.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
             at += wide
         total, ends = found[end, ""], round(scale * mean[end, ""], 3)
-        told = f"{total.mean:.3f} s" if total else "no completed round"
+        told = f"{total.mean:.3f} {unit}" if total else "no completed round"
         out.append({"name": name, "rate": rate, "total": told, "parts": parts, "end": ends})
     return out
+
+
+def energy(protocols: Mapping[str, ProtocolSummary]) -> list[dict[str, Any]]:
+    """The joules of users as stacks of phases, of the protocols whose energy is counted."""
+    counted = {name: p for name, p in protocols.items() if p.energy}
+    shown = [c for c in columns.COLUMNS if c.key in ("energy_j", "phase_energy_j")]
+    rows = [(name, None, {c.measure: c.estimate(p) for c in shown}) for name, p in counted.items()]
+    return stacks(rows, "phase_energy_j", "energy_j", "J")
 
 
 def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:

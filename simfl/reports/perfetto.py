@@ -16,6 +16,7 @@ from simfl.errors import BadInput
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.results.trace import PHASES, SERVER, Row, Sent, Step
+from simfl.scenario.user_classes import settings_of
 
 MAX_ROWS = 200_000  # of all protocols together; a viewer still opens that many
 
@@ -199,9 +200,11 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
 
 
 def tells_who_is_online(run: Run, name: str) -> bool:
-    """True if all users' coming and going is in the trace: it leaves no rows where it is drawn by round, and
-    while a user is idle whom nobody follows."""
-    changes = getattr(run.scenario.population.availability, "changes", "")  # none of a file's own class
-    stays = changes == "never" and not any(outage.offline for outage in run.scenario.network.outages)
-    followed = stays or getattr(run.scenario.protocols[name], "connected", True)
-    return changes != "by round" and followed
+    """True if all users' coming and going is in the trace: no rows have it where it is drawn by round, while
+    a user is idle whom nobody follows, and when the battery of an idle device runs empty."""
+    s, each = run.scenario, settings_of(run.scenario).values()
+    changes = {getattr(own.availability, "changes", "") for own in each}  # none of a file's own class
+    stays = changes == {"never"} and not any(outage.offline for outage in s.network.outages)
+    followed = stays or getattr(s.protocols[name], "connected", True)
+    empties = any(own.energy is not None and own.energy.battery is not None for own in each)
+    return "by round" not in changes and followed and not empties

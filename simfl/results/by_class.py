@@ -1,4 +1,4 @@
-"""A run by class of users: who took part, who was lost, and whom the others waited for."""
+"""A run by class of users: participation, losses, energy, and the time for which the others waited."""
 
 from __future__ import annotations
 
@@ -6,34 +6,46 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from simfl.results.block import Block, Count, Seconds
-from simfl.results.metrics import Path, Round
+from simfl.results.block import Count, Extended, Seconds
+from simfl.results.energy import EnergySummary
+from simfl.results.metrics import Energy, Path, Round
 from simfl.results.trace import PHASES, SERVER
 from simfl.virtual_time import NS
 
 
-class ClassSummary(Block):
+class ClassSummary(Extended):
     """A class of users in one protocol's run. invited: users of its rounds, each time; aggregated: updates in
-    aggregates; lost: by phase; waited_s: seconds of the run's critical path that its users took, by phase."""
+    aggregates, of which `partial` are of a training that was cut; lost: by phase; surplus: users told to
+    stop; waited_s: seconds of the run's critical path that its users took, by phase. energy: of its users;
+    None where they drew none, or it is not counted."""
 
     users: Count
     invited: Count
     aggregated: Count
+    partial: Count = 0
     lost: dict[str, Count]
+    surplus: Count = 0
     waited_s: dict[str, Seconds]
+    energy: EnergySummary | None = None
 
     @classmethod
     def of_all(
         cls, rounds: Iterable[Round], path: Path, users: dict[str, int], class_of: Callable[[int], str]
     ) -> dict[str, Self]:
         """Return the summary of each class. users: their numbers by class; path: the run's critical path."""
-        invited, aggregated = Counter[str](), Counter[str]()
+        invited, aggregated, surplus, partial = (Counter[str]() for _ in range(4))
         lost, waited = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        energy: dict[str, Energy] = {name: Counter() for name in users}
         for r in rounds:
-            invited.update(class_of(user) for user in r.invited)
+            invited.update(map(class_of, r.invited))
             aggregated.update(class_of(user) for user, _, _ in r.members)
+            surplus.update(map(class_of, r.surplus))
+            partial.update(map(class_of, r.partial))
             for (user, phase), times in r.missed.items():
                 lost[class_of(user), phase] += times
+            for key, fj in r.energy.items():
+                if (user := key[1]) != SERVER:
+                    energy[class_of(user)][key] += fj
         for (phase, party, _), ns in path.items():
             if party != SERVER:
                 waited[class_of(party), phase] += ns
@@ -42,8 +54,11 @@ class ClassSummary(Block):
                 users=count,
                 invited=invited[name],
                 aggregated=aggregated[name],
+                partial=partial[name],
                 lost={phase: lost[name, phase] for phase in PHASES},
+                surplus=surplus[name],
                 waited_s={phase: waited[name, phase] / NS for phase in PHASES},
+                energy=EnergySummary.of(energy[name]),
             )
             for name, count in users.items()
         }

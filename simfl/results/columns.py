@@ -12,10 +12,10 @@ from simfl.results.energy import EnergySummary
 from simfl.results.statistics import Estimate, estimate
 from simfl.results.summary import ParticipationSummary, ProtocolSummary, RoundSummary, mean
 from simfl.results.targets import Reached
-from simfl.results.trace import PHASES
+from simfl.results.trace import PHASES, SOURCES
 
 Place = Literal[
-    "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "latex", "sweep", "csv"
+    "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "energy", "latex", "sweep", "csv"
 ]
 How = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
@@ -23,6 +23,8 @@ Of = Literal[
 ]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
+
+SOURCE_HEADINGS = ("Cores", "Bytes sent", "Bytes received", "Radio active", "Radio tail", "Radio idle")
 
 Measure = tuple[str, str]  # a key, and the phase if it is of one
 
@@ -48,6 +50,7 @@ class Column:
     headline: str = ""  # the headings in the page's tables
     phases: str = ""
     losses: str = ""
+    energy: str = ""
     latex: str = ""
     sweep: str = ""
     csv: bool = False  # there are rows of it in `sweep.csv` and `means.csv`, under its key
@@ -159,6 +162,10 @@ def _joules(get: Callable[[EnergySummary], float]) -> Callable[[RoundSummary], f
     return lambda r: 0 if r.energy is None else get(r.energy)
 
 
+def _of_source(source: str) -> Callable[[RoundSummary], float]:
+    return _joules(lambda e: e.sources.get(source, 0.0))
+
+
 def _per_user(get: Callable[[RoundSummary], float]) -> Read:
     def read(p: ProtocolSummary) -> Values:
         invited = sum(r.selected for r in p.rounds)
@@ -188,7 +195,7 @@ def _of_phase(k: str) -> tuple[Column, ...]:
                path=f"critical: {k}", phases="On the critical path, s", csv=True),
         Column("dropped", "sum", _each(lambda r: r.dropped[k]), k, losses="Users missed in"),
         Column("phase_energy_j", "mean", _cycle(_joules(lambda e: e.users[k])), k, of="energy",
-               phases="Joules of users", csv=True),
+               energy="Joules of users in", csv=True),
     )  # fmt: skip
 
 
@@ -248,11 +255,14 @@ COLUMNS: tuple[Column, ...] = (
            run="kB down/user", csv=True),
     # of all users together, and of a user who was invited, each time
     Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)), of="energy",
-           run="J/aggregate", headline="Joules of users", latex="Joules", sweep="joules", csv=True),
+           run="J/aggregate", headline="Joules of users", energy="Joules of users", latex="Joules",
+           sweep="joules", csv=True),
+    *(Column(f"{source}_energy_j", "mean", _cycle(_of_source(source)), of="energy", rare=True, energy=heading)
+      for source, heading in zip(SOURCES, SOURCE_HEADINGS, strict=True)),
     Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)), of="energy",
-           run="J/user", headline="Joules a user", csv=True),
+           run="J/user", energy="A user", csv=True),
     Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)), of="energy", rare=True,
-           run="server J/aggregate", headline="Joules of the server", csv=True),
+           run="server J/aggregate", energy="Of the server", csv=True),
     Column("rounds", "sum", _each(lambda r: 1), csv=True),
     Column("completed", "count", _each(lambda r: r.completed), fault=True,
            run="completed", headline="Completed", csv=True),
@@ -310,6 +320,7 @@ ORDER: dict[Place, tuple[str, ...]] = {
         "exact",
         "staleness",
     ),
+    "energy": ("energy_j", "phase_energy_j"),
     "losses": ("dropped", "aborted", "refused", "ignored", "discarded_stale", "clipped", "wrapped"),
     "latex": ("per_aggregate_s", "failed_s"),
     "sweep": _SWEPT,

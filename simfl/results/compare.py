@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from simfl.results.columns import Column, Measure, Place, at
+from simfl.results.drift import Drift, warning
 from simfl.results.statistics import MOST_DIGITS, Estimate, estimate
 from simfl.results.summary import ProtocolSummary
 from simfl.results.trace import unit
@@ -127,7 +128,8 @@ def _mean_text(column: Column, mean: Estimate) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """A run, repeats of one, or a sweep. over: the things that its intervals are over, "" without any."""
+    """A run, repeats of one, or a sweep. over: the things that its intervals are over, "" without any.
+    drifts: of the machine's speed, one of each run or cell."""
 
     label: str
     folder: str
@@ -137,6 +139,7 @@ class Side:
     cases: Mapping[Key, Case]
     clock: str = ""
     interrupted: bool = False
+    drifts: Sequence[Drift | None] = ()
 
 
 class Match(NamedTuple):
@@ -197,6 +200,11 @@ class Comparison:
         protocols = (p for match in self.matches for case in match.cases if case for p in case.protocols)
         return unit(any(p.buffered for p in protocols))
 
+    @cached_property
+    def moved(self) -> str | None:
+        """A warning where the machine's speed moved within the sides or from one to another."""
+        return warning([drift for side in self.sides for drift in side.drifts])
+
     def dump(self) -> dict[str, Any]:
         """Return the comparison as plain values, for JSON."""
         labels = [side.label for side in self.sides]
@@ -220,6 +228,7 @@ class Comparison:
                 }
                 for match in self.matches
             ],
+            "moved": self.moved,
             "alone": [{"point": key[0], "entry": key[1], "in": side.label} for key, side in self.alone],
         }
 

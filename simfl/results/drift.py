@@ -50,5 +50,5 @@ def warning(drifts: Sequence[Drift | None]) -> str | None:
     runs, remedy = ("these runs", "more of them") if len(drifts) > 1 else ("this run", "--repeat")
     return (
         f"The machine's speed moved by {100 * (moved.ratio - 1):.0f} % during {runs}: measured times mix "
-        f"fast and slow stretches. Use an idle machine, {remedy}, or --clock modelled."
+        f"fast and slow stretches. Use an idle machine, {remedy}, or clock: modelled."
     )

@@ -19,9 +19,9 @@ Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 @dataclass
 class Round:
     """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
-    missed: how often each user was, by phase; stale: the users of updates that were discarded as such.
-    partial: the updates in its aggregate whose training was cut; steps_share: the mean share of the
-    minibatches done, over all of them.
+    missed: how often each user was, by phase; stale: the users of updates that were discarded as such;
+    surplus: those who were told to stop. partial: the users of updates in its aggregate whose training was
+    cut; steps_share: the mean share of the minibatches done, over all of its updates.
     """
 
     index: int
@@ -37,12 +37,12 @@ class Round:
     missed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
     stale: tuple[int, ...] = ()
-    surplus: int = 0
+    surplus: tuple[int, ...] = ()
     refused: Counter[str] = field(default_factory=Counter)
     reliable: bool | None = None
     private: bool | None = None
     energy: Energy = field(default_factory=Counter)
-    partial: int = 0
+    partial: tuple[int, ...] = ()
     steps_share: float = 1.0
 
     @property
@@ -115,11 +115,12 @@ def _is_among(row: Row, parties: set[int]) -> bool:
 
 def _count_partial(entry: Round, own: Iterable[Row]) -> None:
     """Find the updates of the aggregate whose training was cut; its own rows have their steps."""
-    whats = [row.what for row in own if isinstance(row, Step) and row.call == TRAIN and row.what]
-    cut = list(filter(None, map(StepsDone.read, whats)))
+    trained = [row for row in own if isinstance(row, Step) and row.call == TRAIN and row.what]
+    cut = [(row.party, done) for row in trained if (done := StepsDone.read(row.what))]
     if cut and entry.members:
-        left_out = sum(1 - done.steps / done.whole for done in cut)
-        entry.partial, entry.steps_share = len(cut), 1 - left_out / len(entry.members)
+        entry.partial = tuple(user for user, _ in cut)
+        left_out = sum(1 - done.steps / done.whole for _, done in cut)
+        entry.steps_share = 1 - left_out / len(entry.members)
 
 
 def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
@@ -270,4 +271,4 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
         (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
     )
     counted.update(missed)
-    entry.surplus = len(surplus)
+    entry.surplus = tuple(sorted(surplus))

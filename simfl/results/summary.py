@@ -105,17 +105,7 @@ class RoundSummary(Extended):
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
             kinds[kind] += ns
-        same = (
-            "index",
-            "reason",
-            "selected",
-            "bytes_up",
-            "bytes_down",
-            "reliable",
-            "private",
-            "partial",
-            "surplus",
-        )
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
         return cls(
             status="completed" if r.reason is None else "aborted",
             start_s=r.start / NS,
@@ -129,7 +119,9 @@ class RoundSummary(Extended):
             discarded_stale=len(r.stale),
             refused=dict(r.refused),
             energy=EnergySummary.of(r.energy),
+            partial=len(r.partial),
             steps_share=r.steps_share,
+            surplus=len(r.surplus),
             **{name: getattr(r, name) for name in same},
             **vars(m),
         )

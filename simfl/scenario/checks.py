@@ -25,6 +25,7 @@ from simfl.selection.schemes import All
 USER_BYTES = 350  # a user whom nothing happens to
 SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
+ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
 VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
@@ -51,6 +52,9 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         found += _below(path("availability"), own.availability.problems(mode))
         found += _below(path("dropout"), own.dropout.problems(users, mode))
         found += _below(path("energy"), own.energy.problems() if own.energy else ())
+        if own.network.tcp is not None and scenario.network.tcp_start is not None:
+            why = f"network.tcp_start: {scenario.network.tcp_start} counts TCP's start too: leave one out"
+            found.append((f"{path('network')}.tcp", why))
     for i, outage in enumerate(scenario.network.outages):
         found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     found += _privacy(scenario)
@@ -217,6 +221,11 @@ def users_bytes(s: Scenario, name: str) -> int:
     member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
     known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     coming = followed * SESSION_BYTES if timed else 0
+    if energies := [own.energy for own in settings_of(s).values() if own.energy is not None]:
+        batteries = [energy.battery for energy in energies if energy.battery is not None]
+        charged = any(battery.charging.changes == "with time" for battery in batteries)
+        accounts = users if batteries else members  # rounds look at the batteries of all
+        coming += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
     labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` shows
     return users * (USER_BYTES + labels) + coming + members * member + known

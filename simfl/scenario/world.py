@@ -24,6 +24,7 @@ from simfl.population.dropout import AnyDropout
 from simfl.population.energy import Energy, ServerEnergy
 from simfl.population.numbers import Latencies, PerUser, Rates
 from simfl.population.outages import Outage
+from simfl.population.tcp import Tcp
 from simfl.population.variations import AnyLinkModel, Steady
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
@@ -82,6 +83,8 @@ class UserLink(Block):
     """Seconds that are drawn for each message and added to its latency."""
     varies: AnyLinkModel = Steady()
     """The change of its rates with time."""
+    tcp: Tcp | None = None
+    """TCP's slow start and headers; not counted unless given."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,7 +254,11 @@ class ByTimeout(Block):
 
 
 class ByDisconnect(Block):
-    """The transport reports a broken connection."""
+    """The transport reports a broken connection.
+
+    The report comes no sooner than what has left the user, and under `network.users.tcp` no sooner than the
+    link's latency.
+    """
 
     kind: Literal["disconnect"] = "disconnect"
     delay_s: NonNegative

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from simfl.cluster import client
 from simfl.errors import BadInput, RunFailed
 from tests.dataplane.test_remote import same_updates
 from tests.engine.harness import SYNC, lines, run
@@ -146,6 +147,33 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     assert killed[0] in pids
     assert lines(there) == lines(here)
     same_updates(there, here)
+
+
+def test_without_workers_a_run_says_so_and_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "NO_WORKER_S", 2)
+    here, messages = run(CNN), list[str]()
+    with cluster(tmp_path) as processes:
+        only = processes.worker()
+        address = processes.address(1)
+
+        def replace() -> None:
+            training(address)
+            only.kill()
+            since_s = time.monotonic()
+            while not caplog.messages and time.monotonic() - since_s < 60:
+                time.sleep(0.1)
+            time.sleep(2 * client.LOOK_EVERY_S)  # so that it could be said again
+            messages.extend(caplog.messages)
+            processes.worker()
+
+        threading.Thread(target=replace, daemon=True).start()
+        there = run(CNN, cluster=address)
+    says = "has had no worker for 2 s: waiting for one to join; Ctrl-C ends it"
+    assert messages == [f"simfl: --cluster: the scheduler at {address.replace('dask', 'tcp')} {says}"]
+    assert caplog.messages == messages
+    assert lines(there) == lines(here)
 
 
 def test_two_workers_take_half_the_time_of_one(tmp_path: Path) -> None:

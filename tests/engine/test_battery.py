@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from tests.engine.harness import (
     sessions,
 )
 from tests.engine.test_energy import RADIO
+from tests.fuzz import invariants
 from tests.sizes import examples
 
 MS = 10**6
@@ -205,7 +207,7 @@ BEFORE_TRAINING = (
 )  # fmt: skip
 
 
-def test_a_device_runs_empty_at_the_nanosecond(tmp_path: Any) -> None:
+def test_a_device_runs_empty_at_the_nanosecond(tmp_path: Path) -> None:
     left = 2 * MS  # it trains so long, with its radio in the tail
     level = BEFORE_TRAINING + (2_000_000 + 600_000 + 1_000) * left + 7
     capacity = round(level / J * J)
@@ -251,6 +253,16 @@ def test_the_charger_alone_may_be_too_weak() -> None:
     energy = battery(capacity_j=0.05, charger_w=0.5, comes_back_at=0.9)
     (trace,) = run({**ONE, "rounds": 6, "population.energy": energy}).traces.values()
     assert len(of(trace, Lost, why="ran empty")) == 6  # though it is plugged in
+
+
+@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
+def test_a_run_whose_devices_are_empty_for_ever_ends(name: str) -> None:
+    energy = battery(capacity_j=0.1, charger_w=0.0, base_w=0.0)
+    world = {"population.energy": energy, "population.availability": SESSIONS, "rounds": 500}
+    session = finished(world, ASYNC, name)
+    assert of(session.trace, Lost, why="ran empty")
+    assert session.env.now < 1000 * 10**9
+    check(session)
 
 
 # --- common random numbers --------------------------------------------------------------------------------
@@ -326,3 +338,16 @@ def test_idle_users_have_no_account() -> None:
         "train": 20_000, "test": 4}}, ASYNC, "fedbuff")  # fmt: skip
     assert session.meter is not None
     assert len(session.meter._accounts) < 60
+
+
+@pytest.mark.parametrize("level", [1.0, {"kind": "uniform", "low": 0.01, "high": 0.3}], ids=["full", "low"])
+@pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
+def test_runs_with_batteries_keep_all_invariants(base: dict[str, Any], level: Any, tmp_path: Path) -> None:
+    names = list(ASYNC_PROTOCOLS if base is ASYNC else SYNC_PROTOCOLS)
+    energy = battery(**{**SMALL, "level": level, "base_w": 0.06, "charging": sessions(0.1, 0.4)})
+    changes = {"population.energy": energy, "protocols": names, "rounds": 20, "seed": 8}
+    if base is ASYNC:
+        changes["buffer.concurrency"] = 8
+    result = run(changes, base, out=tmp_path)
+    assert any(of(trace, Lost, why="ran empty") for trace in result.traces.values())
+    invariants.check(result, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simfl.experiment.assumptions import assumed, masking, too_short
@@ -70,9 +71,9 @@ def test_a_deadline_below_training_and_link_is_told() -> None:
     assert list(too_short(study({"deadlines.upload": needed_s + 1e-6}))) == []
     (line,) = too_short(study({"deadlines.upload": 0.022, "overlap": False}))
     assert line == (
-        "Warning: deadlines.upload = 0.022 s, but user 0 (slowdown 10) needs at least "
+        "Warning: deadlines.upload = 0.022 s, but user 0 (slowdown 10, uplink 8 Mbit/s) needs at least "
         f"{needed_s:.3g} s in secagg: {TRAINING_S + mask_s:.3g} s of work, with its training, and "
-        f"{ON_LINK_S:.3g} s on its link; too short for fedavg, lightsecagg as well"
+        f"{ON_LINK_S:.3g} s on its link; 6 of 6 users are too slow; too short for fedavg, lightsecagg as well"
     )
     (line,) = too_short(study({"deadlines.upload": 0.022, "protocols": ["secagg"]}))
     assert line.endswith("; it trains before the deadline runs, too (overlap)")
@@ -92,17 +93,37 @@ def test_the_slowest_user_is_named() -> None:
     s = study({"population.devices.slowdown": slow, "deadlines.upload": 0.001, "protocols": ["fedavg"]})
     (line,) = too_short(s)
     drawn = s.scenario.population.devices.slowdown.draw(s.streams.rng("devices"), 6)
-    assert f"user {drawn.argmax()} (slowdown {drawn.max():.3g})" in line
+    assert f"user {drawn.argmax()} (slowdown {drawn.max():.3g}, " in line
 
 
 def test_a_stage_of_shares_has_a_deadline_too() -> None:
     shares = {"deadlines.shares": 0.015, "protocols": ["secagg", "lightsecagg"], "privacy.U": 4}
     (line,) = too_short(study(shares))  # 6600 bytes at 8 Mbit/s, and the latency: 16.6 ms
     assert line.startswith(
-        "Warning: deadlines.shares = 0.015 s, but user 0 (slowdown 10) needs at least 0.01"
+        "Warning: deadlines.shares = 0.015 s, but user 0 (slowdown 10, uplink 8 Mbit/s) needs at least "
     )
     assert "in lightsecagg: " in line
-    assert line.endswith("0.0166 s on its link")
+    assert line.endswith("0.0166 s on its link; 6 of 6 users are too slow")
+
+
+def test_those_with_slow_links_are_named_and_counted() -> None:
+    """Rates as FedScale's, where some have hundreds of times what others have: one line for each deadline."""
+    rates = {"kind": "lognormal", "median": 6.0, "sigma": 1.5}
+    classes = {
+        "phone": {"share": 0.7, "network": {"uplink_mbps": rates, "downlink_mbps": 20.0, "latency_s": 0.05}},
+        "desk": {"share": 0.3},
+    }
+    world = {"population.users": 200, "privacy": {"T": 2, "D": 20}, "population.classes": classes}
+    s = study({**world, "deadlines.upload": 0.1, "protocols": ["fedavg"]})
+    (line,) = too_short(s)
+    samples = np.array([s.trainer.samples(user) for user in range(200)])
+    training_s = TRAINING_S / 240 * samples
+    link_s = 4 * (D + 1) * 8 / (s.people.up_mbps * 1e6) + s.people.latency_s
+    slow = int((training_s + link_s > 0.1).sum())
+    first = int(link_s.argmax())
+    assert f"user {first} of class phone (slowdown 10, uplink {s.people.up_mbps[first]:.3g} Mbit/s)" in line
+    assert line.endswith(f"{link_s[first]:.3g} s on its link; {slow} of 200 users are too slow")
+    assert 1 < slow < 20
 
 
 def test_nothing_is_said_of_deadlines_without_rates() -> None:

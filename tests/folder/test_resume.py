@@ -22,6 +22,10 @@ from tests.engine.harness import ASYNC, FILES, ROOT, SESSIONS, SIX, SYNC, run
 from tests.engine.test_battery import SMALL, battery
 
 LOSSES = {"dropout": {"rate": 0.2}}
+SURPLUS = {
+    "selection": {"kind": "random", "users": 4, "over": 1.5},
+    "population.devices.slowdown": {"kind": "lognormal", "median": 20.0, "sigma": 1.0},
+}
 WIDE = {**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "memory_limit_gb": 0.006}
 
 CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
@@ -33,6 +37,7 @@ CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
     "fedadam": (SYNC, {**SIX, "learning.server": "fedadam", "protocols": ["secagg"], "rounds": 4}),
     "updates": (SYNC, {**SIX, "record_updates": True, "protocols": ["fedavg"], "rounds": 4}),
     "late": (SYNC, {**SIX, "deadlines.upload": 0.9, "protocols": ["fedavg"], "rounds": 4}),
+    "surplus": (SYNC, {**SIX, **SURPLUS, "protocols": ["fedavg", "lightsecagg"], "rounds": 3}),
     "a loop": (SYNC, {**SIX, "learning.way": "loop", "protocols": ["lightsecagg"], "rounds": 3}),
     "buffers": (ASYNC, {**LOSSES, "rounds": 4}),
     "buffers in two threads": (ASYNC, {**LOSSES, "rounds": 4, "workers": 2}),

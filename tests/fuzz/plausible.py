@@ -100,6 +100,8 @@ def _link(rng: Random, latency: float) -> Tree:
         link |= {"uplink_mbps": _rate(rng), "downlink_mbps": _rate(rng)}
     if rng.random() < 0.3:
         link["jitter_s"] = _spread(rng)
+    if rng.random() < 0.3:
+        link["tcp"] = {"slow_start": rng.choice(("fresh", "idle", "never")), "window": rng.choice((1, 10))}
     return link
 
 

@@ -324,9 +324,9 @@ def test_a_model_of_your_own_may_ask_what_users_hold(tmp_path: Path) -> None:
     own = {"module": f"{tmp_path}/holders.py:Holders", "least": 500}
     study = build(load(SYNC, {"population.availability": own, "learning.partition": {"dirichlet": 0.3}}))
     held = study.partitions["fedavg"].sum(axis=1)
-    assert study.availability.ever_online is not None
-    assert study.availability.ever_online.tolist() == (held >= 500).tolist()
-    assert len({*study.availability.ever_online.tolist()}) == 2
+    assert study.people.online.ever_online is not None
+    assert study.people.online.ever_online.tolist() == (held >= 500).tolist()
+    assert len({*study.people.online.ever_online.tolist()}) == 2
 
 
 COMING = {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0}

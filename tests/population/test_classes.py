@@ -29,6 +29,13 @@ def test_a_users_class_does_not_depend_on_others(
     assert sum(few.sizes().values()) == users
 
 
+def test_a_hundred_classes_each_have_their_own_numbers() -> None:
+    classes = Classes.drawn({f"c{i}": 0.01 for i in range(100)}, 3000, Streams(2))
+    found = classes.combined([np.full(3000, i) for i in range(100)])
+    assert found.tolist() == classes.member.tolist()
+    assert len({*found.tolist()}) == 100
+
+
 def test_classes_have_their_shares() -> None:
     sizes = Classes.drawn({"a": 0.1, "b": 0.6, "c": 0.3}, 100_000, Streams(5)).sizes()
     for name, share in (("a", 0.1), ("b", 0.6), ("c", 0.3)):
@@ -74,7 +81,12 @@ def people(classes: dict[str, Any]) -> People:
 def test_a_class_leaves_other_users_their_world() -> None:
     before = people(TWO)
     b = {"share": 0.5, "devices": {"slowdown": 100.0, "cores": 1}, "availability": IDLE}
-    after = people({"a": {"share": 0.5}, "b": {**b, "dropout": {"per_step": 0.5}}})
+    other = {"a": {"share": 0.5}, "b": {**b, "dropout": {"per_step": 0.5}}}
+    after = people(other)
+    losses = [
+        p.losses(load(SYNC, with_classes(classes)), ("upload",))
+        for p, classes in ((before, TWO), (after, other))
+    ]
     in_a = before.classes.member == 0
     assert 0 < in_a.sum() < 12
     assert (before.classes.member == after.classes.member).all()
@@ -86,12 +98,8 @@ def test_a_class_leaves_other_users_their_world() -> None:
         assert after.online.by_round is not None
         assert (before.online.by_round(index)[in_a] == after.online.by_round(index)[in_a]).all()
         lost, now = (
-            {
-                user: plan
-                for user, plan in p.losses(("upload",)).in_round(index, range(12)).items()
-                if in_a[user]
-            }
-            for p in (before, after)
+            {user: plan for user, plan in each.in_round(index, range(12)).items() if in_a[user]}
+            for each in losses
         )
         assert lost == now
     assert after.comes_and_goes
@@ -112,7 +120,7 @@ def test_a_class_leaves_other_users_their_world() -> None:
         ),
         (
             {"a": {"share": 1.0, "availability": {"trace": "nowhere.csv"}}},
-            r"nowhere.csv: ",
+            r"nowhere.csv: population.classes.a.availability.file: cannot be read",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_batteries_that_cannot_be_are_refused(changes: dict[str, Any], says: str
 
 def test_selection_by_batteries_needs_batteries() -> None:
     charged = {"kind": "charged", "users": 2, "least": 0.3}
-    with pytest.raises(ScenarioError, match=r"selection: charged needs population\.energy\.battery"):
+    with pytest.raises(ScenarioError, match="selection: charged needs a battery in every device"):
         load(SYNC, {"selection": charged, "population.energy": ENERGY})
     assert load(SYNC, {"selection": charged, "population.energy": battery()}).cohort == 2
     with pytest.raises(ScenarioError, match="selection: charged is for rounds"):

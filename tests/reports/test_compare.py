@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from rich.console import Console
 
 from simfl.cli import main
+from simfl.reports.compare_page import page
 from simfl.reports.compare_terminal import MAX_POINTS, MAX_SETTINGS, show_comparison
 from simfl.reports.compared import open_folders
 from simfl.results.compare import HEADLINE, Case, Comparison, Side
+from simfl.results.drift import Drift
 from simfl.results.summary import Summary
 from simfl.results.trace import PHASES
 from tests.reports.test_terminal import round_, row, summary
@@ -35,7 +38,8 @@ def comparison(*contents: dict[str, Any], settings: list[dict[str, Any]] | None 
         noisy = made.clock == "measured"
         cases = {("", name): Case.of_runs([p], noisy) for name, p in made.protocols.items()}
         some = settings[k] if settings else {}
-        sides.append(Side("abc"[k], "abc"[k], "run", "rounds" if noisy else "", some, cases, made.clock))
+        side = Side("abc"[k], "abc"[k], "run", "rounds" if noisy else "", some, cases, made.clock)
+        sides.append(replace(side, drifts=[made.drift]))
     return Comparison(sides)
 
 
@@ -78,6 +82,21 @@ def test_measured_times_have_intervals_and_ties() -> None:
     assert row(page, "verdict") == ["reference", "tie"]
     assert "over the rounds of a run" in page
     assert "Against a, b is in a tie in secagg." in page
+
+
+def test_runs_at_different_speeds_are_told_of() -> None:
+    runs = []
+    for ns in (100, 101, 130):
+        drift = Drift.of({"secagg": [ns, ns, ns]})
+        assert drift is not None
+        runs.append({**summary(secagg=[round_(0)]), "clock": "measured", "drift": drift.model_dump()})
+    steady, moved = comparison(*runs[:2]), comparison(*runs)
+    warning = "The machine's speed moved by 30 % during these runs: measured times mix"
+    assert warning in " ".join(told(moved).split())
+    assert warning.replace("'", "&#39;") in page(moved)
+    assert moved.dump()["moved"].startswith(warning)
+    assert "speed moved" not in told(steady) + page(steady)
+    assert steady.dump()["moved"] is None
 
 
 def test_an_entry_that_is_missing_is_told_of() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simfl.reports import tables, units
+from simfl.reports import tables, world
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
 from simfl.reports.page import Means, environment, page, parts, stacks
@@ -205,13 +205,13 @@ def test_drop_out_rates_are_told_apart(losing: Run) -> None:
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_every_world_can_be_told(path: Path) -> None:
     scenario = load(path)
-    facts = dict(units.world_facts(scenario))
+    facts = dict(world.world_facts(scenario))
     assert facts["Users"].startswith(f"{scenario.population.users}, ")
     assert all(how and "None" not in how and "kind" not in how for how in facts.values())
 
 
 def test_values_are_told_with_their_units() -> None:
     network = load(SYNC).network
-    assert units.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
-    assert units.in_words(load(SYNC).detect) == "timeout"
-    assert units.in_words((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"
+    assert world.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
+    assert world.in_words(load(SYNC).detect) == "timeout"
+    assert world.in_words((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"

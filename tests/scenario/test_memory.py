@@ -16,6 +16,8 @@ from simfl.scenario.load import load, select_protocols
 from simfl.simulation import run
 from tests.engine.harness import ASYNC as ASYNC_WORLD
 from tests.engine.harness import SYNC as SYNC_WORLD
+from tests.engine.test_battery import battery
+from tests.engine.test_energy import ENERGY
 from tests.scenario.worlds import ASYNC, SYNC, problems, write
 
 
@@ -41,6 +43,12 @@ WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor":
         ("fedavg", (4000, 12000), IDLE),
         ("fedavg", (500, 1500), IDLE | {"population.availability": COMING}),
         ("fedavg", (200, 500), {}),
+        ("fedavg", (200, 500), {"population.energy": ENERGY}),
+        (
+            "fedavg",
+            (2000, 6000),
+            IDLE | {"population.energy": battery(base_w=1.0, level=0.005, charging=COMING)},
+        ),
         ("fedavg", (200, 500), {"network.users.varies": WALK}),
         ("secagg", (60, 150), {}),
         pytest.param("secagg_plus", (60, 140), {}, marks=pytest.mark.slow),

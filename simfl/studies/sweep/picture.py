@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.results.columns import Column, Measure, at
+from simfl.results.drift import warning
 from simfl.results.statistics import Estimate
 from simfl.studies.sweep.plan import Cell, plain
 from simfl.studies.sweep.run import Sweep
@@ -48,7 +49,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Picture:
-    """entries: in the plan's order. places: of each point its place on each axis, None off it."""
+    """entries: in the plan's order. places: of each point its place on each axis, None off it. moved: a
+    warning of the machine's speed."""
 
     name: str
     seeds: int
@@ -56,14 +58,17 @@ class Picture:
     measures: tuple[Column, ...]
     entries: tuple[Entry, ...]
     places: tuple[tuple[int | None, ...], ...]
+    moved: str | None = None
 
 
 def picture(sweep: Sweep) -> Picture:
     """Return what a page shows of a sweep's finished cells."""
     plan = sweep.plan
     first: dict[int, tuple[Cell, str]] = {}
-    for cell, key, _ in sweep.kept():
+    drifts = []
+    for cell, key, summary in sweep.kept():
         first.setdefault(cell.point, (cell, key))
+        drifts.append(summary.drift)
     shorts, names = short(plan.keys), folder_names(sweep)
     axes = tuple(Axis(key, shorts[key], _values(plan.points, key)) for key in plan.keys)
     entries = []
@@ -79,7 +84,7 @@ def picture(sweep: Sweep) -> Picture:
         for p in plan.points
     )
     seeds = len({cell.seed for cell in plan.cells})
-    return Picture(plan.name, seeds, axes, tuple(known), tuple(entries), places)
+    return Picture(plan.name, seeds, axes, tuple(known), tuple(entries), places, warning(drifts))
 
 
 def widest(found: Picture) -> tuple[int, int]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simfl.cli import main
+from simfl.engine import machine_speed
 from simfl.studies.sweep import run as module
 from simfl.studies.sweep.store import Store
 from tests.studies.sweep.small import files, study
@@ -50,6 +53,30 @@ def test_a_sweep_prints_a_table_and_leaves_its_folder(
     code, again, _ = sweep(capsys, "study.yaml")
     assert again == out.replace("0 were stored, 4 run", "4 were stored, 0 run")
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(("grows", "moved"), [(50, True), (0, False)])
+def test_a_machine_that_changes_its_speed_is_told_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    grows: int,
+    moved: bool,
+) -> None:
+    """Each of two cells has one timing of the kernel, so only from one to the other can it move."""
+    times = count(100, grows)
+    monkeypatch.setattr(machine_speed, "kernel_ns", lambda: next(times))
+    measured = {"clock": "measured", "payload": "real", "rounds": 1, "protocols": ["fedavg"]}
+    code, out, _ = sweep(capsys, study(tmp_path, set=measured, grid={}), "--out", tmp_path / "one")
+    assert code == 0
+    told = " ".join(out.split())
+    assert ("The machine's speed moved by" in told) == moved
+    assert "during these runs" in told or not moved
+    assert ("The machine&#39;s speed moved" in (tmp_path / "one" / "report.html").read_text()) == moved
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    with pytest.raises(SystemExit):
+        main(["compare", str(tmp_path / "one"), str(tmp_path / "other")])
+    assert ("The machine's speed moved by" in " ".join(capsys.readouterr().out.split())) == moved
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])

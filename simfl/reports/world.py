@@ -1,0 +1,155 @@
+"""A scenario's world in words: users and their classes, links, outages, energy, losses, learning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from simfl.blocks import Block, Quantiles
+from simfl.errors import counted
+from simfl.population.outages import Cells, Everybody, OfClass, Outage, Share
+from simfl.reports.units import listed, percent, seconds
+from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import classes_of
+from simfl.scenario.world import Devices
+
+# Ends of names and the units that they mean.
+UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_j_per_mb": " J/MB", "_j": " J", "_w": " W", "_s": " s"}
+NAMELESS = ("kind", "value", "rate", "file")  # keys whose values say enough
+MAX_VALUES = 4  # of a list, that are shown one by one
+MAX_CLASSES = 20  # that have a row of their own
+
+
+def world_facts(s: Scenario) -> list[tuple[str, str]]:
+    """Return (name, value) of the world that all protocols of a scenario share."""
+    people, learning, network = s.population, s.learning, s.network
+    overhead = seconds(network.overhead_s * 1e9)
+    blocks = {"Buffer": s.buffer, "Privacy": s.privacy, "Quantization": s.quantization, "Targets": s.targets}
+    batches = f"batches of {learning.batch_size}, step size {learning.lr:g}"
+    cut = "" if learning.partial is None else f"; what is done {in_words(learning.partial)}"
+    tcp = f"; TCP start {network.tcp_start}" if network.tcp_start else ""
+    found = {
+        "Users": f"{people.users}, {people.devices.cores} cores each",
+        "Devices": _devices(people.devices),
+        "Availability": in_words(people.availability),
+        "Selection": in_words(s.selection),
+        "Users' links": in_words(network.users) + tcp,
+        **({"Energy": in_words(people.energy)} if people.energy else {}),
+        **dict(_classes(s)),
+        **({"Outages": "; ".join(map(outage, network.outages))} if network.outages else {}),
+        "Server": f"{in_words(s.server)}; {in_words(network.server)}; {overhead} a message",
+        "Drop-outs": in_words(s.dropout),
+        "Losses noticed by": in_words(s.detect),
+        "Deadlines": "; ".join(f"{name} {in_words(d)}" for name, d in s.deadlines.given.items()),
+        **{name: in_words(block) for name, block in blocks.items() if block is not None},
+        "Data": f"{in_words(learning.dataset)}, {in_words(learning.partition)}",
+        "Model": in_words(learning.model),
+        "Training": f"{counted(learning.epochs, 'epoch')}, {batches}{cut}",
+        "Offline phase": "beside training" if s.overlap else "before training",
+        "Payload": "computed" if s.payload == "real" else "shadow: sizes and counts only",
+    }
+    return [(name, value or "none") for name, value in found.items()]
+
+
+def _classes(s: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield a row of each class: its share and users, and what it has of its own."""
+    listed_ = s.population.classes or {}
+    sizes = classes_of(s).sizes() if listed_ else {}
+    for name, own in list(listed_.items())[:MAX_CLASSES]:
+        parts = [f"{percent(own.share, 1)}, {counted(sizes[name], 'user')}"]
+        if own.devices is not None:
+            parts.append(f"{_devices(own.devices)}, {counted(own.devices.cores, 'core')}")
+        blocks: dict[str, Block | None] = {
+            "links": own.network,
+            "availability": own.availability,
+            "drop-outs": own.dropout,
+            "energy": own.energy,
+        }
+        parts += [f"{what}: {in_words(block)}" for what, block in blocks.items() if block is not None]
+        yield f"Class {name}", "; ".join(parts)
+    if len(listed_) > MAX_CLASSES:
+        yield "Classes", f"{len(listed_) - MAX_CLASSES} more"
+
+
+def _devices(devices: Devices) -> str:
+    varies = f"; each training varies by {devices.training_noise:g}" if devices.training_noise else ""
+    return f"slowdown {in_words(devices.slowdown)}{varies}"
+
+
+def outage(o: Outage) -> str:
+    """Return an outage in words: its users, its effect, its times.
+
+    >>> outage(Outage(of="all", factor=0.1, from_s=1.0, to_s=3.0))
+    'everybody: rates x 0.1, from 1 s to 3 s'
+    """
+    match o.of:
+        case OfClass(name=name):
+            who = f"class {name}"
+        case Share(share=share):
+            who = f"{percent(share, 1)} of the users"
+        case Cells(cells=cells):
+            who = f"each of {counted(cells, 'cell')}"
+        case Everybody():
+            who = "everybody"
+        case _:
+            assert_never(o.of)
+    effect = f"rates x {o.factor:g}" if o.factor else "links cut"
+    if o.offline:
+        effect += ", users offline"
+    if o.from_s is not None:
+        return f"{who}: {effect}, from {o.from_s:g} s to {o.to_s:g} s"
+    pause, length = (_nested(value, key) for value, key in ((o.every_s, "every_s"), (o.lasts_s, "lasts_s")))
+    return f"{who}: {effect}, for {length} again and again, {pause} apart"
+
+
+def in_words(value: Any, name: str = "") -> str:
+    """Return a value of a scenario: of a block its kind first and then its fields, without those not set.
+
+    name: the field's, whose end tells the unit.
+    """
+    if isinstance(value, Block):
+        return ", ".join(_fields(value))
+    if isinstance(value, tuple):
+        return listed([_nested(v, name) for v in value], MAX_VALUES)
+    return (f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")) + _unit(name)
+
+
+def _unit(name: str) -> str:
+    return next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+
+
+def _nested(value: Any, name: str) -> str:
+    """Return a value within others: a block's kind, the rest in brackets, and the unit."""
+    if not isinstance(value, Block):
+        return in_words(value, name)
+    if getattr(value, "kind", "") == "fixed" and hasattr(value, "value"):
+        return in_words(value.value, name)
+    first, *rest = _fields(value)
+    if not hasattr(value, "kind"):
+        first, rest = "", [first, *rest]
+    return f"{first} ({', '.join(rest)})".strip() + _unit(name) if rest else first + _unit(name)
+
+
+def _fields(block: Block) -> Iterator[str]:
+    """Yield what is set of a block; not what is false, nor a block that is the default, as `steady` is."""
+    if isinstance(block, Quantiles):
+        low, high = block.points[0][1], block.points[-1][1]
+        yield from ("quantiles", f"{low:g} to {high:g}", f"median {block.quantile(0.5):g}")
+        return
+    for key, field in type(block).model_fields.items():
+        value = getattr(block, key)
+        default = isinstance(value, Block) and value == field.default
+        if value is None or value is False or default or value == ():
+            continue
+        if key == "kind" and value == "fixed":
+            continue
+        name = key
+        for end in UNITS:
+            name = name.removesuffix(end)
+        name = name.replace("_", " ")
+        if isinstance(value, tuple) and isinstance(value[0], Block | tuple):
+            yield f"{len(value)} {name}"
+        elif key in NAMELESS:
+            yield in_words(value)
+        else:
+            yield name if value is True else f"{name} {_nested(value, key)}"

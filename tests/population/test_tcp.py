@@ -1,0 +1,131 @@
+"""TCP's law by hand, against a sender that counts segments, and against what a kernel took."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simfl.population.tcp import LEAST_RTO_NS, Connection, Tcp
+
+MS = 1_000_000
+FRESH = Tcp(slow_start="fresh", header_bytes=52)
+WINDOW = 14_480
+
+
+def sent_after_ns(size: int, window: int, rtt_ns: int, segment_ns: int, mss: int) -> int:
+    """When the last bit leaves of a sender that counts segments: each acknowledgement lets two more go."""
+    left, allowed, now = -(-size // mss), window, 0
+    acks: list[int] = []
+    while left:
+        while acks and acks[0] <= now:
+            heappop(acks)
+            allowed += 2
+        if allowed:
+            left, allowed, now = left - 1, allowed - 1, now + segment_ns
+            heappush(acks, now + rtt_ns)
+        else:
+            now = acks[0]
+    return now
+
+
+@pytest.mark.parametrize(
+    ("size", "rate_bps", "waits_ms"),
+    [
+        (1_000, 10_000_000, 0),
+        (WINDOW, 10_000_000, 0),  # it ends with the first window
+        (WINDOW + 1, 10_000_000, 48),  # 60 ms - 10 x 1500 B at 10 Mbit/s
+        (250_000, 10_000_000, 48 + 36 + 12),
+        (250_000, 50_000_000, 57.6 + 55.2 + 50.4 + 40.8),
+        (250_000, 2_000_000, 0),  # the first window takes the round trip
+        (250_000, 0, 0),
+    ],
+)
+def test_waits_are_as_calculated_by_hand(size: int, rate_bps: int, waits_ms: float) -> None:
+    assert FRESH.waits_ns(size, WINDOW, 60 * MS, rate_bps) == round(waits_ms * MS)
+
+
+@given(
+    segments=st.integers(1, 3000),
+    window=st.integers(1, 40),
+    rtt_us=st.integers(0, 300_000),
+    segment_us=st.integers(1, 6000),
+)
+def test_a_sender_that_counts_segments_agrees(
+    segments: int, window: int, rtt_us: int, segment_us: int
+) -> None:
+    """The law leaves out that an acknowledgement answers a whole segment: one segment's time a wait."""
+    tcp = Tcp(slow_start="fresh", window=window, mss=125, header_bytes=0)
+    rtt_ns, segment_ns = 1000 * rtt_us, 1000 * segment_us
+    rate_bps = 10**12 // segment_ns
+    rate_bps = 10**12 // -(-(10**12) // rate_bps)  # a segment takes whole nanoseconds
+    segment_ns = 10**12 // rate_bps
+    counted = sent_after_ns(125 * segments, window, rtt_ns, segment_ns, 125)
+    waits = tcp.waits_ns(125 * segments, window * 125, rtt_ns, rate_bps)
+    windows = (segments // window + 1).bit_length()
+    assert -windows <= counted - (segments * segment_ns + waits) <= windows * (segment_ns + 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "mbps", "percent"), [(250_000, 2, 1), (250_000, 10, 43), (250_000, 50, 291), (16_000, 10, 116)]
+)
+def test_a_kernel_with_real_round_trips_took_this(size: int, mbps: int, percent: int) -> None:
+    """Measured over 60 ms, fresh connections: so much longer than latency + size / rate."""
+    rate_bps = mbps * 1_000_000
+    plain_ns = 30 * MS + 8000 * FRESH.wire_bytes(size) * MS // rate_bps
+    told_ns = plain_ns + FRESH.waits_ns(size, WINDOW, 60 * MS, rate_bps)
+    assert told_ns == pytest.approx(plain_ns * (1 + percent / 100), rel=0.025)
+
+
+@pytest.mark.parametrize(("size", "wire"), [(0, 0), (1, 67), (1448, 1514), (1449, 1581), (14480, 15140)])
+def test_each_segment_has_headers(size: int, wire: int) -> None:
+    assert Tcp(slow_start="never").wire_bytes(size) == wire
+
+
+def waits(slow_start: str, *messages: tuple[float, int]) -> list[float]:
+    """The milliseconds that each message of (begins at ms, bytes) waits, at 10 Mbit/s over 60 ms."""
+    connection, found = Connection(Tcp(slow_start=slow_start, header_bytes=52)), []
+    for at, size in messages:
+        found.append(connection.begin(size, round(at * MS), 60 * MS, 10_000_000) / MS)
+        connection.sent(round(at * MS))
+    return found
+
+
+BIG = 250_000
+SOON, LATE, MUCH_LATER = 260, 261, 100_000  # a timeout is 60 + 200 ms
+
+
+def test_an_open_window_never_waits() -> None:
+    assert waits("never", (0, BIG), (MUCH_LATER, BIG)) == [0, 0]
+
+
+def test_each_fresh_connection_waits() -> None:
+    assert waits("fresh", (0, BIG), (0, BIG)) == [96, 96]
+
+
+def test_a_window_stays_open_until_a_timeout() -> None:
+    assert LEAST_RTO_NS == 200 * MS
+    assert waits("idle", (0, BIG), (SOON, BIG), (MUCH_LATER, BIG)) == [96, 0, 96]
+
+
+def test_each_timeout_halves_the_window() -> None:
+    # 3 x 14,480 end with the second window and open it to 57,920, which takes 48 ms of the 60.
+    start = (0, 3 * WINDOW)
+    assert waits("idle", start, (SOON, BIG)) == [48, 12]
+    assert waits("idle", start, (1 + SOON, BIG)) == [48, 36 + 12]
+    assert waits("idle", start, (1 + 2 * SOON, BIG)) == [48, 96]
+
+
+def test_small_messages_open_no_window() -> None:
+    assert waits("idle", *[(k, 1000) for k in range(100)], (100, BIG))[-1] == 96
+
+
+def test_a_broken_connection_begins_anew() -> None:
+    connection = Connection(Tcp(slow_start="idle", header_bytes=52))
+    found = []
+    for _ in range(2):
+        found.append(connection.begin(BIG, 0, 60 * MS, 10_000_000) // MS)
+        connection.broke()
+    assert found == [96, 96]
