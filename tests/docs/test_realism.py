@@ -1,4 +1,4 @@
-"""docs/realism.md: its scenarios run, its keys and kinds are those of the schema, its figures those it cites."""
+"""docs/realism.md: its scenarios run, its keys are those of the schema, its figures those that it cites."""
 
 from __future__ import annotations
 
