@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
-from simfl.errors import ScenarioError, counted
+from simfl.errors import counted
 from simfl.population.availability import Holdings, OnlineTimes
 from simfl.population.classes import Classes, LossesByClass, online_times
 from simfl.population.dropout import Losses
@@ -190,16 +190,10 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
     """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
     users = s.population.users
     models = {name: own.availability for name, own in settings_of(s).items()}
-    made = []
-    for name, model in models.items():
-        own, times = key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings)
-        try:
-            made.append(or_error(s, own, times))
-        except ScenarioError as found:  # of a trace, which does not know whose it is
-            placed = (
-                replace(p, path=p.path.replace("population.availability", own, 1)) for p in found.problems
-            )
-            raise ScenarioError(list(placed)) from None
+    made = [
+        or_error(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
+        for name, model in models.items()
+    ]
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
     if s.buffer is None:
         return online

@@ -93,7 +93,7 @@ def by_lines(
         for name in (*needed, *optional):
             if names.count(name) > 1 or (name in needed and name not in names):
                 what = "there twice" if name in names else "missing"
-                hint = f"the header is {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
+                hint = f"the header needs {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
                 raise refusal(file, reader.line_num if names else 1, f"the column {name} is {what}: {hint}")
         for row in rows:
             try:

@@ -30,7 +30,6 @@ from simfl.virtual_time import NS
 
 COLUMNS = ("user", "from_s", "to_s")
 PERIOD = "period_s"
-KEY = "population.availability.file"
 
 _DIGITS = frozenset("0123456789")
 
@@ -101,7 +100,7 @@ def read_intervals(file: str, users: int | None, period_s: float | None = None) 
     users: their number, where the column `user` has theirs; None where it has those of entries, whatever they
     are: an interval of theirs may be empty. period_s: of all, where the file has none.
     """
-    text = text_of(Path(file), file, KEY)
+    text = text_of(Path(file), file)
     try:
         return _by_columns(text, users, period_s)
     except (ValueError, OverflowError, csv.Error):

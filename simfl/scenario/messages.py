@@ -1,6 +1,7 @@
 """Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -45,8 +46,9 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     try:
         with blamed(ValueError):
             return make()
-    except ScenarioError:  # it knows its place
-        raise
+    except ScenarioError as known:  # it knows its place, but for a file's whose key it was not told
+        placed = [p if p.path or p.line else replace(p, path=path) for p in known.problems]
+        raise ScenarioError(placed) from None
     except ValueError as problem:
         lines = str(problem).splitlines()  # some name a file, and that by a user's own text
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
@@ -160,7 +162,7 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
 
 def _purpose(shape: Shape) -> str:
     if shape.kinds:
-        return f"one of {', '.join(shape.kinds)}"
+        return f"{'a number or ' if shape.mixed else ''}one of {', '.join(shape.kinds)}"
     if shape.model:
         return (shape.model.__doc__ or "a mapping").strip().splitlines()[0]
     if shape.open:

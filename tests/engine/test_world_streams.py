@@ -145,7 +145,7 @@ def draws(world: World) -> dict[str, Any]:
     s = load(world)
     streams, users = Streams(s.seed), range(USERS)
     people = People.of(s, streams, lambda: np.zeros((USERS, 10), np.int64))
-    losses, noise, jitter = people.losses(POINTS), people.noise(), people.jitter()
+    losses, noise, jitter = people.losses(s, POINTS), people.noise(), people.jitter()
     assert noise
     assert jitter
     times = [round(t * 1e9) for t in np.random.default_rng(0).uniform(0, 60, 20)]

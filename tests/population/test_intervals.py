@@ -99,11 +99,14 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "1: the column user is missing: the header is user,from_s,to_s"),
-        ("1,0,10\n", "1: the column user is missing: the header is user,from_s,to_s"),
-        ("user,from_s\n1,0\n", "1: the column to_s is missing: the header is user,from_s,to_s"),
-        ("user,from,to_s\n1,0,5\n", "1: the column from_s is missing: the header is user,from_s,to_s"),
-        ("user,from_s,to_s,user\n", "1: the column user is there twice: the header is user,from_s,to_s"),
+        ("", "1: the column user is missing: the header needs user,from_s,to_s"),
+        ("1,0,10\n", "1: the column user is missing: the header needs user,from_s,to_s"),
+        ("user,from_s\n1,0\n", "1: the column to_s is missing: the header needs user,from_s,to_s"),
+        ("user,from,to_s\n1,0,5\n", "1: the column from_s is missing: the header needs user,from_s,to_s"),
+        (
+            "user,from_s,to_s,user\n",
+            "1: the column user is there twice: the header needs user,from_s,to_s",
+        ),
         (HEADER + "1,0\n", "2: 2 values, but the header names 3 columns"),
         (HEADER + "1,0,5\n\n1,6,7,8\n", "4: 4 values, but the header names 3 columns"),
         (HEADER + "one,0,5\n", "2: user: must be a whole number, not 'one'"),
@@ -146,7 +149,7 @@ PERIODIC = "user,from_s,to_s,period_s\n"
         (PERIODIC + "1,0,1,\n", "2: period_s: must be a number, not ''"),
         (
             "user,from_s,to_s,period_s,period_s\n1,0,1,2,2\n",
-            "1: the column period_s is there twice: the header is user,from_s,to_s",
+            "1: the column period_s is there twice: the header needs user,from_s,to_s",
         ),
         (PERIODIC + "1,1,1,4\n", "2: to_s: must be above from_s=1, not 1"),
     ],
@@ -227,11 +230,9 @@ def test_a_file_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> N
     for path, reason in (("nowhere.csv", "No such file or directory"), (".", "Is a directory")):
         with pytest.raises(ScenarioError) as caught:
             read_intervals(str(tmp_path / path), 5)
-        assert str(caught.value) == (
-            f"{tmp_path / path}: population.availability.file: cannot be read: {reason}"
-        )
+        assert str(caught.value) == f"{tmp_path / path}: cannot be read: {reason}"
     (tmp_path / "latin.csv").write_bytes(HEADER.encode() + b"1,0,5\n\xe9")
-    with pytest.raises(ScenarioError, match=r"latin\.csv:3: population\.availability\.file: not UTF-8 text"):
+    with pytest.raises(ScenarioError, match=r"latin\.csv:3: not UTF-8 text"):
         read_intervals(str(tmp_path / "latin.csv"), 5)
 
 
@@ -275,7 +276,7 @@ def test_a_resolved_scenario_finds_its_trace_from_anywhere(
 @pytest.mark.parametrize(
     ("world", "text", "says"),
     [
-        (SYNC, None, "online.csv: population.availability.file: cannot be read: No such file or directory"),
+        (SYNC, None, "online.csv: population.availability: cannot be read: No such file or directory"),
         (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 is not there: users are 0 to 99"),
         (SYNC, HEADER + "1,0,5\n1,4,6\n", "online.csv:3: user 1 is online from 0 to 5 already, by line 2"),
         (

@@ -75,7 +75,7 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
 
 HEAD = "user,from_s,up_mbps,down_mbps,period_s\n"
 MISTAKES = [
-    ("", ":1: the column from_s is missing: the header is from_s,up_mbps,down_mbps"),
+    ("", ":1: the column from_s is missing: the header needs from_s,up_mbps,down_mbps"),
     (HEAD, ": no step below the header"),
     (HEAD + "0,0,1,1,0\n0,-1,1,1,0", ":3: from_s: must be at least 0, not -1"),
     (HEAD + "0,0,1,1,0\n0,1,nan,1,0", ":3: up_mbps: must be a finite number, not nan"),
