@@ -73,7 +73,7 @@ def _classes(s: Scenario) -> Iterator[tuple[str, str]]:
 
 def _devices(devices: Devices) -> str:
     varies = f"; each training varies by {devices.training_noise:g}" if devices.training_noise else ""
-    return f"slowdown {in_words(devices.slowdown)}{varies}"
+    return f"slowdown {_nested(devices.slowdown, 'slowdown')}{varies}"
 
 
 def outage(o: Outage) -> str:
