@@ -18,6 +18,8 @@ from simfl.python_files import executed
 from tests.docs.shell import Shell
 from tests.sizes import examples
 
+# Tests run side by side, and tiny batches on two threads take 40 times the CPU time on busy cores.
+os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["SIMFL_CACHE"] = tempfile.mkdtemp(prefix="simfl-cache-")
 
 try:

@@ -1,10 +1,6 @@
 """Trainer, partition and server step together learn the digits, fresh and stale."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pytest
-import torch
 
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
@@ -14,14 +10,6 @@ from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.staleness import Polynomial
 from simfl.random_streams import Streams
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make(users: int, epochs: int, lr: float, device: str) -> tuple[Streams, Trainer]:

@@ -20,16 +20,10 @@ from simfl.learning.data import Split
 from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer, one_thread
+from simfl.learning.trainer import Trainer
 from tests.learning.test_ways import SIZES, cohort, updates
 
 CLIENTS = list(range(len(SIZES)))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture

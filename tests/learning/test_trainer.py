@@ -1,11 +1,11 @@
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from simfl.errors import Diverged
 from simfl.learning.data import Split
@@ -13,20 +13,12 @@ from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer, pick_device
+from simfl.learning.trainer import Trainer, one_thread, pick_device
 from simfl.random_streams import derive
 
 F64 = NDArray[np.float64]
 SPLIT = Digits().loaded(np.random.default_rng(0))
 PARTS = Iid().dealt(SPLIT, 20, np.random.default_rng(1))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def trainer(
@@ -234,3 +226,15 @@ def test_an_update_that_is_not_finite_is_told_from_the_others() -> None:
     with pytest.raises(Diverged, match="user 0, round 7"):
         t.training(*calls[0])
     assert not t.training(*still).any()
+
+
+def test_libraries_are_held_to_one_thread_and_let_go() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

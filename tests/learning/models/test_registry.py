@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -17,7 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from simfl.learning.models import MODELS, Shape
 from simfl.learning.models.facts import facts
 from simfl.learning.models.rules import BatchNorm, Dropout, blank, dropouts, macs
-from simfl.learning.trainer import one_thread
 from tests.learning.models.made import filled, normal
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
@@ -34,12 +32,6 @@ SMALL = {
     "efficientnet_b0": (1, 17, 17),
     "resnet18_gn": (1, 17, 17),
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 def count(name: str, shape: Shape, classes: int) -> int:
