@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import AEADDecryptionContext, Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import DTypeLike
 
 from simfl.crypto import A8
 from simfl.crypto.row_routing import LONG_BYTES, Rows
@@ -75,14 +76,14 @@ def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
     return _together([aead.encrypt(once, item, aad) for aead, once, aad, item in under], np.dtype(np.uint8))
 
 
-def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: str) -> Rows:
+def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: DTypeLike) -> Rows:
     """Return the rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
     Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
     not the sealed one; then no row's content is returned. ValueError if there is not one key, nonce and
     aad a row, or if S - 16 is no multiple of the item size."""
-    if dtype not in ("uint8", "uint32"):
-        raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
     n, kind = len(sealed), np.dtype(dtype)
+    if kind not in (np.uint8, np.uint32):
+        raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
     if n == 0:
         return np.empty((0, (np.asarray(sealed).shape[1] - TAG_BYTES) // kind.itemsize), dtype)
     size = sealed[0].nbytes

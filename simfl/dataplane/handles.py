@@ -8,29 +8,32 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
 
-Kernel = Callable[..., Any]
-Shape = tuple[int, int, int]  # rows, columns and bytes of an element
+import numpy as np
 
-# Bytes of an element: of a key or ciphertext, of a field element, of a float32 and of a float64.
-U8, U32, F32, F64 = 1, 4, 4, 8
+Kernel = Callable[..., Any]
+DType = np.dtype[Any]
+Shape = tuple[int, int, DType]  # rows, columns and the type of an element
+
+# The types of an element: of a key or ciphertext, of a field element, and of reals.
+U8, U32, F32, F64 = (np.dtype(kind) for kind in (np.uint8, np.uint32, np.float32, np.float64))
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Handle:
-    """Rows of `columns` elements of `itemsize` bytes; `forged` are rows that an adversary touched."""
+    """Rows of `columns` elements of a type; `forged` are rows that an adversary touched."""
 
     rows: int
     columns: int
-    itemsize: int
+    dtype: DType
     content: Any = None
     forged: frozenset[int] = frozenset()
 
     @property
     def size_bytes(self) -> int:
-        return self.rows * self.columns * self.itemsize
+        return self.rows * self.columns * self.dtype.itemsize
 
     def __repr__(self) -> str:  # never the content: it may be a key
-        return f"Handle({self.rows} x {self.columns} x {self.itemsize} B)"
+        return f"Handle({self.rows} x {self.columns} {self.dtype})"
 
 
 class HandleList:

@@ -16,7 +16,7 @@ from simfl.crypto import field as fq
 from simfl.crypto import row_routing as relay
 from simfl.crypto.keys import Octets
 from simfl.dataplane import audit
-from simfl.dataplane.handles import F32, F64, U8, U32, Handle, HandleList, Kernel, Shape
+from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
 from simfl.dataplane.work import Ledger
 
 # Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
@@ -81,13 +81,13 @@ class Ops(Ledger, ABC):
         return self._run(seed_array, (1, 32, U8), (entropy,))
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
-        out = self._op(relay.pick, (len(at), rows.columns, rows.itemsize), {"row": len(at)}, rows, at)
+        out = self._op(relay.pick, (len(at), rows.columns, rows.dtype), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle] | HandleList, at: Sequence[int]) -> Handle:
         """Return row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         handles = rows if isinstance(rows, HandleList) else HandleList(list(rows))
-        shape = (len(rows), rows[0].columns, rows[0].itemsize)
+        shape = (len(rows), rows[0].columns, rows[0].dtype)
         out = self._op(relay.gather, shape, {"row": len(rows)}, handles, at)
         if handles.clean:
             return out
@@ -99,15 +99,15 @@ class Ops(Ledger, ABC):
         for r in rows:
             forged += [n + i for i in r.forged]
             n += r.rows
-        return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].itemsize), {}, list(rows)), forged)
+        return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].dtype), {}, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Return of row k the elements [which[k] * length, (which[k] + 1) * length)."""
-        return self._op(relay.parts, (rows.rows, length, rows.itemsize), {}, rows, which, length)
+        return self._op(relay.parts, (rows.rows, length, rows.dtype), {}, rows, which, length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
         """Flip a bit of row `at`, as a scripted adversary does: known to the control plane."""
-        out = self._op(relay.tamper, (rows.rows, rows.columns, rows.itemsize), {}, rows, at)
+        out = self._op(relay.tamper, (rows.rows, rows.columns, rows.dtype), {}, rows, at)
         return _forged(out, {*rows.forged, at})
 
     # -- keys
@@ -122,21 +122,26 @@ class Ops(Ledger, ABC):
 
     def seal(self, keys_: Handle, items: Handle, nonces: Octets, aads: Octets) -> Handle:
         """Return AES-256-GCM of row k under key k: 16 bytes longer."""
-        shape = (items.rows, items.columns * items.itemsize + 16, U8)
+        shape = (items.rows, items.columns * items.dtype.itemsize + 16, U8)
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
         return _forged(out, keys_.forged | items.forged)
 
     def open(
-        self, keys_: Handle, sealed: Handle, nonces: Octets, aads: Octets, senders: Sequence[int], width: int
+        self,
+        keys_: Handle,
+        sealed: Handle,
+        nonces: Octets,
+        aads: Octets,
+        senders: Sequence[int],
+        dtype: DType,
     ) -> Handle:
-        """Undo `seal`; elements of `width` bytes. PeerFault, and nothing opened, if a row is forged."""
-        shape = (sealed.rows, (sealed.columns - 16) // width, width)
+        """Undo `seal`; elements of this type. PeerFault, and nothing opened, if a row is forged."""
+        shape = (sealed.rows, (sealed.columns - 16) // dtype.itemsize, dtype)
         work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes}
         if forged := sealed.forged | keys_.forged:  # also finding that out is work
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
-        dtype = "uint8" if width == U8 else "uint32"
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
@@ -231,12 +236,12 @@ class Ops(Ledger, ABC):
 
     def scale(self, update: Handle, factor: float) -> Handle:
         """Return an update times a factor."""
-        shape = (1, update.columns, update.itemsize)
+        shape = (1, update.columns, update.dtype)
         return self._op(np.multiply, shape, {"real_mac": update.columns}, update, factor)
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
         """Return an update held within a bound."""
-        shape = (1, update.columns, update.itemsize)
+        shape = (1, update.columns, update.dtype)
         return self._op(kernel, shape, {"real_mac": 2 * update.columns}, update)
 
     def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
@@ -275,7 +280,7 @@ class Ops(Ledger, ABC):
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
     flags = frozenset(rows)
-    return Handle(handle.rows, handle.columns, handle.itemsize, handle.content, flags) if flags else handle
+    return Handle(handle.rows, handle.columns, handle.dtype, handle.content, flags) if flags else handle
 
 
 def seed_array(entropy: bytes) -> A8:

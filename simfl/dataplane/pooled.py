@@ -101,7 +101,7 @@ class PooledOps(EagerOps):
             with self._lock:
                 self._unused[recipe] = None
             return Handle(*shape, recipe)
-        node.size, node.small = shape[0] * shape[1] * shape[2], self._small
+        node.size, node.small = shape[0] * shape[1] * shape[2].itemsize, self._small
         with self._lock:
             self._open[node] = None
             if node.routes:

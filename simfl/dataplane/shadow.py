@@ -60,7 +60,7 @@ class MemoryProbeOps(Ops):
         self.peak = max(self.peak, self.live)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
-        n, size = shape[0], shape[1] * shape[2]
+        n, size = shape[0], shape[1] * shape[2].itemsize
         long = size >= row_routing.LONG_BYTES
         if long and kernel in (row_routing.pick, row_routing.gather, row_routing.join):
             return Handle(*shape, kernel(*map(symbolic, args)))

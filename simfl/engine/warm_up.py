@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, Handle
 from simfl.learning.trainer import Trainer
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import Params, Update
@@ -33,7 +33,7 @@ def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:
 def _round(kind: Protocol, params: Params, users: int) -> None:
     small = replace(params, d=min(params.d, LENGTH), levels=16, clip=1.0, session=b"warm")
     ops, root = EagerOps(params.q), bytes(32)
-    delta = Handle(1, small.d, 4, np.zeros((1, small.d), np.float32))
+    delta = Handle(1, small.d, F32, np.zeros((1, small.d), np.float32))
     clients = {u: kind.client(u, small, ops, Entropy(root, "warm", u)) for u in range(users)}
     server = kind.server(range(users), small, ops, Entropy(root, "warm", -1))
     if kind.asynchronous:

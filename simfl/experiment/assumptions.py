@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.dataplane.handles import F32, U32, Handle
+from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import Segment
 from simfl.experiment.build import Experiment, modelled
@@ -48,7 +48,7 @@ def assumed(study: Experiment) -> Assumed:
         return facts
     ops, clock = ShadowOps(s.field.q), modelled(study)
     ops.begin((), "upload")
-    ops.mask(Handle(1, d, U32), Handle(1, 32, 1), (1,))
+    ops.mask(Handle(1, d, U32), Handle(1, 32, U8), (1,))
     (expanded,) = ops.end()
     user_s, server_s = (
         clock.work_ns(expanded, slowdown) / NS for slowdown in (median, s.server.slowdown / s.server.cores)
@@ -187,7 +187,7 @@ def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
     trainer, people = study.trainers[name], study.people
     slow = people.slowdown
     counted = count(study, name) or Counted()
-    counted.sent_bytes.setdefault("upload", U32 * trainer.d)
+    counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
     work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
     by_samples: dict[int, float] = {}
     for user in range(len(slow)):

@@ -96,7 +96,7 @@ def _passing_bytes(s: Scenario, p: Params) -> int:
     # updates and what one update becomes; the audit's sum.
     m = mds.share_length(p.d + 1, p.U, p.T)
     each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.d
-    return U32 * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
+    return U32.itemsize * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
 
 
 def _circle(s: Scenario) -> int:

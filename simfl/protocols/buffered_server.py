@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, DType, Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import check_table
 from simfl.protocols.machine import (
@@ -55,9 +55,10 @@ class Upload(UpdateMessage):
 
 class BufferedServer(ABC):
     """Collects updates into a buffer of K and aggregates it when it is full. `table` maps the type of a
-    message to the method that takes it, with its sender."""
+    message to the method that takes it, with its sender; `dtype` is that of an upload's elements."""
 
     table: ClassVar[Mapping[type[Message], str]] = {Upload: "take"}
+    dtype: ClassVar[DType] = F32
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -111,7 +112,7 @@ class BufferedServer(ABC):
     def take(self, sender: int, message: Upload) -> Effects:
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
-        flaw = misshapen(message.vector, 1, self.params.d, 4)
+        flaw = misshapen(message.vector, 1, self.params.d, self.dtype)
         if flaw:
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
         del self.flights[sender]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from simfl.crypto.keys import Forged, nonce
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.index_views import Lookup, Others, Same, Users, users_of
 from simfl.protocols.machine import Effect, Effects, Params, Refuse
@@ -58,26 +58,26 @@ class Channels:
         return self.ops.seal(self._keys_of(to), items, nonces, aads)
 
     def open_all(
-        self, senders: Sequence[int], sealed: Handle, width: int
+        self, senders: Sequence[int], sealed: Handle, dtype: DType
     ) -> tuple[Sequence[int], Handle | None, Effects]:
         """Open what is authentic of the rows that `senders` sealed with counter 0. Returns the senders whose
         rows were opened, these rows, and a refusal of each row that was discarded."""
         left, rows, effects = senders, sealed, list[Effect]()
         while len(left):
             try:
-                return left, self.open(left, rows, Same(0, len(left)), width), effects
+                return left, self.open(left, rows, Same(0, len(left)), dtype), effects
             except PeerFault as fault:
                 effects.append(Refuse(fault.user, "share", fault.why))
                 kept = [k for k, user in enumerate(senders) if user in left and user != fault.user]
                 left, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
         return left, None, effects
 
-    def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], width: int) -> Handle:
+    def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], dtype: DType) -> Handle:
         """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
         nonces = nonces_of(senders, counters)
         aads = aads_of(senders, Same(self.user, len(senders)))
         try:
-            return self.ops.open(self._keys_of(senders), sealed, nonces, aads, senders, width)
+            return self.ops.open(self._keys_of(senders), sealed, nonces, aads, senders, dtype)
         except Forged as fault:
             raise PeerFault(senders[fault.row], fault.why) from None
 

@@ -26,7 +26,7 @@ class ClientMachine(Protocol):
     for the cycle of this update over a buffer. The user trains from then on, or beside the offline phase if
     the scenario lets it. Without an offline phase it never says so, and the user trains at once.
 
-    >>> from simfl.dataplane.handles import Handle
+    >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
     >>> from simfl.protocols.fedavg import FedAvgServer, PlainUpload
     >>> from simfl.protocols.loopback import run_round
@@ -34,7 +34,7 @@ class ClientMachine(Protocol):
     >>> class Sender:
     ...     def receive(self, sender, message): return [Ignore(sender, message.kind, Reason.UNKNOWN)]
     ...     def submit(self, update): return [Send(SERVER, PlainUpload(update.delta, update.weight))]
-    >>> server, update = FedAvgServer([7], d=2, ops=ShadowOps(101)), Update(Handle(1, 2, 4), weight=3)
+    >>> server, update = FedAvgServer([7], d=2, ops=ShadowOps(101)), Update(Handle(1, 2, F32), weight=3)
     >>> run_round(server, {7: Sender()}, {7: update}, offline=False).result.members
     (Member(user=7, update=None, factor=1, staleness=0),)
     """
@@ -76,7 +76,7 @@ class RoundServer(_ServerMachine, Protocol):
     deadline, or to a whole number of answers that are enough at once: it says who is then `Surplus`. The
     driver sets it before `start`.
 
-    >>> from simfl.dataplane.handles import Handle
+    >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
     >>> from simfl.protocols.fedavg import FedAvgClient
     >>> from simfl.protocols.loopback import run_round
@@ -93,7 +93,7 @@ class RoundServer(_ServerMachine, Protocol):
     ...     def expire(self, timer): return [GiveUp(tuple(self.missing), "upload"), Abort("too late")]
     ...     def gone(self, user): return []
     >>> clients = {user: FedAvgClient(user, ShadowOps(101), entropy=None) for user in range(3)}
-    >>> updates = dict.fromkeys(clients, Update(Handle(1, 2, 4), weight=1))
+    >>> updates = dict.fromkeys(clients, Update(Handle(1, 2, F32), weight=1))
     >>> lost = lambda user, message: "lose" if user == 1 else "deliver"
     >>> run_round(Counter(clients), clients, updates, offline=False, fate=lost).gave_up
     [GiveUp(users=(1,), phase='upload', update=None)]
@@ -108,7 +108,7 @@ class BufferServer(_ServerMachine, Protocol):
 
     An update that was begun leaves it as a member of a `Result`, by a `GiveUp` or by a `Discard`, once.
 
-    >>> from simfl.dataplane.handles import Handle
+    >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
     >>> from simfl.protocols.fedbuff import FedBuffClient
     >>> from simfl.protocols.loopback import LoopbackBuffer
@@ -131,7 +131,7 @@ class BufferServer(_ServerMachine, Protocol):
     ...     def gone(self, user): return []
     ...     def back(self, user): return []
     >>> def update(id, version):
-    ...     return Update(Handle(1, 2, 4), 1, id, version)
+    ...     return Update(Handle(1, 2, F32), 1, id, version)
     >>> clients = {3: FedBuffClient(3, Params(d=2, q=101), ShadowOps(101), entropy=None)}
     >>> run = LoopbackBuffer(OneByOne(), clients, update, offline=False)
     >>> for cycle in range(2):

@@ -90,7 +90,7 @@ class Answer(Message):
 
 def coded_bytes(params: Params, length: int) -> int:
     """Return the length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
-    return U32 * mds.share_length(length, params.U, params.T)
+    return U32.itemsize * mds.share_length(length, params.U, params.T)
 
 
 def check_names(users: Sequence[int], known: Container[int], what: str) -> None:

@@ -26,7 +26,7 @@ from simfl.results.trace_codes import Reason
 
 
 class LightSecAggClient(MaskedClient):
-    keys, width = 1, U32
+    keys, dtype = 1, U32
 
     @property
     def share_bytes(self) -> int:
@@ -78,7 +78,7 @@ class LightSecAggServer(MaskedServer):
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         if missing:  # then it has no sum to answer with
             return "malformed: a sum that misses shares"
-        return misshapen(content, 1, self.share_bytes // U32, U32)
+        return misshapen(content, 1, self.share_bytes // U32.itemsize, U32)
 
     def recoverable(self) -> bool:
         return len(self.got) >= self.params.U  # one shot: any U answers decode

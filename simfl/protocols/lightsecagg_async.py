@@ -54,6 +54,7 @@ from simfl.results.trace_codes import Discarded, Reason, RecoveryId, UpdateId
 
 class LightSecAggAsyncServer(BufferedServer):
     table = {Advertise: "enrol", MaskShares: "relay", Upload: "take", SumOfShares: "take_answer"}
+    dtype = U32
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(users, params, ops, entropy)
@@ -166,7 +167,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Ignore(user, "answer", Reason.REPEATED, message.recovery)]
         if user not in self.publics:
             return [Ignore(user, "answer", Reason.STRANGER, message.recovery)]
-        flaw = misshapen(message.content, 1, coded_bytes(self.params, self.params.d) // U32, U32)
+        flaw = misshapen(message.content, 1, coded_bytes(self.params, self.params.d) // U32.itemsize, U32)
         if flaw:
             return [Refuse(user, "answer", flaw, message.recovery)]
         self.answers[user] = message.content

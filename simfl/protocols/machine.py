@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from simfl.crypto.shamir import P
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops
 from simfl.results.trace import SERVER as SERVER
 from simfl.results.trace_codes import Discarded as Discarded
@@ -254,10 +254,16 @@ class Params:
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
 
 
-def misshapen(handle: Any, n: int, length: int, width: int) -> str:
-    """Return what is wrong with a handle that should be n rows of `length` elements of `width` bytes."""
-    got = (handle.rows, handle.columns, handle.itemsize)
-    return "" if got == (n, length, width) else f"malformed: {got} instead of {(n, length, width)}"
+def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
+    """Return what is wrong with a handle that should be n rows of `length` elements of this type.
+
+    >>> from simfl.dataplane.handles import F32, U32
+    >>> misshapen(Handle(1, 5, F32), 1, 4, U32)
+    'malformed: 1 x 5 float32 instead of 1 x 4 uint32'
+    """
+    if (handle.rows, handle.columns, handle.dtype) == (n, length, dtype):
+        return ""
+    return f"malformed: {handle.rows} x {handle.columns} {handle.dtype} instead of {n} x {length} {dtype}"
 
 
 def point(user: int) -> int:

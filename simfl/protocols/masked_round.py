@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar, assert_never
 
 from simfl.crypto.keys import TAG_BYTES
-from simfl.dataplane.handles import U8, U32, Handle, HandleList
+from simfl.dataplane.handles import U8, U32, DType, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
@@ -50,7 +50,7 @@ class MaskedClient(Client):
     }
     keys: ClassVar[int]
     """Public keys that a user advertises: the first is of its channels."""
-    width: ClassVar[int]
+    dtype: ClassVar[DType]
     """Bytes of an element of a share."""
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
@@ -98,7 +98,7 @@ class MaskedClient(Client):
     def hold_shares(self, inbox: Inbox) -> Effects:
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
         self.partners = users_of(inbox.senders)
-        self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.width)
+        self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
         self.held = self.own if opened is None else self.ops.join([opened, self.own])
         return refusals
 

@@ -31,7 +31,7 @@ B, S = 0, 1
 
 
 class SecAggClient(MaskedClient):
-    keys, width, share_bytes = 2, U8, 2 * SHARE_BYTES
+    keys, dtype, share_bytes = 2, U8, 2 * SHARE_BYTES
 
     def advertise(self, message: Invite) -> Effects:
         ops = self.ops

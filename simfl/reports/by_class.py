@@ -58,10 +58,12 @@ def sections(runs: Mapping[str, Sequence[ProtocolSummary]]) -> Iterator[list[Row
     """Yield the terminal's rows of each class. Shares and joules are of those who were invited, each time; of
     the critical path, the seconds per aggregate that users of the class took."""
     every = [p for group in runs.values() for p in group]
-    classes = (every[0].classes or {}) if every else {}
+    classes = list(dict.fromkeys(name for p in every for name in p.classes or {}))
     empty = [""] * len(runs)
-    for name, first in list(classes.items())[:MAX_LINES]:
-        rows = [Row(f"{name} ({counted(first.users, 'user')})", empty, "bold")]
+    for name in classes[:MAX_LINES]:
+        sizes = [p.classes[name].users for p in every if p.classes and name in p.classes]
+        from_ = "" if min(sizes) == max(sizes) else f"{min(sizes)} to "
+        rows = [Row(f"{name} ({from_}{counted(max(sizes), 'user')})", empty, "bold")]
         for figure in (*_told(every), PATH):
             rows.append(Row(f"  {figure.terminal}", [_cell(group, name, figure) for group in runs.values()]))
         yield rows

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from simfl.errors import counted, cut
+from simfl.reports import by_class
 from simfl.reports.grid import Row, print_grid, say
 from simfl.reports.terminal import MARK
 from simfl.reports.units import listed
@@ -104,6 +105,7 @@ def _show_entry(console: Console, match: Match, sides: Sequence[Side]) -> None:
             for column in match.columns(place)
         ]
         sections.append([*rows, Row("verdict", verdicts, "bold")] if place == "time" else rows)
+    sections += by_class.sections({side.label: case.protocols for side, case, _ in shown})
     print_grid(console, [side.label for side, _, _ in shown], sections)
     console.print()
 

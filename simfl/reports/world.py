@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, assert_never
 
 from simfl.blocks import Block, Quantiles
@@ -73,7 +74,7 @@ def _classes(s: Scenario) -> Iterator[tuple[str, str]]:
 
 def _devices(devices: Devices) -> str:
     varies = f"; each training varies by {devices.training_noise:g}" if devices.training_noise else ""
-    return f"slowdown {in_words(devices.slowdown)}{varies}"
+    return f"slowdown {_nested(devices.slowdown, 'slowdown')}{varies}"
 
 
 def outage(o: Outage) -> str:
@@ -111,6 +112,8 @@ def in_words(value: Any, name: str = "") -> str:
         return ", ".join(_fields(value))
     if isinstance(value, tuple):
         return listed([_nested(v, name) for v in value], MAX_VALUES)
+    if isinstance(value, str) and name.endswith("file"):
+        return value
     return (f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")) + _unit(name)
 
 
@@ -143,6 +146,8 @@ def _fields(block: Block) -> Iterator[str]:
             continue
         if key == "kind" and value == "fixed":
             continue
+        if key.endswith("file"):
+            value = Path(value).name  # the resolved scenario below has all of its path
         name = key
         for end in UNITS:
             name = name.removesuffix(end)
@@ -150,6 +155,6 @@ def _fields(block: Block) -> Iterator[str]:
         if isinstance(value, tuple) and isinstance(value[0], Block | tuple):
             yield f"{len(value)} {name}"
         elif key in NAMELESS:
-            yield in_words(value)
+            yield in_words(value, key)
         else:
             yield name if value is True else f"{name} {_nested(value, key)}"

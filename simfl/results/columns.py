@@ -256,7 +256,7 @@ COLUMNS: tuple[Column, ...] = (
     # of all users together, and of a user who was invited, each time
     Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)), of="energy",
            run="J/aggregate", headline="Joules of users", energy="Joules of users", latex="Joules",
-           sweep="joules", csv=True),
+           csv=True),
     *(Column(f"{source}_energy_j", "mean", _cycle(_of_source(source)), of="energy", rare=True, energy=heading)
       for source, heading in zip(SOURCES, SOURCE_HEADINGS, strict=True)),
     Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)), of="energy",

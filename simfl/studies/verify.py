@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
 from simfl.errors import BadInput
 from simfl.experiment.build import build, make_clocks
@@ -133,7 +133,7 @@ def fresh_masks(subject: Subject) -> Findings:
 
 
 def refusals(subject: Subject) -> Findings:
-    """A message whose arrays have another shape is refused, whoever gets it, and the sum stays right."""
+    """A message whose arrays have another shape or type is refused, whoever gets it; the sum stays right."""
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
         what = f"{kind} with {words} in {key}"
         answer = yield from _altered(subject, kind, what, partial(_take_reshaped, key, change))
@@ -181,16 +181,21 @@ def verify(
 Take = Callable[[Any], Effects]
 """A machine's own `receive` of a message."""
 
-CHANGES = {"a row more": (1, 0), "a column less": (0, -1)}  # by which a message's arrays are altered
+Change = tuple[int, int, bool]
+"""The rows and columns by which an array grows, and True if its elements become others as long."""
+CHANGES = {"a row more": (1, 0, False), "a column less": (0, -1, False), "another type": (0, 0, True)}
+OTHERS = {U8: np.dtype(np.int8), U32: F32, F32: U32}
 
 
-def _take_reshaped(key: str, change: tuple[int, int], take: Take, message: Any) -> tuple[Effects, Effects]:
+def _take_reshaped(key: str, change: Change, take: Take, message: Any) -> tuple[Effects, Effects]:
     handle: Handle = getattr(message, key)
-    shape, content = (handle.rows + change[0], handle.columns + change[1]), handle.content
+    rows, columns, other = change
+    shape, content = (handle.rows + rows, handle.columns + columns), handle.content
+    dtype = OTHERS.get(handle.dtype, handle.dtype) if other else handle.dtype
     # Content that is yet to be computed has no rows to resize: its shape alone is altered.
     if content is not None and not isinstance(content, Node):
-        content = np.resize(np.asarray(content), shape)
-    effects = take(replace(message, **{key: Handle(*shape, handle.itemsize, content)}))
+        content = np.resize(np.asarray(content), shape).view(dtype)
+    effects = take(replace(message, **{key: Handle(*shape, dtype, content)}))
     return effects, effects
 
 

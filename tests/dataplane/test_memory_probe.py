@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
@@ -52,7 +52,7 @@ def test_picked_rows_are_shared_and_sealed_ones_let_go() -> None:
     assert ops.live == 4 * 8000 + 8000  # one alone is a copy
     del coded
     assert ops.live == 4 * 8000 + 8000
-    keys = ops.agree(ops.secret(bytes(32)), Handle(3, 32, 1, [None] * 3), b"")
+    keys = ops.agree(ops.secret(bytes(32)), Handle(3, 32, U8, [None] * 3), b"")
     sealed = ops.seal(keys, rest, [b""] * 3, [b""] * 3)
     del rest, keys
     assert ops.live == 8000 + 3 * 8016
@@ -67,8 +67,8 @@ def test_what_streams_is_not_kept() -> None:
     ops = MemoryProbeOps(Q)
     z = ops.prg(ops.secret(bytes(32)), 4000)
     coded = ops.encode(z, ops.secret(bytes(32)), (1, 2, 3, 4), 3, 1)
-    sealed = ops.seal(Handle(4, 32, 1), coded, [b""] * 4, [b""] * 4)
-    opened = ops.open(Handle(4, 32, 1), sealed, [b""] * 4, [b""] * 4, [0] * 4, 4)
+    sealed = ops.seal(Handle(4, 32, U8), coded, [b""] * 4, [b""] * 4)
+    opened = ops.open(Handle(4, 32, U8), sealed, [b""] * 4, [b""] * 4, [0] * 4, U32)
     assert ops.live == 16_000 + 32_000 + 4 * 8016 + 32_000
     assert ops.kept == 0
     held = ops.total(opened)

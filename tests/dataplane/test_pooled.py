@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from simfl.crypto import keys, mds, prg
 from simfl.dataplane import pooled
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F64, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
@@ -108,7 +108,7 @@ def test_relayed_rows_are_let_go_one_receiver_after_the_other(monkeypatch: pytes
         got = [ops.gather(sent, [k] * n) for k in range(n)]
         del sent
         totals = [
-            ops.total(ops.open(ops.pick(secret, [k] * n), rows, [lock[0][k]] * n, lock[1], range(n), 4))
+            ops.total(ops.open(ops.pick(secret, [k] * n), rows, [lock[0][k]] * n, lock[1], range(n), U32))
             for k, rows in enumerate(got)
         ]
         del got
@@ -147,10 +147,10 @@ def test_chains_are_finished_before_new_ones_are_begun() -> None:
 
     async def main() -> None:
         ops = PooledOps(Q, 1, 10**9)
-        firsts = [ops.run_uncharged(step, (1, 1, 4), f"first {k}") for k in range(3)]
-        ops.run_uncharged(step, (1, 1, 4), "nobody's")
-        seconds = [ops.run_uncharged(step, (1, 1, 4), f"second {k}", firsts[k]) for k in range(3)]
-        both = ops.run_uncharged(step, (1, 1, 4), "both", [seconds[2], seconds[0]])
+        firsts = [ops.run_uncharged(step, (1, 1, U32), f"first {k}") for k in range(3)]
+        ops.run_uncharged(step, (1, 1, U32), "nobody's")
+        seconds = [ops.run_uncharged(step, (1, 1, U32), f"second {k}", firsts[k]) for k in range(3)]
+        both = ops.run_uncharged(step, (1, 1, U32), "both", [seconds[2], seconds[0]])
         await asyncio.sleep(0.05)
         assert not done
         await ops.get(both)
@@ -176,7 +176,7 @@ def test_room_waits_until_output_fits_half_the_budget() -> None:
     async def main() -> None:
         ops = PooledOps(Q, 1, 6000)
         seed = ops.secret(bytes(32))
-        handles = [ops.run_uncharged(slow, (1, 1000, 4), seed) for _ in range(3)]
+        handles = [ops.run_uncharged(slow, (1, 1000, U32), seed) for _ in range(3)]
         assert ops.pending_bytes >= 12_000
         waiting = asyncio.ensure_future(ops.wait_for_budget())
         await asyncio.sleep(0.05)
@@ -290,7 +290,7 @@ def test_after_a_failure_nothing_hangs(workers: int) -> None:
     async def main() -> None:
         ops = PooledOps(Q, workers, 10)
         ops.begin(("p", 3, 4, "receive", "thing"), "upload")
-        bad = ops.run_uncharged(fails, (1, 16, 4), ops.secret(bytes(32)))
+        bad = ops.run_uncharged(fails, (1, 16, U32), ops.secret(bytes(32)))
         after = ops.add(bad, ops.prg(ops.secret(bytes(32)), 16))
         for wait in (ops.get(after), ops.drain()):
             with pytest.raises(DataPlaneError, match="p, round 3, user 4, receive thing: fails: no"):
@@ -313,7 +313,7 @@ def test_closing_drops_what_has_not_begun() -> None:
     async def main() -> None:
         ops = PooledOps(Q, 1, 10**9)
         for number in range(5):
-            ops.run_uncharged(kernel, (1, 1, 8), number)
+            ops.run_uncharged(kernel, (1, 1, F64), number)
         threading.Timer(0.05, gate.set).start()
         ops.close()
 
@@ -356,7 +356,7 @@ def test_what_was_noted_in_line_is_done_once() -> None:
 
     async def main() -> None:
         ops, batch = PooledOps(Q, 2, 10**9), Batch()
-        noted = [ops._op(batch, (1, 16, 4), {}, number) for number in range(3)]
+        noted = [ops._op(batch, (1, 16, U32), {}, number) for number in range(3)]
         total = ops.weighted_sum(noted, [1, 1, 1])
         assert (await ops.get(total)).tolist() == [[3] * 16]
         await ops.drain()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simfl.crypto import keys
 from simfl.dataplane import streamed_shares
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
@@ -55,7 +55,7 @@ def exchange(ops: Ops, plan: list[tuple[int, list[int]]], early: list[int]) -> l
         senders = [i for i in range(N) if i != j]
         rows = ops.gather([sealed[i] for i in senders], [j - (j > i) for i in senders])
         nonces, aads = nonces_of(senders, Same(0, N - 1)), aads_of(senders, Same(j, N - 1))
-        opened = ops.open(ops.pick(channels[j], senders), rows, nonces, aads, senders, 4)
+        opened = ops.open(ops.pick(channels[j], senders), rows, nonces, aads, senders, U32)
         held[j] = ops.join([opened, own[j]])
     return [ops.total(ops.pick(held[j], at)) for j, at in plan if j in held]
 
@@ -113,7 +113,7 @@ def test_a_sum_asked_for_later_has_its_rows_made_again() -> None:
         channel = ops.agree(secrets[0], ops.public(secrets[1]), b"x")
         coded = ops.encode(ops.prg(secret(ops, 9), D), secret(ops, 8), POINTS, U, T)
         sealed = ops.seal(channel, ops.pick(coded, [1]), [bytes(12)], [b""])
-        opened = ops.open(channel, sealed, [bytes(12)], [b""], [0], 4)
+        opened = ops.open(channel, sealed, [bytes(12)], [b""], [0], U32)
         first = ops.total(opened)
         one = await ops.get(first)
         second = ops.total(ops.join([opened, ops.pick(coded, [2])]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.engine.session import Session
 from simfl.experiment.build import Experiment
@@ -143,7 +143,7 @@ def malformed(ops: Ops, index: int, party: int, sender: int, message: Any) -> li
     if (index, party, sender, message.kind) == (0, SERVER, 5, "upload"):
         if hasattr(message, "delta"):
             return [replace(message, weight=0), message]
-        return [replace(message, masked=Handle(1, 2, 4)), message]
+        return [replace(message, masked=Handle(1, 2, U32)), message]
     return [message]
 
 
@@ -204,7 +204,7 @@ def test_refusals_of_an_asynchronous_run_name_the_update(
             case 3, "recover", "r1":
                 return [replace(message, masks=message.masks[:1] * 2, weights=(1, 1)), message]
             case -1, "upload", "1.0":
-                return [replace(message, vector=Handle(1, 2, 4)), message]
+                return [replace(message, vector=Handle(1, 2, U32)), message]
             case -1, "shares", "4.0":
                 return [replace(message, to=(*message.to[:-1], message.to[0]))]
             case 5, "recover", "r0":
@@ -221,7 +221,7 @@ def test_refusals_of_an_asynchronous_run_name_the_update(
         assert refused == {
             (2, 0, "share", "0.0"): "does not authenticate",
             (3, SERVER, "recover", "r1"): "2 masks of 1 users: doubled, or below K=3",
-            (SERVER, 1, "upload", "1.0"): f"malformed: (1, 2, 4) instead of (1, {d}, 4)",
+            (SERVER, 1, "upload", "1.0"): f"malformed: 1 x 2 uint32 instead of 1 x {d} uint32",
             (SERVER, 4, "shares", "4.0"): "malformed: for strangers or twice",
         }
         assert (5, SERVER, "recover", "r0", "a second one") in {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, U8, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.server_host import ServerHost
 from simfl.engine.setup import ModelDownload
@@ -20,7 +20,7 @@ from simfl.protocols.machine import SERVER, Abort, Message, Ready, Result, Send,
 from simfl.protocols.registry import PROTOCOLS
 from tests.protocols.harness import World, world
 
-EMPTY = Handle(1, 1, 4)
+EMPTY = Handle(1, 1, F32)
 UPLOAD, SHARES, ANSWER = MaskedUpload(EMPTY), Shares(EMPTY), Answer(EMPTY)
 
 
@@ -169,7 +169,7 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
 
     def train(task: UserRound) -> None:
         if task.may_train(overlap=False) and not lost(task, task.begin_training()):
-            task.train(ops, trainer, Handle(1, 32, 1))
+            task.train(ops, trainer, Handle(1, 32, U8))
             if not lost(task, task.end_training()):
                 task.become(State.SUBMITTED)
                 samples = w.updates[task.user].weight

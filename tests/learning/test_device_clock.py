@@ -11,7 +11,7 @@ import torch
 
 import simfl
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, Handle
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.device_clock import DeviceTimer, timer_of
 from simfl.learning.models import MODELS
@@ -77,7 +77,7 @@ def test_a_step_takes_device_time_and_cpu_time_outside(cpu_ns: list[int]) -> Non
         return update
 
     seed = ops.secret(bytes(32))
-    weights = Handle(1, t.d, 4, t.initial(bytes(32)))
+    weights = Handle(1, t.d, F32, t.initial(bytes(32)))
     ops.begin((), "training")
     update = ops.train(t, weights, 0, seed, 0)
     ops.phase("upload")

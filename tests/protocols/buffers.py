@@ -8,7 +8,7 @@ from simfl.crypto import quantize
 from simfl.crypto.field import Q
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.protocols.loopback import LoopbackBuffer
 from simfl.protocols.machine import SERVER, Params, Result, Update
@@ -35,7 +35,7 @@ class Buffers(LoopbackBuffer):
 
     def made(self, update, version):
         x = self.deltas[update] = delta(self.seed, update.user, self.params.d, str(update))
-        return Update(Handle(1, self.params.d, 4, x), 1, update, version)
+        return Update(Handle(1, self.params.d, F32, x), 1, update, version)
 
     def carry_out(self, party, effects):
         for effect in effects:

@@ -9,7 +9,7 @@ from simfl.crypto import quantize
 from simfl.crypto.field import Q
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.loopback import run_round
@@ -54,7 +54,8 @@ def world(protocol, n, ops=None, seed=0, d=5, **params):
     kind = PROTOCOLS[protocol]()
     blind = isinstance(ops, ShadowOps)
     updates = {
-        user: Update(Handle(1, d, 4, None if blind else delta(seed, user, d)), user + 1) for user in range(n)
+        user: Update(Handle(1, d, F32, None if blind else delta(seed, user, d)), user + 1)
+        for user in range(n)
     }
     return World(
         protocol,
@@ -104,15 +105,16 @@ def unread(kind, **given):
 
 
 def misshapen(handle):
-    """The handle's shape with a row fewer, a row more, an element fewer, and elements of another width."""
-    n, length, width = handle.rows, handle.columns, handle.itemsize
-    shapes = [(n - 1, length, width), (n + 1, length, width), (n, length - 1, width), (n, length, 5 - width)]
+    """The handle's shape with a row fewer, a row more, an element fewer, and elements of another type."""
+    n, length, dtype = handle.rows, handle.columns, handle.dtype
+    other = {U8: U32, U32: F32, F32: U32}[dtype]
+    shapes = [(n - 1, length, dtype), (n + 1, length, dtype), (n, length - 1, dtype), (n, length, other)]
     return [Handle(*shape) for shape in shapes]
 
 
 def instead(handle, other):
     """Why one handle is refused in place of another."""
-    shapes = [(h.rows, h.columns, h.itemsize) for h in (other, handle)]
+    shapes = [f"{h.rows} x {h.columns} {h.dtype}" for h in (other, handle)]
     return f"malformed: {shapes[0]} instead of {shapes[1]}"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from simfl.crypto.field import Q
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import U32, Handle
+from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import PeerFault
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.lightsecagg_async_messages import Recover
@@ -73,7 +73,7 @@ def test_submit_after_answering():
 
 def test_forged_flag_survives_join():
     ops = EagerOps(Q)
-    a = Handle(2, 3, 1, np.zeros((2, 3), np.uint8))
+    a = Handle(2, 3, U8, np.zeros((2, 3), np.uint8))
     j = ops.join([a, ops.tamper(a, 1)])
     assert j.forged == {3}
 
@@ -99,7 +99,7 @@ def test_tampered_work_is_charged_alike():
     sealed = c[1].seal([2], ops.pick(ITEMS, [0]), 0)
     work = []
     t = ops.tamper(sealed, 0)
-    for h in (t, Handle(t.rows, t.columns, t.itemsize, t.content)):
+    for h in (t, Handle(t.rows, t.columns, t.dtype, t.content)):
         ops.begin(("x",), "offline")
         with pytest.raises(PeerFault) as e:
             c[2].open([1], h, [0], U32)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U8, Handle
 from simfl.protocols.keyed_messages import Invite, Roster
 from simfl.protocols.lightsecagg_async_messages import MaskInbox, Recover, Start
 from simfl.protocols.machine import SERVER, Ignore, Reason, RecoveryId, Refuse
@@ -60,7 +60,7 @@ def test_a_dishonest_roster_is_refused(users, why):
 @shapes
 def test_a_malformed_roster_is_refused(shape):
     _, client = alone()
-    publics = Handle(3, 32, 1)
+    publics = Handle(3, 32, U8)
     bad = misshapen(publics)[shape]
     effects = client.receive(SERVER, Roster((0, 1, 2), bad))
     assert effects == [Refuse(SERVER, "roster", instead(publics, bad))]
@@ -70,7 +70,7 @@ def test_a_malformed_roster_is_refused(shape):
 def test_a_low_order_public_key_is_refused_by_its_owners_name():
     run, client = alone()
     good = enrolled().server.publics
-    publics = run.ops.join([good[0], Handle(1, 32, 1, np.zeros((1, 32), np.uint8)), good[2]])
+    publics = run.ops.join([good[0], Handle(1, 32, U8, np.zeros((1, 32), np.uint8)), good[2]])
     effects = client.receive(SERVER, Roster((0, 1, 2), publics))
     assert effects == [Refuse(1, "roster", "low-order public key")]
     assert not client.peers
@@ -209,7 +209,7 @@ def test_a_forged_share_is_refused_and_yields_no_value():
     share = share_for(run)
     client = run.clients[2]
     flagged = run.ops.tamper(share.sealed, 0)
-    by_content = Handle(1, flagged.columns, 1, flagged.content)
+    by_content = Handle(1, flagged.columns, U8, flagged.content)
     for sealed in (flagged, by_content):
         effects = client.receive(SERVER, replace(share, sealed=sealed))
         assert effects == [Refuse(0, "share", "does not authenticate", Id(0, 0))]

@@ -12,7 +12,7 @@ from simfl.protocols.keyed_messages import check_names
 from simfl.protocols.machine import Params
 from simfl.random_streams import derive
 
-ITEMS = Handle(2, 3, 4, np.array([[1, 2, 3], [4, 5, Q - 1]], np.uint32))
+ITEMS = Handle(2, 3, U32, np.array([[1, 2, 3], [4, 5, Q - 1]], np.uint32))
 
 
 def channels(users, ops, session=b"run"):
@@ -42,7 +42,7 @@ def test_a_peer_opens_what_was_sealed_for_it(three, ops):
     for k, user in enumerate((2, 5)):
         opened = three[user].open([7], ops.pick(sealed, [k]), [0], U32)
         assert opened.content.tolist() == [ITEMS.content[k].tolist()]
-        assert (opened.rows, opened.columns, opened.itemsize) == (1, 3, 4)
+        assert (opened.rows, opened.columns, opened.dtype) == (1, 3, U32)
 
 
 def test_items_of_several_senders_open_together(three, ops):
@@ -136,5 +136,5 @@ def test_names_are_known_and_single():
 
 def test_a_handle_never_shows_its_content(ops):
     secret = ops.secret(bytes(range(32)))
-    assert repr(secret) == "Handle(1 x 32 x 1 B)"
+    assert repr(secret) == "Handle(1 x 32 uint8)"
     assert seed_array(bytes(range(32))).tolist() == secret.content.tolist()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from simfl.crypto.field import Q
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, Refuse
 from tests.protocols.harness import POINTS, Between, Ledger, check_round, lose_at, work_of, world
@@ -32,7 +32,7 @@ def relayed(protocol, forged, ops=None, flagged=True):
             if (sender, user) in forged:
                 sealed = w.ops.tamper(sealed, k)
         return replace(
-            m, sealed=sealed if flagged else Handle(sealed.rows, sealed.columns, 1, sealed.content)
+            m, sealed=sealed if flagged else Handle(sealed.rows, sealed.columns, U8, sealed.content)
         )
 
     w.clients = {j: Between(c, lambda s, m, j=j: flip(j, m)) for j, c in w.clients.items()}

@@ -9,7 +9,7 @@ from simfl.crypto import keys
 from simfl.crypto.field import Q
 from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.keyed_messages import Inbox, Invite, Roster, Survivors
 from simfl.protocols.machine import SERVER, Ignore, Params, Reason, Refuse, Send
@@ -249,7 +249,7 @@ def swapped(rows):
 def by_content(change):
     """The rows as changed, with nothing in the control plane to tell of it."""
     return lambda ops, m: replace(
-        m, sealed=Handle(m.sealed.rows, m.sealed.columns, m.sealed.itemsize, change(ops, m.sealed))
+        m, sealed=Handle(m.sealed.rows, m.sealed.columns, m.sealed.dtype, change(ops, m.sealed))
     )
 
 
@@ -300,7 +300,7 @@ def test_tampering_reaches_the_receiver_of_that_row_alone(protocol):
 def without_key(m, row):
     content = m.publics.content.copy()
     content[row] = 0
-    return replace(m, publics=Handle(m.publics.rows, 32, 1, content))
+    return replace(m, publics=Handle(m.publics.rows, 32, U8, content))
 
 
 @pytest.mark.parametrize(

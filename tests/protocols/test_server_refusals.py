@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, U8, Handle
 from simfl.protocols.fedavg import PlainUpload
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Reason, Refuse, Surplus, Timer
 from simfl.protocols.pairwise_masks import SecAggServer
@@ -175,7 +175,7 @@ def test_a_plain_upload_with_a_weight_below_1_is_refused(weight):
 def test_a_plain_upload_of_weight_1_is_taken():
     w = world("fedavg", 2)
     stand_at(w, "upload")
-    w.server.receive(0, PlainUpload(Handle(1, 5, 4), 1))
+    w.server.receive(0, PlainUpload(Handle(1, 5, F32), 1))
     assert set(w.server.got) == {0}
 
 
@@ -202,10 +202,10 @@ def test_an_answer_that_misses_what_it_was_never_sent_is_refused(missing):
 @pytest.mark.parametrize(("missing", "rows"), [((), 3), ((2,), 4), ((2, 0), 3), ((2,), 2)])
 def test_an_answer_has_a_row_for_each_share_it_does_not_miss(missing, rows):
     def change(m):
-        return replace(m, content=Handle(rows, 36, 1), missing=missing)
+        return replace(m, content=Handle(rows, 36, U8), missing=missing)
 
     out = refused_at("secagg", "recovery", change)
-    why = instead(Handle(4 - len(missing), 36, 1), Handle(rows, 36, 1))
+    why = instead(Handle(4 - len(missing), 36, U8), Handle(rows, 36, U8))
     assert out.refused == [(SERVER, Refuse(1, "answer", why))]
 
 
@@ -239,7 +239,7 @@ def test_shares_that_do_not_belong_to_one_secret_abort_the_round(lie):
     def change(sender, m):
         if (sender, m.kind) != (1, "answer"):
             return m
-        return replace(m, content=Handle(m.content.rows, 36, 1, lie(m.content.content)))
+        return replace(m, content=Handle(m.content.rows, 36, U8, lie(m.content.content)))
 
     w.server = Between(w.server, change)
     out = w.run()

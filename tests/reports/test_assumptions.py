@@ -59,6 +59,44 @@ def test_a_narrow_server_link_is_saturated() -> None:
     assert pressing(wide.scenario, wide.assumed, wide.traces) == []
 
 
+def before_of(**changes: object) -> str:
+    """What is said of the server's link before a run; six users' mean rate is 8 Mbit/s."""
+    facts = Assumed(d=650, relayed=[], slowdown=10.0, up_mbps=8.0, down_mbps=16.0)
+    return dict(before(load(SYNC, {**SIX, "clock": "measured", **changes}), facts, {}))["server's link"]
+
+
+def test_links_that_differ_are_told_by_their_mean() -> None:
+    narrow = {"network.server": {"uplink_mbps": 1000.0, "downlink_mbps": 20.0}}
+    alike = before_of(**narrow)
+    assert "can send 48 Mbit/s; sends" in alike
+    assert alike.endswith("of which they can take 96 Mbit/s; full while 3 or more of them send")
+    link = {"uplink_mbps": 4.0, "downlink_mbps": 16.0, "latency_s": 0.01}
+    drawn = {"kind": "lognormal", "median": 8.0, "sigma": 1.0}
+    for differ in (
+        {"network.users.uplink_mbps": drawn},
+        {"population.classes": {"a": {"share": 0.5, "network": link}, "b": {"share": 0.5}}},
+    ):
+        said = before_of(**narrow, **differ)
+        assert "can send 48 Mbit/s on average; sends" in said
+        assert said.endswith("of which they can take 96 Mbit/s on average")
+    same = {"population.classes": {"a": {"share": 0.5, "devices": {"slowdown": 3.0}}, "b": {"share": 0.5}}}
+    assert before_of(**narrow, **same) == alike
+
+
+def test_rates_that_change_are_told() -> None:
+    curve = {"kind": "daily", "low": 0.5, "peak_s": 0.0, "slot_s": 60.0}
+    for changing in (
+        {"network.outages": [{"of": "all", "from_s": 1.0, "to_s": 2.0}]},
+        {"network.users.varies": curve},
+        {"network.server.varies": curve},
+    ):
+        assert before_of(**changing).endswith("; before changes of rates and outages")
+    assert "before" not in before_of()
+    ran = run({**SIX, "payload": "shadow", "network.server.varies": curve})
+    said = dict(after(ran.scenario, ran.assumed, ran.traces))["server's link"]
+    assert said.startswith("1 Gbit/s before its changes, used")
+
+
 def test_direct_shares_are_not_on_the_servers_link() -> None:
     relayed, direct = (run({**SIX, "network.peers": peers}) for peers in ("relayed", "direct"))
     both = [usages(r.scenario, r.assumed, r.traces) for r in (relayed, direct)]  # type: ignore[arg-type]

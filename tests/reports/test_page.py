@@ -210,6 +210,48 @@ def test_every_world_can_be_told(path: Path) -> None:
     assert all(how and "None" not in how and "kind" not in how for how in facts.values())
 
 
+def test_a_world_of_classes_is_told() -> None:
+    markov = {"kind": "markov", "levels": [{"factor": f, "dwell_s": {"exponential": 4}} for f in (1.0, 0.3)]}
+    link = {"uplink_mbps": {"kind": "lognormal", "median": 3, "sigma": 1}, "downlink_mbps": 12}
+    classes = {
+        "slow": {
+            "share": 0.4,
+            "network": {**link, "latency_s": 0.05, "varies": markov},
+            "availability": {"kind": "sessions", "on_s": 40, "off_s": {"exponential": 5}},
+            "dropout": {"rate": 0.5},
+            "energy": {"cpu_w": 1.5},
+        },
+        "fast": {"share": 0.6, "devices": {"slowdown": {"quantiles": [[0, 1], [0.5, 4], [1, 9]]}}},
+    }
+    outages = [
+        {"of": {"cells": 4}, "every_s": {"exponential": 10}, "lasts_s": 1.5, "offline": True},
+        {"of": {"class": "fast"}, "from_s": 1, "to_s": 3, "factor": 0.1},
+        {"of": {"share": 0.1}, "from_s": 0.5, "to_s": 1.5},
+    ]
+    more = {"network.outages": outages, "network.tcp_start": "lv08", "learning.partial": {"within_s": 0.5}}
+    facts = dict(world.world_facts(load(SYNC, {"population.classes": classes, **more})))
+    assert facts["Class slow"] == (
+        "40 %, 2 users; links: uplink lognormal (median 3, sigma 1) Mbit/s, downlink 12 Mbit/s, latency "
+        "0.05 s, varies markov (2 levels); availability: sessions, on 40 s, off exponential (mean 5) s; "
+        "drop-outs: rate, 0.5, at upload, when before send; energy: cpu 1.5 W"
+    )
+    assert facts["Class fast"] == "60 %, 1 user; slowdown quantiles (1 to 9, median 4), 2 cores"
+    assert facts["Outages"] == (
+        "each of 4 cells: links cut, users offline, for 1.5 s again and again, exponential (mean 10) s apart"
+        "; class fast: rates x 0.1, from 1 s to 3 s; 10 % of the users: links cut, from 0.5 s to 1.5 s"
+    )
+    assert facts["Users' links"].endswith("latency 0.01 s; TCP start lv08")
+    assert facts["Training"].endswith("; what is done within 0.5 s, weight samples")
+    assert "steady" not in " ".join(facts.values())
+
+
+def test_a_class_of_many_has_no_row_of_its_own() -> None:
+    classes = {f"c{number}": {"share": 0.02} for number in range(50)}
+    facts = dict(world.world_facts(load(SYNC, {"population.classes": classes})))
+    assert sum(name.startswith("Class ") for name in facts) == world.MAX_CLASSES
+    assert facts["Classes"] == f"{50 - world.MAX_CLASSES} more"
+
+
 def test_values_are_told_with_their_units() -> None:
     network = load(SYNC).network
     assert world.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"

@@ -19,6 +19,8 @@ from simfl.population.availability import Always
 from simfl.reports import perfetto
 from simfl.reports.folder import Run
 from simfl.results.trace import Aggregated, Sent, Step, Trace
+from tests.engine.test_battery import battery
+from tests.engine.test_energy import ENERGY
 
 REQUIRED = {
     "X": {"name", "cat", "pid", "tid", "ts", "dur"},
@@ -174,6 +176,23 @@ def test_idle_users_in_an_outage_are_not_counted(buffered: Run) -> None:
     del update["network"]
     run = Run(**{**vars(buffered), "scenario": buffered.scenario.model_copy(update=update)})
     assert perfetto.tells_who_is_online(run, "fedbuff")
+
+
+@pytest.mark.parametrize(
+    ("of_class", "known"),
+    [
+        ({"availability": "always"}, True),
+        ({"availability": {"bernoulli": 0.5}}, False),
+        ({"energy": ENERGY}, True),
+        ({"energy": battery()}, False),
+    ],
+)
+def test_classes_say_if_it_is_known_who_is_online(losing: Run, of_class: dict[str, Any], known: bool) -> None:
+    population = losing.scenario.population
+    classes = {"a": {"share": 0.5, **of_class}, "b": {"share": 0.5}}
+    changed = population.model_validate({**population.model_dump(), "classes": classes})
+    run = Run(**{**vars(losing), "scenario": losing.scenario.model_copy(update={"population": changed})})
+    assert perfetto.tells_who_is_online(run, "secagg") == known
 
 
 def test_idle_users_whom_nobody_follows_are_not_counted(buffered: Run) -> None:

@@ -26,7 +26,7 @@ from scipy.optimize import nnls
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, Handle
 from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
@@ -232,7 +232,7 @@ def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
         return effects
 
     roots = {u: Entropy(bytes(32), protocol, users, round_, u) for u in (SERVER, *range(users))}
-    update = Update(Handle(1, SHORT_D, 4, np.zeros((1, SHORT_D), np.float32)), 1)
+    update = Update(Handle(1, SHORT_D, F32, np.zeros((1, SHORT_D), np.float32)), 1)
     clients = {u: watched(kind.client(u, params, ops, roots[u]), u, timed) for u in range(users)}
     run_round(
         watched(kind.server(range(users), params, ops, roots[SERVER]), SERVER, timed),

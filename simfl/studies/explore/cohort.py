@@ -22,7 +22,7 @@ import numpy as np
 
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.experiment.build import build
 from simfl.protocols.graphs import Evolution, Graph
@@ -178,7 +178,7 @@ class RoundCohort(Cohort):
         for user in range(self.users):
             rng = Streams(self.scenario.seed).rng("explored update", user)
             values = rng.uniform(-1.2, 1.2, (1, D)) * self.params.clip
-            made[user] = Update(Handle(1, D, 4, values.astype(np.float32)), user + 1)
+            made[user] = Update(Handle(1, D, F32, values.astype(np.float32)), user + 1)
         return made
 
     @cached_property
