@@ -97,7 +97,7 @@ def test_its_tables_of_protocols_and_files_are_complete() -> None:
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(PROTOCOLS)
     section = TEXT.partition("\n## Files of a run\n")[2].partition("\n## ")[0]
     files = set(re.findall(r"^\| `([\w.-]+)` \|", section, re.M))
-    assert files == FILES | {"updates-NAME.npz"}
+    assert files == FILES | {"updates-NAME.npz", "energy.csv"}
     assert f"(schema {result.SCHEMA})" in section
 
 
