@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -192,6 +193,18 @@ def test_check_says_what_a_scenario_resolves_to(capsys: pytest.CaptureFixture[st
     out = told(capsys, "check", EDGES, "--set", "learning.epochs=2")
     assert "epochs: 2" in out
     assert "d = 650 parameters" in out
+    assert "by class" not in out
+
+
+def test_check_counts_the_users_of_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    classes = "population.classes={slow: {share: 0.3}, fast: {share: 0.7}}"
+    found = re.search(
+        "^# users by class: slow ([0-9]+), fast ([0-9]+)$",
+        told(capsys, "check", EDGES, "--set", classes),
+        re.MULTILINE,
+    )
+    assert found
+    assert sum(map(int, found.groups())) == 10
 
 
 def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:

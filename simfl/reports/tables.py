@@ -13,6 +13,7 @@ from simfl.reports.folder import Run
 from simfl.results.columns import Column, Measure, Place, at
 from simfl.results.statistics import Estimate
 from simfl.results.summary import ProtocolSummary, RoundSummary
+from simfl.results.trace import Lost
 
 NO_VALUE = "–"
 LATEX_ESCAPES = str.maketrans({
@@ -50,15 +51,16 @@ def headings(shown: list[Column], place: Place) -> list[tuple[str, list[str]]]:
 
 
 def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
-    """Protocol -> its aborted rounds, and (reason, count) of refused and of ignored messages."""
+    """Protocol -> its aborted rounds, and (reason, count) of lost users, refused and ignored messages."""
 
-    def summed(counts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
+    def summed(counts: Iterable[Mapping[str, int]]) -> list[tuple[str, int]]:
         total = sum(map(Counter, counts), Counter[str]())
         return sorted(total.items(), key=lambda item: (-item[1], item[0]))
 
     return {
         name: {
             "aborted": [r for r in p.rounds if not r.completed],
+            "lost": summed([Counter(row.why for row in run.traces[name] if isinstance(row, Lost))]),
             "refused": summed(r.refused for r in p.rounds),
             "ignored": summed(r.ignored for r in p.rounds),
         }

@@ -189,6 +189,12 @@ def test_tables_count_what_the_summary_has(losing: Run) -> None:
         assert int(text["users_lost", ""]) == sum(int(text["dropped", phase]) for phase in PHASES) > 0
         assert name == "fedavg" or text["completed", ""] == "2 of 3"
         assert len(reasons[name]["aborted"]) == sum(r.status == "aborted" for r in protocol.rounds)
+        early = (
+            {"before training": 5}
+            if name == "fedavg"
+            else {"before shares was sent": 4, "before training": 1}
+        )
+        assert dict(reasons[name]["lost"]) == {**early, "amid sending upload": 1}
         ignored = sum(sum(r.ignored.values()) for r in protocol.rounds)
         assert sum(count for _, count in reasons[name]["ignored"]) == ignored
 
