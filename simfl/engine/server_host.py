@@ -56,6 +56,10 @@ class ServerHost:
     def model_of(self, task: UserRound) -> ModelDownload:
         return ModelDownload(task.weights, task.id, task.version)
 
+    @property
+    def model_bytes(self) -> int:
+        return ModelDownload(self.weights).size_bytes
+
     def model_follows(self, message: Message) -> bool:
         """Return True for the message behind which the model goes to a user."""
         return type(message) is self.model_with

@@ -86,6 +86,7 @@ class RunConfig:
     server_powers: Powers | None = None
     partial: PartialWork | None = None
     batteries: bool = False
+    codec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
