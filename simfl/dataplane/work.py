@@ -37,6 +37,10 @@ WORK = {
 the profile gives the model's training time (T = a + b E n), by the two before them where it does not. The
 first three are what Python itself takes, however little there is to compute."""
 
+CODEC = "codec_byte"
+"""Bytes of messages that are encoded or decoded: a kind of work that is counted only where a scenario asks
+for it, and that a profile may lack."""
+
 
 def amount(work: dict[str, int], length: int) -> int:
     """Return the size of an operation in one rough figure; length: elements of its result's rows."""
@@ -106,6 +110,10 @@ class Ledger:
         """Return the segment in progress as it would be with one more operation, which is not charged."""
         segment = self._segments[-1]
         return Segment(segment.phase, [*segment.counted, ("call", 1), *work.items()])
+
+    def code(self, nbytes: int) -> None:
+        """Charge the encoding or decoding of a message."""
+        self._charge({CODEC: nbytes})
 
     def _mark(self) -> None:
         if self.timed:

@@ -2,7 +2,7 @@
 
     measured   time of the step's work on this machine (CPU time, a device's kernels) x slowdown / cores
     modelled   counted work x seconds per operation of a device profile x slowdown / cores
-    recorded   what an earlier run's trace says, checked against what happens now
+    recorded   what an earlier run's trace says, by the kind of step, checked against what happens now
 
 Each segment is rounded once, to integer nanoseconds. `cores` divides the server's work only; the
 per-message overhead is added by the caller and divided by nothing.
@@ -135,7 +135,8 @@ class Modelled(Clock):
 
 
 class Recording:
-    """The steps of an earlier run: by (round, party, lane), in order, checked by call and what.
+    """The steps of an earlier run: by (round, party, lane), and there by call and what, first in, first out.
+    For in real time two messages come in either order.
 
     running: steps that were in progress when the recording ends, with their whole durations.
     """
@@ -159,18 +160,19 @@ class Recording:
         return steps[0][0][1] if steps else None
 
     def next(self, key: Key) -> Spans | None:
-        """Take the durations of the next step of a party's lane; None if there are no more.
+        """Take the durations of a lane's next step of this kind; None if no more steps of any are there.
 
         Raises:
-            ReplayError: it is another step.
+            ReplayError: there are others.
         """
         steps = self._steps.get(key[:3])
         if not steps:
             return None
-        which, spans = steps.popleft()
-        if which != key[3:]:
-            raise ReplayError(f"{_named(key)}, recorded {' '.join(which)}")
-        return spans
+        for k, (which, spans) in enumerate(steps):  # most often the first
+            if which == key[3:]:
+                del steps[k]
+                return spans
+        raise ReplayError(f"{_named(key)}, recorded {' '.join(steps[0][0])}")
 
 
 class Recorded(Clock):

@@ -43,7 +43,7 @@ class ServerHost:
     def open_round(self, machine: RoundServer, users: Sequence[int]) -> Effects:
         """Open a round; where there is no offline phase the model goes out at once."""
         effects = machine.start()
-        model = ModelDownload(self.weights)
+        model = ModelDownload(self.weights, version=self.version)
         return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
 
     def open_cycle(self, machine: BufferServer, task: UserRound) -> Effects:
@@ -54,7 +54,11 @@ class ServerHost:
         return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
 
     def model_of(self, task: UserRound) -> ModelDownload:
-        return ModelDownload(task.weights, task.id)
+        return ModelDownload(task.weights, task.id, task.version)
+
+    @property
+    def model_bytes(self) -> int:
+        return ModelDownload(self.weights).size_bytes
 
     def model_follows(self, message: Message) -> bool:
         """Return True for the message behind which the model goes to a user."""

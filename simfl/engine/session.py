@@ -184,7 +184,11 @@ class Session(ABC):
         where = (self.machines.name, job.round, device.party, job.call, job.what)
         try:
             ops.begin(where, job.phase)
+            if self.world.codec and job.received:
+                ops.code(job.arguments[1].size_bytes)
             job.outcome = job.effects()
+            if self.world.codec:
+                self._encode(job)
             job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
             # The global update belongs to the step that recovers.
             if device.party == SERVER and self.host.step(job.outcome) and self.checkpoints is not None:
@@ -198,6 +202,15 @@ class Session(ABC):
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+
+    def _encode(self, job: Job) -> None:
+        """Charge a step with encoding what it sends, once each: a message for many is encoded for all, and so
+        is the global model that follows it."""
+        messages = {id(effect.message): effect.message for effect in job.outcome if isinstance(effect, Send)}
+        for message in messages.values():
+            self.ops.code(message.size_bytes)
+        if any(self.host.model_follows(message) for message in messages.values()):
+            self.ops.code(self.host.model_bytes)
 
     def noise(self, task: UserRound) -> float:
         """Return the factor on a training's duration, a draw of the user's own stream."""

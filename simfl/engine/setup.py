@@ -28,16 +28,17 @@ from simfl.selection.participation import Participation
 
 @dataclass(frozen=True, slots=True)
 class ModelDownload(Message):
-    """The global model on its way to a user."""
+    """The global model x^(t) on its way to a user, t = version: the update says on which it was made."""
 
     kind = "model"
     phase = "training"
     weights: Handle
     update: UpdateId | None = None
+    version: int = 0
 
     @property
     def size_bytes(self) -> int:
-        return self.weights.size_bytes + 8
+        return self.weights.size_bytes + 8  # of the update and the version
 
     @property
     def subject(self) -> Subject:
@@ -85,6 +86,7 @@ class RunConfig:
     server_powers: Powers | None = None
     partial: PartialWork | None = None
     batteries: bool = False
+    codec: bool = False
 
 
 @dataclass(frozen=True, slots=True)

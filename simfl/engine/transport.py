@@ -45,6 +45,7 @@ class Transport:
         job = self._job(transmission, session.client_of(to, task), cause, task)
         if isinstance(transmission.message, ModelDownload):
             assert task is not None
+            task.version = transmission.message.version
             job.run, job.then = list, lambda step: session.training.downloaded(task, step)
         session.device(to).protocol.put(job)
 

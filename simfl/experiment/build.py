@@ -19,6 +19,7 @@ from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.dataplane.remote import Place, RemoteOps
 from simfl.dataplane.shadow import ShadowOps
+from simfl.dataplane.work import CODEC
 from simfl.engine import clocks
 from simfl.engine.buffered import BufferedSession
 from simfl.engine.environment import Environment
@@ -117,6 +118,8 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
+            raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
         make = cache(partial(make_trainers, s, streams, profile, tell))
         people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
         trainers = make()
@@ -198,6 +201,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         batteries=people.batteries,
         server_powers=s.server.energy.powers() if s.server.energy else None,
         partial=s.learning.partial,
+        codec=s.network.codec,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from simfl.dataplane.work import WORK
+from simfl.dataplane.work import CODEC, WORK
 from simfl.errors import BadInput, cut, show
 
 
@@ -45,7 +45,8 @@ class TrainingLaw(BaseModel):
 
 
 class Profile(BaseModel):
-    """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing.
+    """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing;
+    `codec_byte` for scenarios that count it.
 
     Models that `training` has no law of are charged by their multiply-adds and minibatches. Nothing is
     charged by `intervals`: they say how well measured rates are known; one written over may lie outside.
@@ -105,7 +106,7 @@ def load(name: str) -> Profile:
         raise ProfileError(f"profile {name}: {cut(place)}: {first['msg']}{found}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, endless digits, ...
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
-    for kind in sorted(set(profile.seconds) ^ (set(WORK) - set(TRAINING_WORK))):
+    for kind in sorted((set(profile.seconds) - {CODEC}) ^ (set(WORK) - set(TRAINING_WORK))):
         problem = "no kind of work" if kind in profile.seconds else "missing"
         raise ProfileError(f"profile {name}: seconds.{kind} is {problem}")
     return profile

@@ -59,6 +59,7 @@ class FedAvg(Protocol):
     """No protection; the floor (McMahan 2017)."""
 
     source = "McMahan 2017"
+    to_server = (PlainUpload,)
     member_bytes = 6_500
 
     protocol: Literal["fedavg"] = "fedavg"

@@ -35,6 +35,7 @@ class FedBuff(Protocol):
     """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
 
     source = "Nguyen 2021"
+    to_server = (Upload,)
     mode = Mode.BUFFERED
     weighted, connected = False, False
     member_bytes = 7_000

@@ -88,6 +88,10 @@ class Answer(Message):
     missing: tuple[int, ...] = ()
 
 
+TO_SERVER = (Advertise, Shares, MaskedUpload, Answer)
+TO_USERS = (Invite, Roster, Inbox, Survivors)
+
+
 def coded_bytes(params: Params, length: int) -> int:
     """Return the length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
     return U32.itemsize * mds.share_length(length, params.U, params.T)

@@ -18,7 +18,16 @@ from simfl.dataplane.handles import U32, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.graphs import complete
 from simfl.protocols.index_views import Lookup, Users, rows_of
-from simfl.protocols.keyed_messages import Answer, Inbox, Invite, Roster, Survivors, coded_bytes
+from simfl.protocols.keyed_messages import (
+    TO_SERVER,
+    TO_USERS,
+    Answer,
+    Inbox,
+    Invite,
+    Roster,
+    Survivors,
+    coded_bytes,
+)
 from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Params, Send, misshapen
 from simfl.protocols.masked_round import MaskedClient, MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
@@ -118,6 +127,7 @@ class LightSecAgg(Coded):
 
     source = "LightSecAgg Alg. 1"
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
+    to_server, to_users = TO_SERVER, TO_USERS
     streams = True
     member_bytes = 13_000
 

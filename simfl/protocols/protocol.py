@@ -45,7 +45,8 @@ class Protocol(Block):
     and when it comes first; None where there is no offline phase and the sum is over the reals. weighted:
     whether an update counts by its samples. connected: whether users stay connected while they are idle, so
     that the server may speak to them at any time and hears of their coming and going. streams: whether coded
-    shares may be summed as they come. source: the paper.
+    shares may be summed as they come. to_server, to_users: the types of its messages by their direction, for
+    those who read them off a wire. source: the paper.
     """
 
     source: ClassVar[str] = ""
@@ -56,6 +57,8 @@ class Protocol(Block):
     weighted: ClassVar[bool] = True
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
+    to_server: ClassVar[tuple[type[Message], ...]] = ()
+    to_users: ClassVar[tuple[type[Message], ...]] = ()
     member_bytes: ClassVar[int] = 15_000
     """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
     pair_bytes: ClassVar[int] = 0
@@ -69,6 +72,11 @@ class Protocol(Block):
     @property
     def asynchronous(self) -> bool:
         return self.mode is Mode.BUFFERED
+
+    @classmethod
+    def messages(cls) -> dict[str, type[Message]]:
+        """Return the protocol's messages by kind, a name that no two of them share."""
+        return {message.kind: message for message in (*cls.to_server, *cls.to_users)}
 
     @abstractmethod
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> ClientMachine:

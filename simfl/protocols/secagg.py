@@ -12,7 +12,7 @@ from simfl.blocks import Bits, Count, Fraction
 from simfl.dataplane.ops import Ops
 from simfl.errors import counted
 from simfl.protocols import graph_design, graphs
-from simfl.protocols.keyed_messages import Inbox, Invite
+from simfl.protocols.keyed_messages import TO_SERVER, TO_USERS, Inbox, Invite
 from simfl.protocols.machine import Entropy, Params
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
@@ -29,6 +29,7 @@ class Pairwise(Protocol):
     """The part that protocols of pairwise masks share."""
 
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
+    to_server, to_users = TO_SERVER, TO_USERS
 
     lost_masks: Literal["needed", "all"] = "needed"
     """Masks of a lost user that the server expands: those with survivors, or `all` (LightSecAgg App. C)."""

@@ -77,6 +77,8 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "workers", f"workers={s.workers} {needs}: the measured clock times one step at a time"
     if measured and shadow:
         yield "payload", f"payload shadow {needs}: it executes nothing to be measured"
+    if measured and s.network.codec:
+        yield "network.codec", f"{needs}: nothing is encoded that could be measured"
     if shadow and s.audit == "galois":
         yield "audit", "galois needs payload real: a shadow codes and shares nothing"
     if shadow and s.record_updates:

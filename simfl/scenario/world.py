@@ -166,6 +166,8 @@ class Network(Block):
     """Seconds that the RPC layer costs the receiver of each message."""
     outages: tuple[Outage, ...] = ()
     """Times at which many users' links are slow, or cut, together."""
+    codec: Annotated[bool, Field(strict=True)] = False
+    """Counts the work of encoding and decoding messages, by `codec_byte` of the device profile."""
     tcp_start: Literal["lv08"] | None = None
     """`lv08` counts TCP's start: 13.01 x latency, 0.97 x rates, at most 4 MiB in two latencies (SimGrid)."""
 
