@@ -225,6 +225,11 @@ class LiveServer(Owner, RoundSession):
         if sum(map(len, report)) > LONGEST_REPORT:
             raise Malformed("a report that is too long")
 
+    def _waited_in(self, index: int) -> str:
+        """Return the phase that a round is in: for all that the server knows, a user is missed there."""
+        timers = (row for row in reversed(self.trace) if isinstance(row, rows.TimerSet))
+        return next((row.phase for row in timers if row.round == index), self.first_phase)
+
     def _message(self, user: int, envelope: Envelope) -> None:
         task = self.known.get((user, envelope.round))
         if task is None:
@@ -260,10 +265,11 @@ class LiveServer(Owner, RoundSession):
             current = task.round == self.round and not self.done
             if task.user == user and not task.lost and (current or self.working(task)):
                 task.lost = True
-                self.broken_off.append((task.round, user, task.phase, self.env.now))
+                phase = self._waited_in(task.round)
+                self.broken_off.append((task.round, user, phase, self.env.now))
                 if delay_ns is not None:
                     more = {"round": task.round}
-                    gone = partial(self.at_server, task.server, "gone", user, -2 - user, task.phase, **more)
+                    gone = partial(self.at_server, task.server, "gone", user, -2 - user, phase, **more)
                     self.env.at(self.env.now + delay_ns, gone)
 
 

@@ -133,12 +133,13 @@ def test_a_killed_user_is_a_loss_like_any_other(forked: list[int], monkeypatch: 
     first, second = result.rounds["lightsecagg"]
     assert len(forked) == 4
     assert [sorted(user for user, _, _ in r.members) for r in (first, second)] == [[0, 1, 3]] * 2
-    assert list(first.missed) == [(2, "offline")]
+    assert list(first.missed) == [(2, "upload")]
     assert second.selected == 3
     assert figures.silent == (2,)
     trace = result.traces["lightsecagg"]
     (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
     assert isinstance(trace[gone.cause], rows.Lost)
+    assert gone.segments[0][0] == "upload"
 
 
 def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
