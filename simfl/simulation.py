@@ -182,7 +182,7 @@ async def _one(
                 _compare(result.traces[name], session)
                 result.traces[name] = session.trace
             return
-        measured.append(await _measurement(ops, outcome, speed()))
+        measured.append(await measurement(ops, outcome, speed()))
         kept = None if outcome.record is None else await _kept(ops, outcome)
         if kept is not None:
             updates.append(kept)
@@ -198,7 +198,8 @@ async def _one(
         ops.close()
 
 
-async def _measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
+async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
+    """Return what a finished round came to, once its content is there. speed_ns: of the machine then."""
     audit = await ops.get(outcome.audit) if outcome.audit else None
     evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
     differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])

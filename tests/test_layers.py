@@ -52,6 +52,10 @@ MAY_IMPORT = {
         "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
         "engine", "experiment", "folder",
     ),
+    "live": (
+        "errors", "virtual_time", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
+        "scenario", "population", "engine", "experiment", "folder", "simulation",
+    ),
     "studies": (
         "cluster", "errors", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
         "scenario", "engine", "experiment", "folder", "simulation",
@@ -63,7 +67,7 @@ MAY_IMPORT = {
     "catalog": ("profiles",),
     "cli": ("python_files",
         "errors", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "studies", "reports", "catalog", "importers", "papers",
+        "simulation", "live", "studies", "reports", "catalog", "importers", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
@@ -77,7 +81,7 @@ above it, and nobody has an exception. `papers` stands beside simfl; only `simfl
 """
 
 HOMES = {
-    "simpy": ("engine",),
+    "simpy": ("engine", "live"),
     "torch": ("learning",),
     "sklearn": ("learning",),
     "cryptography": ("crypto",),
@@ -102,7 +106,7 @@ HOMES = {
         "results",
         "papers",
     ),
-    "asyncio": ("dataplane", "engine", "simulation", "studies", "cli", "cluster"),
+    "asyncio": ("dataplane", "engine", "simulation", "live", "studies", "cli", "cluster"),
     "joblib": ("studies", "papers"),
     "distributed": ("cluster",),
     "ray": ("studies",),
@@ -255,6 +259,7 @@ def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:
     """A new kind or effect must not fall through; readers of rows, and observers, pick what they need."""
     open_ = {
         "engine.user_round", "studies.explore.replay", "results.text",
+        "live.server", "live.user", "live.wire",  # messages are of any protocol, or no messages at all
     }  # fmt: skip
     for path in FILES:
         for node in walked(path):

@@ -50,7 +50,7 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case Result():
             members = tuple((m.user, name_of(m.update), m.staleness) for m in effect.members)
             add(rows.Aggregated(session.round, members, step, now))
-            session.end_round(step, close_round(session, effect))
+            session.end_round(step, session.close_round(effect))
         case Abort(reason):
             session.abort_round(reason, step)
         case GiveUp(users, phase, update):

@@ -57,6 +57,9 @@ class Job:
         """Return the segments as far as they have come, and the nanoseconds that are left."""
         if now == self.end:
             return self.spans, 0
+        if now > self.end:  # in real time only: the machine was late, and the last segment lasted until now
+            *first, (phase, ns) = self.spans
+            return (*first, (phase, ns + now - self.end)), 0
         done, left = [], now - self.start
         for phase, ns in self.spans:
             done.append((phase, min(ns, left)))

@@ -56,31 +56,21 @@ class RoundSession(Session):
         return self.world.select(available, self.history, self.round)
 
     def _begin(self, chosen: list[int]) -> None:
-        index, kind, params = self.round, self.machines.kind, self.machines.params
+        index, params = self.round, self.machines.params
         cause, self.begun = self.trace.add(rows.Begin(index, self.start, tuple(chosen))), index
         if not chosen:
             available = f"{len(self._available())} of {self.world.users} users available"
             self.abort_round(f"selection: {available}", cause)
             return
         self.history.append(chosen)
-        entropy = self.machines.entropy
-        server = round_server(self.machines.server(chosen, params, self.ops, entropy(SERVER, index)))
+        own = self.machines.entropy(SERVER, index)
+        server = round_server(self.machines.server(chosen, params, self.ops, own))
         server.quorum = self.world.quorum
         plans = self.machines.losses.in_round(index, chosen)
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
-            own = entropy(user, index)
-            self.tasks[user, index] = UserRound(
-                user=user,
-                round=index,
-                id=None,
-                client=self.machines.client(user, params, self.ops, own),
-                entropy=own,
-                server=server,
-                weights=self.host.weights,
-                ready=not kind.offline,
-                first_phase=self.first_phase,
-                plan=plans.get(user),
+            self.tasks[user, index] = self.machines.user_round(
+                user, index, self.ops, server, self.host.weights, plans.get(user)
             )
             if self.meter is not None:
                 self.meter.join(user)

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import simpy
 
 from simfl.dataplane.ops import Ops, Trainer, seed_array
-from simfl.engine.carry_out import carry_out
+from simfl.engine.carry_out import carry_out, close_round
 from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
 from simfl.engine.devices import Device, Job
@@ -40,6 +40,8 @@ from simfl.virtual_time import NS
 class Session(ABC):
     """One protocol's run on a world."""
 
+    environment: Callable[[], Environment] = Environment
+
     def __init__(
         self,
         world: RunConfig,
@@ -59,7 +61,7 @@ class Session(ABC):
             ops.now_ns = trainer.timer.now_ns
         self.trainer = trainer
         self.streams = streams
-        self.env = Environment()
+        self.env = self.environment()
         self.trace = rows.Trace()
         self.trace.timed_by = clock.timed_by
         self.network = world.network(self.env)
@@ -150,7 +152,7 @@ class Session(ABC):
     @property
     def first_phase(self) -> str:
         """The phase with which a round begins."""
-        return "offline" if self.machines.kind.offline else "training"
+        return self.machines.first_phase
 
     def working(self, task: UserRound) -> bool:
         """Return True for a user in flight: something is on its way to or from it, or it works."""
@@ -313,6 +315,10 @@ class Session(ABC):
         """Stop a run that comes to nothing more: the round in progress is its last."""
         self.abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1)
         self.done = True
+
+    def close_round(self, result: Result) -> ClosedRound:
+        """Close the round in progress with this aggregate: its audit and its evaluation are asked for."""
+        return close_round(self, result)
 
     def end_round(self, step: int, closed: ClosedRound) -> None:
         if self.meter is not None:

@@ -14,11 +14,12 @@ from simfl.dataplane.ops import Ops
 from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
+from simfl.engine.user_round import UserRound
 from simfl.learning.clipping import Clip
 from simfl.learning.partial_work import PartialWork
 from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
-from simfl.population.dropout import Losses
+from simfl.population.dropout import Losses, PlannedLoss
 from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
@@ -103,6 +104,29 @@ class ProtocolSetup:
     losses: Losses | LossesByClass
     client: Callable[[int, Params, Ops, Entropy], ClientMachine]
     server: Callable[[Sequence[int], Params, Ops, Entropy], AnyServer]
+
+    @property
+    def first_phase(self) -> str:
+        """The phase with which a round begins."""
+        return "offline" if self.kind.offline else "training"
+
+    def user_round(
+        self, user: int, index: int, ops: Ops, server: AnyServer, weights: Handle, plan: PlannedLoss | None
+    ) -> UserRound:
+        """Return a user's part in a synchronous round, at its beginning."""
+        own = self.entropy(user, index)
+        return UserRound(
+            user=user,
+            round=index,
+            id=None,
+            client=self.client(user, self.params, ops, own),
+            entropy=own,
+            server=server,
+            weights=weights,
+            ready=not self.kind.offline,
+            first_phase=self.first_phase,
+            plan=plan,
+        )
 
 
 @dataclass(frozen=True, slots=True)

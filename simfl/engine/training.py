@@ -40,10 +40,13 @@ class Training:
         if task.may_train(self.session.world.overlap):
             self.session.follow(task, task.begin_training(), cause, partial(self._train, task, cause))
 
-    def _train(self, task: UserRound, cause: int) -> None:
-        session = self.session
+    def seed(self, task: UserRound) -> Handle:
+        """Return the seed of a training's minibatches."""
         name = ("minibatches", task.user, name_of(task.id) or task.round)
-        seed = session.ops.secret(session.streams.bytes(*name))
+        return self.session.ops.secret(self.session.streams.bytes(*name))
+
+    def _train(self, task: UserRound, cause: int) -> None:
+        session, seed = self.session, self.seed(task)
         job = self._job(task, TRAIN, cause, partial(task.train, session.ops, session.trainer, seed))
         whole = session.trainer.steps(task.user)
         if session.world.partial is not None and whole:

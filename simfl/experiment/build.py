@@ -93,17 +93,22 @@ class Experiment:
             yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
 
     def session(
-        self, name: str, clock: clocks.Clock, ops: Ops | None = None, places: Sequence[Place] = ()
+        self,
+        name: str,
+        clock: clocks.Clock,
+        ops: Ops | None = None,
+        places: Sequence[Place] = (),
+        make: Callable[..., Session] | None = None,
     ) -> Session:
         """Return a fresh session of one entry; with the scenario's operations unless given. places: of the
-        kernels that are done elsewhere."""
+        kernels that are done elsewhere. make: makes it of another kind than in virtual time."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
         losses = self.people.losses(s, spec.points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)
-        make = BufferedSession if spec.asynchronous else RoundSession
+        make = make or (BufferedSession if spec.asynchronous else RoundSession)
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
         return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)

@@ -88,15 +88,31 @@ def read(path: Path, users: int | None = None) -> dict[str, Trace]:
                 elif current is None:
                     raise _RowError("a row of no protocol")
                 else:
-                    row = ROWS[kind](**values)
-                    if kind in RULES and not RULES[kind][0](row):
-                        raise _RowError(f"{kind}: expected {RULES[kind][1]}")
-                    current.add(row)
+                    current.add(_row(kind, values))
     except _RowError as error:
         raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from None
     return {name: found.rows for name, found in order.items()}
+
+
+def rows_of(lines: str, users: int) -> list[Row]:
+    """Return the rows in some lines of a trace, each as it should be; how they stand to each other is not
+    looked at. TraceError if one is no row."""
+    model = _line_model(users)
+    try:
+        return [_row(*_parsed(model, text)) for text in lines.splitlines()]
+    except _RowError as error:
+        raise TraceError(f"not rows of a trace: {error}") from None
+
+
+def _row(kind: str, values: dict[str, Any]) -> Row:
+    if kind not in ROWS:
+        raise _RowError("a heading")
+    row: Row = ROWS[kind](**values)
+    if kind in RULES and not RULES[kind][0](row):
+        raise _RowError(f"{kind}: expected {RULES[kind][1]}")
+    return row
 
 
 def _line_model(users: int | None) -> TypeAdapter[Any]:

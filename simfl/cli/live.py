@@ -1,0 +1,81 @@
+"""Play a scenario in real time, over real sockets."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from simfl.cli.common import NO_AGGREGATE, Set, app, overrides, stages, tell, tell_whose_code, telling_removed
+from simfl.errors import BadInput, counted
+
+if TYPE_CHECKING:
+    from simfl.live.play import Figures
+
+LINKS_HELP = (
+    "`user` shapes links as the scenario says, in user space; `none` leaves them as this machine's are."
+)
+PROCESSES_HELP = "Processes among which the users are dealt; one for each user unless given."
+
+
+@app.command("live")
+def live_command(
+    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
+    out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
+    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
+    processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
+    set_: Set = None,
+    protocols: Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")] = None,
+) -> None:
+    """Play a scenario in real time on this machine: a process for each user, real sockets.
+
+    It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
+    deliver is printed as overrun: above 2 % the figures are those of a busy machine.
+    """
+    from simfl.folder.disk import reserve
+    from simfl.folder.latest import RUNS
+    from simfl.live.play import play, prepared
+    from simfl.reports import terminal
+    from simfl.results.summary import read
+    from simfl.scenario.load import load, select_protocols
+
+    loaded = load(scenario, overrides(set_))
+    tell_whose_code()
+    if protocols is not None:
+        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+    with stages() as stage:
+        stage("loading data")
+        study = prepared(loaded)
+    folder = out or reserve(RUNS / f"{loaded.name}-live")
+    try:
+        with telling_removed(folder):
+            play(study, folder, links, processes, _tell)
+    except (BadInput, typer.Exit):
+        for made in (folder, RUNS):
+            with suppress(OSError):  # where it is empty
+                made.rmdir()
+        raise
+    summary = read(folder / "summary.json")
+    terminal.show(terminal.console(), summary, loaded.profile)
+    tell(f"Written to {folder} (simfl report {folder} shows it)")
+    without = [name for name, entry in summary.protocols.items() if not entry.completed]
+    if without:
+        tell(f"simfl: no aggregate: {', '.join(without)}", error=True)
+        raise typer.Exit(NO_AGGREGATE)
+
+
+def _tell(name: str, figures: Figures) -> None:
+    from simfl.live.play import WARN_OVERRUN
+
+    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}")
+    if figures.overrun > WARN_OVERRUN:
+        remedy = "give devices a larger slowdown, or this machine less to do"
+        tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {remedy}", error=True)
+    for why, count in figures.refused.items():
+        tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
+    if figures.silent:
+        users = ", ".join(map(str, figures.silent[:10]))
+        tell(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)

@@ -1,0 +1,235 @@
+"""A connection between a user and the server, as either of them holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from simfl.engine.devices import Device, Job
+from simfl.engine.session import Session
+from simfl.engine.transport import Transmission
+from simfl.live.real_time import RealTime
+from simfl.live.shaping import Flow, Link
+from simfl.live.wire import Codec, Envelope, Malformed, Parser
+from simfl.population.links import Links, ServerLink
+from simfl.virtual_time import nanoseconds
+
+QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
+
+    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. token: users show it.
+    """
+
+    up: Codec
+    down: Codec
+    most_bytes: int
+    token: str
+    links: Links | None
+    server_link: ServerLink | None
+    jitter: Callable[[int, bool], Iterator[float] | None] | None
+
+    def rate(self, user: int, up: bool) -> Callable[[int], float]:
+        """Return the rate of a user's link at a time, bit/s."""
+        links = self.links
+        if links is None:
+            return lambda now: float("inf")
+        return lambda now: float(links(user, now)[0 if up else 1])
+
+    def server_rate(self, up: bool) -> Callable[[int], float]:
+        """Return the rate of the server's link at a time; up: to the users."""
+        server = self.server_link
+        if server is None:
+            return lambda now: float("inf")
+        return lambda now: float(server(now)[0 if up else 1])
+
+
+class Owner(Session, ABC):
+    """A session in real time, of the server or of a user: its peers are at the other ends of connections.
+
+    steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late.
+    """
+
+    wires: Wires
+    env: RealTime
+
+    def __init__(self, wires: Wires, *parts: Any) -> None:
+        self.wires = wires
+        self.environment = RealTime
+        self.steps_ns = self.late_ns = 0
+        self._last_ns: dict[int, int] = {}
+        self._jitter: dict[int, Iterator[float] | None] = {}
+        super().__init__(*parts)
+
+    @abstractmethod
+    def taken(self, connection: Connection, envelope: Envelope) -> None:
+        """A frame came whole. Malformed if it is not one for now."""
+
+    @abstractmethod
+    def malformed(self, connection: Connection, fault: Malformed) -> None:
+        """Cut a connection off, and count it."""
+
+    @abstractmethod
+    def broken(self, connection: Connection) -> None:
+        """A connection is no more."""
+
+    @abstractmethod
+    def connection_of(self, user: int) -> Connection | None:
+        """Return the connection over which a user is reached, or reaches the server."""
+
+    def latency_ns(self, user: int) -> int:
+        links = self.wires.links
+        return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
+
+    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
+        """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
+        due = self.env.now + self.latency_ns(user)
+        if self.wires.links is not None and self.wires.jitter is not None:
+            if user not in self._jitter:
+                self._jitter[user] = self.wires.jitter(user, up)
+            draws = self._jitter[user]
+            due += 0 if draws is None else nanoseconds(next(draws))
+        due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
+        self.env.at(due, then)
+
+    def finish(self, device: Device, job: Job, step: int) -> None:
+        self.steps_ns += job.end - job.start
+        self.late_ns += self.env.now - job.end
+        if job.blocker < 0:  # neither the lane nor a core kept it from beginning, but this machine
+            self.late_ns += job.start - job.ready
+        super().finish(device, job, step)
+
+
+class LiveLink:
+    """One direction of a user's link at its sender: in place of the engine's `UserLink`."""
+
+    def __init__(self, owner: Owner, codec: Codec, user: int) -> None:
+        self.owner, self.codec, self.user = owner, codec, user
+
+    @property
+    def settling_ns(self) -> int:
+        """Until when what has left may still arrive: the end of a connection is as slow as a message."""
+        return self.owner.latency_ns(self.user)
+
+    def send(self, transmission: Transmission) -> None:
+        connection = self.owner.connection_of(self.user)
+        if connection is None:
+            transmission.broke(0)
+            return
+        t = transmission
+        frame = self.codec.encode(t.message, t.round, t.step, t.at)
+        connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
+
+    def cut(self) -> None:
+        connection = self.owner.connection_of(self.user)
+        if connection is not None:
+            connection.out.cut()
+
+
+class LiveNetwork:
+    """The links of one side. Only the direction in which it sends has anything that can be cut."""
+
+    def __init__(self, owner: Owner, up: bool) -> None:
+        self.owner, self.up = owner, up
+        self.codec = owner.wires.up if up else owner.wires.down
+
+    @classmethod
+    def of(cls, owner: Owner, up: bool, env: Any) -> Any:
+        """Return it where a session asks for its network."""
+        return cls(owner, up)
+
+    def link(self, user: int, up: bool) -> LiveLink:
+        return LiveLink(self.owner, self.codec, user) if up == self.up else _Far(self.owner, self.codec, user)
+
+    def close(self) -> None: ...
+
+
+class _Far(LiveLink):
+    def cut(self) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Frames over a socket. out: shapes what is sent; into: shapes what comes, through the server's own link.
+
+    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more.
+    """
+
+    def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
+        self.owner, self.codec, self.user = owner, codec, user
+        self.parser = Parser(most_bytes)
+        self.closing = False
+        self.out: Flow
+        self.into: Flow | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        unbounded = Link(self.owner.env, lambda now: float("inf"))
+        self.shape(unbounded, lambda now: float("inf"))
+
+    def shape(self, link: Link, cap: Callable[[int], float]) -> None:
+        """Let what is sent from now on go through a link."""
+        self.out = Flow(link, cap, self._write)
+
+    def _write(self, data: memoryview) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(bytes(data))
+
+    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
+        self.out.put(frame, then)
+
+    def say(self, message: Any, index: int = 0) -> None:
+        """Send a word of the driver's own, behind what waits."""
+        codec = self.owner.wires.up
+        self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
+
+    def data_received(self, data: bytes) -> None:
+        self.owner.env.hear(lambda: self._received(data))
+
+    def _received(self, data: bytes) -> None:
+        if self.into is None:
+            self._parse(memoryview(data))
+        elif self.into.left > QUEUE * self.parser.most:
+            self.owner.malformed(self, Malformed(f"more than {QUEUE} messages that wait"))
+        else:
+            self.into.put(data)
+
+    def _parse(self, data: memoryview) -> None:
+        if self.closing:
+            return
+        try:
+            for frame in self.parser.feed(data):
+                self.owner.taken(self, self.codec.decode(frame))
+                if self.closing:
+                    return
+        except Malformed as fault:
+            self.owner.malformed(self, fault)
+
+    def take_through(self, link: Link) -> None:
+        """Let what comes from now on go through the server's own link."""
+        self.into = Flow(link, lambda now: float("inf"), self._parse)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.out.cut()
+        if not self.closing:
+            self.closing = True
+            self.owner.env.hear(lambda: self.owner.broken(self))
+
+    def leave(self) -> None:
+        """Close it behind what has passed the link."""
+        self.closing = True
+        self.out.cut()
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.closing = True
+        self.out.cut()
+        self.transport.abort()

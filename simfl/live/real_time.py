@@ -1,0 +1,101 @@
+"""Real time in place of virtual: the session's environment, carried out by an asyncio loop.
+
+A session asks for calls at times and reads `now`. Here `now` is the machine's monotonic clock since the run's
+beginning, which all processes of a machine share. What is due is done at once, and nothing is done early.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import simpy
+from simpy.events import NORMAL
+
+from simfl.engine.environment import Environment
+from simfl.virtual_time import NS
+
+FINE_NS = 1_000_000  # an event loop's timers are as coarse; what is nearer is waited for in sleep
+
+
+class RealTime(Environment):
+    """The clock stands at 0 until `start`. failed: set to the error that ended the session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.origin: int | None = None
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, origin: int) -> None:
+        """Begin; `origin`: what the machine's monotonic clock said when the run began."""
+        self.origin = origin
+        self.run_due()
+
+    def at(self, when_ns: int, then: Callable[[], None]) -> None:
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))  # in the past: as soon as can be
+
+    def hear(self, then: Callable[[], None]) -> None:
+        """Let something happen that came from outside."""
+        self._look()
+        self._guarded(then)
+        self.run_due()
+
+    def run_due(self) -> None:
+        """Do all that is due, and come back when the next is."""
+        if self.origin is not None:
+            self._guarded(self._do_due)
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        self.origin = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        if self.origin is not None:
+            self.now = max(self.now, time.monotonic_ns() - self.origin)
+
+    def _guarded(self, then: Callable[[], None]) -> None:
+        try:
+            then()
+        except Exception as error:
+            if not self.failed.done():
+                self.failed.set_exception(error)
+            self.stop()
+
+    def _do_due(self) -> None:
+        while self.origin is not None:
+            if self._soon:  # follows from what happened now: at the same time
+                self._soon.popleft()()
+                continue
+            self._look()
+            calls, queue = self._calls, self._queue
+            due = self.peek()
+            if due > self.now:
+                if due - self.now > FINE_NS or due == float("inf"):
+                    self._sleep(due)
+                    return
+                time.sleep((due - self.now) / NS)
+            elif calls and (not queue or calls[0][:3] < queue[0][:3]):
+                heappop(calls)[3]()
+            else:
+                simpy.Environment.step(self)
+
+    def _sleep(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if due < float("inf"):
+            wait_s = (due - self.now - FINE_NS / 2) / NS
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self.run_due)
+
+
+async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: float | None = None) -> bool:
+    """Wait for an event; False if it does not come in time. What failed is raised."""
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
+    done, _ = await asyncio.wait({waiting, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if failed in done:
+        failed.result()
+    return bool(done)

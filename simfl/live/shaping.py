@@ -1,0 +1,106 @@
+"""Links as slow as the scenario says: bytes are let through by the clock, and shared max-min fairly.
+
+The engine's link is a fluid; this is the same fluid in ticks. What fell due since the last tick is let
+through at the next one, so nothing drifts, and what a link carries is late by one tick at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from simfl.engine.environment import Environment
+from simfl.virtual_time import NS
+
+TICK_NS = 4_000_000
+
+Rate = Callable[[int], float]
+"""Bit/s at a time, nanoseconds; infinite where nothing is shaped."""
+
+
+class Link:
+    """A link that flows share."""
+
+    def __init__(self, env: Environment, rate: Rate) -> None:
+        self.env, self.rate = env, rate
+        self.active: dict[Flow, None] = {}
+        self._since = 0
+        self._due = -1
+
+    def wake(self, flow: Flow) -> None:
+        """Let a flow take part that has something to carry."""
+        self._advance()
+        self.active[flow] = None
+        self._arm()
+
+    def _shares(self) -> dict[Flow, float]:
+        """Return the bytes a nanosecond of each flow, by progressive filling."""
+        now, shares = self.env.now, {}
+        left = self.rate(now)
+        capped = sorted(((flow.cap(now), k, flow) for k, flow in enumerate(self.active)))
+        for k, (cap, _, flow) in enumerate(capped):
+            share = min(cap, left / (len(capped) - k))
+            left -= share
+            shares[flow] = share / 8 / NS
+        return shares
+
+    def _advance(self) -> None:
+        since, self._since = self._since, self.env.now
+        for flow, share in self._shares().items():
+            flow.let_through(share * (self.env.now - since))
+        self.active = {flow: None for flow in self.active if flow.waiting}
+
+    def _arm(self) -> None:
+        if not self.active:
+            return
+        ends = [flow.left / share for flow, share in self._shares().items() if share > 0]
+        due = self.env.now + max(1, min([TICK_NS, *map(int, ends)]))
+        if self._due < self.env.now or due < self._due:
+            self._due = due
+            self.env.at(due, lambda: self._tick(due))
+
+    def _tick(self, due: int) -> None:
+        if due == self._due:  # no earlier one took its place
+            self._due = -1
+            self._advance()
+            self._arm()
+
+
+class Flow:
+    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through."""
+
+    def __init__(self, link: Link, cap: Rate, sink: Callable[[memoryview], None]) -> None:
+        self.link, self.cap, self.sink = link, cap, sink
+        self.waiting: deque[tuple[memoryview, Callable[[], object]]] = deque()
+        self.left = 0.0
+        """Bytes that wait, less what the last tick let through of a byte."""
+
+    def put(self, data: bytes, then: Callable[[], object] = lambda: None) -> None:
+        """Queue bytes; `then` is called when the last of them is through."""
+        self.waiting.append((memoryview(data), then))
+        self.left += len(data)
+        if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
+            self.let_through(self.left)
+        elif len(self.waiting) == 1:
+            self.link.wake(self)
+
+    def let_through(self, more: float) -> None:
+        passed = float(sum(len(data) for data, _ in self.waiting)) - self.left + more
+        while self.waiting:
+            data, then = self.waiting[0]
+            count = min(len(data), int(passed))
+            passed -= count
+            self.left = sum(len(rest) for rest, _ in self.waiting) - count - passed
+            if count:
+                self.sink(data[:count])
+            if count < len(data):
+                self.waiting[0] = (data[count:], then)
+                return
+            self.waiting.popleft()
+            then()  # which may cut the flow, or put more
+        self.left = 0.0
+
+    def cut(self) -> None:
+        """Drop what has not passed."""
+        self.waiting.clear()
+        self.left = 0.0

@@ -1,0 +1,68 @@
+"""Refusal of scenarios that a live run cannot play: by key, before anything starts, each with the reason."""
+
+from collections.abc import Iterator
+
+from simfl.experiment.build import Experiment
+from simfl.live.wire import messages
+from simfl.scenario.user_classes import key_of, settings_of
+from simfl.scenario.world import Recorded
+
+Problem = tuple[str, str]
+"""A key of the scenario, and why it cannot be played."""
+
+
+def problems(study: Experiment) -> Iterator[Problem]:
+    """Yield each part of a scenario that cannot be played live."""
+    s = study.scenario
+    if s.payload != "real":
+        yield "payload", "shadow counts work without doing it: a live run does it"
+    if isinstance(s.clock, Recorded):
+        yield (
+            "clock",
+            "a recording has steps in an order that real messages do not keep: use measured or modelled",
+        )
+    if s.entropy != "seeded":
+        yield "entropy", "the aggregates could not be checked: only users would know how they rounded"
+    if s.record_updates:
+        yield "record_updates", "the updates of users stay with them"
+    if s.learning.partial is not None:
+        yield "learning.partial", "users do not tell yet how many minibatches they did"
+    if s.network.peers == "direct":
+        yield "network.peers", "users are not connected to each other yet: use relayed"
+    if s.network.tcp_start is not None:
+        yield "network.tcp_start", "is a law of the start of TCP, and a live run has the TCP of this machine"
+    if s.server.slowdown < s.server.cores:
+        speed = f"{s.server.cores} cores and slowdown {s.server.slowdown:g}"
+        yield "server", f"{speed} make it faster than this machine: slowdown must be at least cores"
+    if s.server.energy is not None:
+        yield "server.energy", "energy is counted in simulations only"
+    if study.people.outages.take_offline:
+        yield "network.outages", "users who go offline and come back are not played yet"
+    yield from _of_users(study)
+    yield from _of_protocols(study)
+
+
+def _of_users(study: Experiment) -> Iterator[Problem]:
+    s = study.scenario
+    for name, own in settings_of(s).items():
+        if own.energy is not None:
+            yield key_of(s, name, "energy"), "energy is counted in simulations only"
+        if own.availability.changes == "with time":
+            kind = own.availability.kind
+            yield key_of(s, name, "availability"), f"{kind} changes with time, which is not played yet"
+    slowest = float(study.people.slowdown.min())
+    if slowest < 1:
+        user = int(study.people.slowdown.argmin())
+        yield "population.devices.slowdown", f"user {user} with {slowest:g} is faster than this machine"
+
+
+def _of_protocols(study: Experiment) -> Iterator[Problem]:
+    s = study.scenario
+    for name, kind in s.protocols.items():
+        if kind.asynchronous:
+            yield f"protocols.{name}", "runs over a buffer, and only rounds are played yet"
+            continue
+        try:
+            messages(kind, s.params(name, 1))
+        except ValueError as problem:
+            yield f"protocols.{name}", str(problem)

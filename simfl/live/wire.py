@@ -1,0 +1,327 @@
+"""Messages as bytes, and back: the one module that knows the format.
+
+A frame is its length, the length of its header, the header and the content of its handles, one after the
+other. The header is a JSON array, [kind, round, step, at, fields]: `step` and `at` say which step of the
+sender sent it and when, for the trace; `fields` are those of the message's dataclass, in order. Of a handle
+it has [rows, columns, type of elements].
+
+Decoding is strict, as whoever is at the other end may be a stranger: kind, direction, types, sizes and ranges
+are those of the dataclass, or the frame is `Malformed`. Nothing is unpickled.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, get_type_hints
+
+import numpy as np
+
+from simfl.crypto.row_routing import LONG_BYTES
+from simfl.dataplane.handles import Handle
+from simfl.engine.setup import ModelDownload, Stop
+from simfl.protocols.index_views import Users
+from simfl.protocols.machine import Params
+from simfl.protocols.protocol import Protocol
+from simfl.random_streams import ZeroEntropy
+
+LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
+STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
+LARGEST = 2**63 - 1
+
+
+class Malformed(Exception):
+    """The bytes are no message, or not one of this sender."""
+
+
+# --- what the driver itself says: of no protocol, not shaped, not in the trace ---------------------------
+@dataclass(frozen=True, slots=True)
+class Control:
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Control):
+    """A user's first frame."""
+
+    kind = ".hello"
+    user: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Control):
+    """The run begins; `origin`: the machine's monotonic clock then, nanoseconds."""
+
+    kind = ".start"
+    origin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Control):
+    """The user is in the round of this frame, and is to be lost as it says; `point` is empty if it is not."""
+
+    kind = ".part"
+    point: str = ""
+    when: str = ""
+    delay_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Control):
+    """The round is over without the user's upload: the user says `Free` once it works on it no more."""
+
+    kind = ".over"
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Control):
+    kind = ".free"
+
+
+@dataclass(frozen=True, slots=True)
+class Bye(Control):
+    """The run is over: the user reports and leaves."""
+
+    kind = ".bye"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Control):
+    """Some lines of the user's trace."""
+
+    kind = ".rows"
+    lines: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Control):
+    """All rows are there. Nanoseconds of its steps, and by how much they took longer than they should."""
+
+    kind = ".done"
+    steps_ns: int
+    late_ns: int
+
+
+UPWARD: tuple[type[Control], ...] = (Hello, Free, Rows, Done)
+DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
+
+
+class Envelope(NamedTuple):
+    """A message with what the frame says of it. size: bytes of the frame."""
+
+    message: Any
+    round: int
+    step: int
+    at: int
+    size: int
+
+
+def messages(kind: Protocol, params: Params) -> tuple[list[type[Any]], list[type[Any]]]:
+    """Return the types of messages that users send and those that they take, from the machines' tables.
+
+    ValueError for machines without one: their messages are not known.
+    """
+    client: Any = kind.client(0, params, _no_ops(), ZeroEntropy())
+    server: Any = kind.server(range(params.N), params, _no_ops(), ZeroEntropy())
+    table, stages = getattr(client, "table", None), getattr(server, "stages", None)
+    if table is None or stages is None:
+        raise ValueError("its machines have no table, so that its messages are not known")
+    down = {message for _, message in table} | {ModelDownload, Stop}
+    up = {stage.message for stage in stages.values()}
+    for message in (*up, *down):
+        _readers(message)
+    return [*up, *UPWARD], [*down, *DOWNWARD]
+
+
+def _no_ops() -> Any:
+    return None  # machines keep it, and use it when they are called
+
+
+class Codec:
+    """To and from bytes for one protocol and one side; `takes` are the types that may come in.
+
+    floats: of elements of 4 bytes, whether they are numbers of the reals and not of F_q.
+    """
+
+    def __init__(self, takes: Iterable[type[Any]], kind: Protocol, params: Params, users: int) -> None:
+        self.kinds = {message.kind: message for message in takes}
+        self.offline, self.q, self.users = kind.offline, params.q, users
+
+    def encode(self, message: Any, index: int, step: int, at: int) -> bytes:
+        head, body = list[Any](), list[bytes]()
+        for field in fields(message):
+            value = getattr(message, field.name)
+            if isinstance(value, Handle):
+                content = _bytes_of(value, self._type(type(message), value.itemsize))
+                body.append(content)
+                value = [value.rows, value.columns, self._type(type(message), value.itemsize)]
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                value = list(map(int, value))
+            head.append(value)
+        header = json.dumps([message.kind, index, step, at, head], separators=(",", ":")).encode("ascii")
+        size = LENGTHS.size - 4 + len(header) + sum(map(len, body))
+        return b"".join((LENGTHS.pack(size, len(header)), header, *body))
+
+    def decode(self, frame: memoryview) -> Envelope:
+        """Read a frame without its length. Malformed if it is none that may come in."""
+        (length,) = struct.unpack_from(">I", frame)
+        if length > len(frame) - 4:
+            raise Malformed(f"a header of {length} bytes in a frame of {len(frame)}")
+        header, content = bytes(frame[4 : 4 + length]), frame[4 + length :]
+        try:
+            values = json.loads(header.decode("ascii"))
+        except (ValueError, RecursionError):
+            raise Malformed("a header that is not JSON") from None
+        match values:
+            case [str(kind), int(index), int(step), int(at), list(head)]:
+                pass
+            case _:
+                raise Malformed("a header that is not [kind, round, step, at, fields]")
+        message = self.kinds.get(kind)
+        if message is None:
+            raise Malformed(f"no message for this side: {kind[:20]!r}")
+        _whole(index), _whole(at)
+        if type(step) is not int or not -1 <= step <= LARGEST:
+            raise Malformed(f"step {step}")
+        made = self._made(message, head, content)
+        return Envelope(made, index, step, at, len(frame) + 4)
+
+    def _made(self, message: type[Any], head: list[Any], content: memoryview) -> Any:
+        readers = _readers(message)
+        if len(head) != len(readers):
+            raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(readers)}")
+        values, at = [], 0
+        for read, value in zip(readers, head, strict=True):
+            if read is _handle:
+                made, taken = self._handle(message, value, content[at:])
+                values.append(made)
+                at += taken
+            else:
+                values.append(read(value, self.users))
+        if at != len(content):
+            raise Malformed(f"{message.kind}: {len(content) - at} bytes too many")
+        return message(*values)
+
+    def _handle(self, message: type[Any], value: Any, content: memoryview) -> tuple[Handle, int]:
+        match value:
+            case [int(rows), int(columns), str(name)] if _whole(rows) >= 0 and _whole(columns) >= 0:
+                pass
+            case _:
+                raise Malformed(f"{message.kind}: no rows of elements")
+        sizes = {self._type(message, itemsize): itemsize for itemsize in (1, 4)}
+        if name not in sizes:
+            raise Malformed(f"{message.kind}: elements of {name[:8]!r} instead of {' or '.join(sizes)}")
+        taken = rows * columns * sizes[name]
+        if taken > len(content) or rows > LARGEST_ROWS:
+            raise Malformed(f"{message.kind}: {len(content)} bytes for {rows} x {columns} elements of {name}")
+        array: Any = np.frombuffer(bytes(content[:taken]), "<" + name).reshape(rows, columns)
+        if name == "u4" and array.size and int(array.max()) >= self.q:
+            raise Malformed(f"{message.kind}: an element at or above q={self.q}")
+        if name == "f4" and not np.isfinite(array).all():
+            raise Malformed(f"{message.kind}: an element that is not finite")
+        if rows > 1 and columns * sizes[name] >= LONG_BYTES:
+            array = list(array)
+        return Handle(rows, columns, sizes[name], array), taken
+
+    def _type(self, message: type[Any], itemsize: int) -> str:
+        """Return the type of elements so wide; the sum is over the reals where there is no offline phase."""
+        if itemsize == 1:
+            return "u1"
+        return "f4" if message is ModelDownload or not self.offline else "u4"
+
+
+LARGEST_ROWS = 2**31
+
+
+def _bytes_of(handle: Handle, name: str) -> bytes:
+    content = handle.content
+    rows = [np.ascontiguousarray(row) for row in (content if isinstance(content, list) else [content])]
+    wanted = np.dtype("<" + name)
+    if any(row.dtype != wanted for row in rows):
+        raise TypeError(f"elements of {rows[0].dtype} where the wire has {wanted}")
+    return b"".join(row.tobytes() for row in rows)
+
+
+def _readers(message: type[Any]) -> list[Callable[..., Any]]:
+    """Return how each field of a dataclass is read; ValueError for a type that the wire does not know."""
+    hints = get_type_hints(message)
+    out = []
+    for field in fields(message):
+        name = str(hints[field.name]).replace("typing.", "").replace("collections.abc.", "")
+        read = _READ.get(hints[field.name]) or _READ.get(name)
+        if read is None:
+            raise ValueError(
+                f"its message {message.kind} has {field.name}, of a type that the wire does not know"
+            )
+        out.append(read)
+    return out
+
+
+def _whole(value: Any, users: int = 0) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise Malformed(f"{str(value)[:20]} where a whole number is due")
+    return value
+
+
+def _whole_or_none(value: Any, users: int) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _text(value: Any, users: int) -> str:
+    if type(value) is not str:
+        raise Malformed("a text is due")
+    return value
+
+
+def _nothing(value: Any, users: int) -> None:
+    if value is not None:  # an update's name, which only asynchronous runs have
+        raise Malformed("nothing is due")
+
+
+def _users(value: Any, users: int) -> Users:
+    if type(value) is not list or not all(type(user) is int and 0 <= user < users for user in value):
+        raise Malformed(f"users of 0 .. {users - 1} are due")
+    return Users(value)
+
+
+def _handle(value: Any, users: int) -> Handle:
+    raise NotImplementedError  # pragma: no cover - the codec reads these
+
+
+_READ: dict[Any, Callable[..., Any]] = {
+    Handle: _handle,
+    int: _whole,
+    str: _text,
+    Users: _users,
+    "int | None": _whole_or_none,
+    "tuple[int, ...]": lambda value, users: tuple(_users(value, users)),
+    "Sequence[int]": _users,
+    "simfl.results.trace_codes.UpdateId | None": _nothing,
+}
+
+
+class Parser:
+    """Bytes in, frames out, each of at most `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._held = bytearray()
+
+    @property
+    def amid(self) -> bool:
+        """True while a frame is there in part."""
+        return bool(self._held)
+
+    def feed(self, data: bytes | memoryview) -> Iterator[memoryview]:
+        """Yield the frames that are whole now, without their lengths. Malformed for one that is too long."""
+        self._held += data
+        while len(self._held) >= 4:
+            (size,) = struct.unpack_from(">I", self._held)
+            if not LENGTHS.size <= size <= self.most:
+                raise Malformed(f"a frame of {size} bytes, allowed are {self.most}")
+            if len(self._held) < 4 + size:
+                return
+            frame = memoryview(bytes(self._held[4 : 4 + size]))
+            del self._held[: 4 + size]
+            yield frame

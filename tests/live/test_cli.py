@@ -1,0 +1,50 @@
+"""`simfl live`: a folder like any other, overrun, and refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simfl.cli import main
+from tests.live.test_play import SMALL
+
+
+def called(*arguments: str) -> int:
+    try:
+        main(list(arguments))
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL | {"protocols": ["fedavg"]}))
+    scenario, real, simulated = (str(tmp_path / name) for name in ("small.yaml", "real", "simulated"))
+    assert called("live", scenario, "--out", real, "--processes", "2", "--links", "none") == 0
+    told = capsys.readouterr()
+    assert "s of real time, overrun " in told.out
+    figures = json.loads((tmp_path / "real" / "live.json").read_text())
+    warned = "overrun above 2%" in told.err
+    assert warned == (figures["protocols"]["fedavg"]["overrun"] > 0.02)
+    assert figures["links"] == "none"
+    assert called("run", scenario, "--out", simulated, "--no-progress") == 0
+    assert called("report", real) == 0
+    assert called("compare", real, simulated) == 0
+    assert (tmp_path / "real" / "trace.perfetto.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--set", "payload=shadow"), "payload: shadow counts work"),
+        (("--processes", "5"), "processes: 5 must be from 1 to the number of users, 4"),
+    ],
+)
+def test_what_cannot_be_played_is_one_message(
+    more: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    assert called("live", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out"), *more) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

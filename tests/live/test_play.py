@@ -1,0 +1,243 @@
+"""Live runs over loopback sockets: exact, whoever else knocks and whoever dies. Times are not asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simfl.errors import ScenarioError
+from simfl.live import play as playing
+from simfl.live import server as serving
+from simfl.live.play import Figures, play, prepared
+from simfl.live.user import LiveUser
+from simfl.results import metrics, trace_reader
+from simfl.results import trace as rows
+from simfl.results.metrics import Round
+from simfl.results.trace import SERVER, Trace
+from simfl.scenario.load import load
+from simfl.simulation import run
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "seed": 7,
+    "clock": "modelled",
+    "rounds": 1,
+    "population": {"users": 4, "devices": {"slowdown": 20}},
+    "network": {
+        "users": {"uplink_mbps": 10, "downlink_mbps": 40, "latency_s": 0.005},
+        "server": {"uplink_mbps": 50, "downlink_mbps": 50},
+        "overhead_s": 0.0003,
+    },
+    "server": {"slowdown": 4},
+    "detect": {"disconnect": 0.005},
+    "deadlines": {"advertise": 10, "shares": 10, "upload": 10, "recovery": 10},
+    "privacy": {"T": 1, "D": 2, "U": 2},
+    "quantization": {"clip": 8.0},
+    "learning": {"epochs": 2},
+    "protocols": ["lightsecagg"],
+}
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The processes that were forked; at the end none of them is left."""
+    pids, fork = list[int](), os.fork
+
+    def noted() -> int:
+        pid = fork()
+        pids.append(pid)
+        return pid
+
+    monkeypatch.setattr(playing.os, "fork", noted)
+    yield pids
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def played(out: Path | None = None, processes: int | None = 2, **overrides: Any) -> tuple[Any, Figures]:
+    study = prepared(load(SMALL, {key.replace("__", "."): value for key, value in overrides.items()}))
+    (name,) = study.scenario.protocols
+    result, figures = play(study, out, processes=processes)
+    assert all(m.aggregate_exact for m in result.measured[name])
+    for r in result.rounds[name]:
+        assert sum(r.critical.values()) == r.end - r.start
+    return result, figures[name]
+
+
+def frame(header: Any, size: int | None = None) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack(">II", len(text) + 4 if size is None else size, len(text)) + text
+
+
+STRANGERS = [
+    b"\xff" * 100,
+    b"GET / HTTP/1.1\r\n\r\n",
+    frame([".hello", 0, 0, 0, [0, "a guess"]]),
+    frame([".hello", 0, 0, 0, [99, "a guess"]]),
+    frame(["upload", 0, 0, 0, [[1, 0, "u4"]]]),
+    frame([".hello", 0, 0, 0, [0, "a guess"]])[:9],  # and never the rest
+    b"",  # silent
+]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
+def test_a_round_is_exact_whoever_else_knocks(
+    name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knocking, tell = list[socket.socket](), playing._tell
+
+    def knock(into: int, port: int, times: int) -> None:
+        def all_strangers() -> None:
+            for said in STRANGERS:
+                stranger = socket.create_connection(("127.0.0.1", port), 5)
+                stranger.sendall(said)
+                knocking.append(stranger)
+
+        threading.Thread(target=all_strangers).start()
+        tell(into, port, times)
+
+    monkeypatch.setattr(playing, "_tell", knock)
+    monkeypatch.setattr(serving, "HELLO_S", 0.2)
+    result, figures = played(tmp_path, protocols=[name])
+    assert len(forked) == 2
+    assert [len(r.members) for r in result.rounds[name]] == [4]
+    assert sum(figures.refused.values()) == len(STRANGERS) == len(knocking)
+    assert figures.refused["no hello within 0.2 s"] == 2
+    assert figures.silent == ()
+    assert trace_reader.read(tmp_path / "trace.jsonl", 4)[name] == result.traces[name]
+    assert json.loads((tmp_path / "live.json").read_text())["protocols"][name]["overrun"] == figures.overrun
+    for stranger in knocking:
+        stranger.close()
+
+
+def test_a_killed_user_is_a_loss_like_any_other(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    took = LiveUser._arrived
+
+    def dies(self: LiveUser, task: Any, envelope: Any) -> None:
+        if self.user == 2 and envelope.message.kind == "inbox":
+            os.kill(os.getpid(), signal.SIGKILL)
+        took(self, task, envelope)
+
+    monkeypatch.setattr(LiveUser, "_arrived", dies)
+    result, figures = played(processes=None, rounds=2)
+    first, second = result.rounds["lightsecagg"]
+    assert len(forked) == 4
+    assert [sorted(user for user, _, _ in r.members) for r in (first, second)] == [[0, 1, 3]] * 2
+    assert list(first.missed) == [(2, "upload")]
+    assert second.selected == 3
+    assert figures.silent == (2,)
+    trace = result.traces["lightsecagg"]
+    (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
+    assert isinstance(trace[gone.cause], rows.Lost)
+    assert gone.segments[0][0] == "upload"
+
+
+def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = LiveUser._arrived
+
+    def attacks(self: LiveUser, task: Any, envelope: Any) -> None:
+        if self.user == 1 and envelope.message.kind == "model" and self.connected is not None:
+            self.connected.put(frame(["answer", 0, 0, 0, [[1, 10**9, "u4"], []]]))
+        took(self, task, envelope)
+
+    monkeypatch.setattr(LiveUser, "_arrived", attacks)
+    result, figures = played()
+    (r,) = result.rounds["lightsecagg"]
+    assert sorted(user for user, _, _ in r.members) == [0, 2, 3]
+    assert r.refused.total() == sum(figures.refused.values()) == 1
+    assert "bytes for 1 x 1000000000 elements" in next(iter(figures.refused))
+
+
+LOSSES = [
+    {"user": 1, "round": 0, "at": "advertise", "when": "before_send"},
+    {"user": 2, "round": 1, "at": "shares", "when": "mid_send"},
+    {"user": 3, "round": 2, "at": "training", "when": "mid_send"},
+    {"user": 0, "round": 3, "at": "upload", "when": "mid_send"},
+    {"user": 1, "round": 4, "at": "upload", "when": "after_send"},
+    {"user": 2, "round": 5, "at": "upload", "when": "not_counted"},
+    {"user": 3, "round": 6, "at": "recovery", "when": "before_send"},
+    {"user": 0, "round": 7, "at": "upload", "when": "delay", "delay_s": 0.1},
+]
+
+
+def test_losses_at_every_point_are_those_of_a_simulation() -> None:
+    given = {"dropout": {"kind": "script", "losses": LOSSES}, "rounds": len(LOSSES)}
+    result, _ = played(**given)
+
+    def told(of: list[Round]) -> list[Any]:
+        return [(sorted(user for user, _, _ in r.members), r.missed, r.reason) for r in of]
+
+    assert told(result.rounds["lightsecagg"]) == told(run(SMALL, given).rounds["lightsecagg"])
+
+
+def test_a_round_that_fails_is_aborted_live_too() -> None:
+    losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
+    study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
+    result, _ = play(study, links="none", processes=1)
+    (r,) = result.rounds["lightsecagg"]
+    assert r.reason is not None
+    assert r.members == ()
+
+
+REFUSED = {
+    "payload": {"payload": "shadow"},
+    "entropy": {"entropy": "os"},
+    "record_updates": {"record_updates": True},
+    "learning.partial": {"learning.partial": {"within_s": 0.1}},
+    "network.peers": {"network.peers": "direct"},
+    "network.tcp_start": {"network.tcp_start": "lv08"},
+    "server": {"server.cores": 8},
+    "population.devices.slowdown": {"population.devices.slowdown": 0.5},
+    "population.availability": {
+        "population.availability": {"kind": "churn", "online_s": 5.0, "offline_s": 5.0}
+    },
+    "protocols.lightsecagg_async": {
+        "protocols": ["lightsecagg_async"],
+        "buffer": {"K": 2, "staleness_bound": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        prepared(load(SMALL, REFUSED[key]))
+    assert [problem.path for problem in refused.value.problems] == [key]
+
+
+def test_all_that_cannot_be_played_is_said_at_once() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        prepared(load(SMALL, REFUSED["entropy"] | REFUSED["network.peers"]))
+    assert [problem.path for problem in refused.value.problems] == ["entropy", "network.peers"]
+
+
+def test_rows_that_are_not_a_users_own_are_dropped() -> None:
+    own = rows.Lost(0, 1, "", "upload", "", -1, 5)
+    assert playing._is_own(own, 1, rounds=1)
+    assert not playing._is_own(own, 2, rounds=1)
+    assert not playing._is_own(own, 1, rounds=0)
+    assert not playing._is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
+    assert not playing._is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
+
+
+def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
+    result, _ = played()
+    trace: Trace = result.traces["lightsecagg"]
+    assert isinstance(trace[0], rows.Begin)
+    for number, row in enumerate(trace):
+        if isinstance(row, rows.Sent):
+            assert row.cause < number
+            cause = trace[row.cause]
+            assert isinstance(cause, rows.Step)
+            assert (cause.party, cause.end <= row.sent) == (row.sender, True)
+    assert metrics.rounds(trace)[0].span["offline"] > 0

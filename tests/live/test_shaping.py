@@ -1,0 +1,65 @@
+"""Links shaped in ticks, held to the fluid: here in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from simfl.engine.environment import Environment
+from simfl.live.shaping import TICK_NS, Flow, Link
+from simfl.virtual_time import NS
+
+MEGA = 1e6
+
+
+def passed(
+    rate: float, caps: list[float], sizes: list[int], until_s: float = 1e3
+) -> tuple[dict[int, int], list[bytes]]:
+    env, ends = Environment(), dict[int, int]()
+    link, out = Link(env, lambda now: rate), [bytearray() for _ in caps]
+    for k, (cap, size) in enumerate(zip(caps, sizes, strict=True)):
+        flow = Flow(link, lambda now, cap=cap: cap, out[k].extend)  # type: ignore[misc]
+        data = bytes(i % 251 for i in range(size))
+        env.at(0, lambda flow=flow, data=data, k=k: flow.put(data, lambda: ends.setdefault(k, env.now)))  # type: ignore[misc]
+    while env.peek() < until_s * NS:
+        env.step()
+    return ends, [bytes(data) for data in out]
+
+
+def test_a_flow_takes_as_long_as_its_cap_says() -> None:
+    ends, out = passed(100 * MEGA, [8 * MEGA], [1_000_000])
+    assert ends[0] == pytest.approx(NS, abs=TICK_NS)
+    assert out[0] == bytes(i % 251 for i in range(1_000_000))
+
+
+def test_flows_share_a_link_fairly() -> None:
+    """10 Mbit/s for caps of 2, 20 and 20: shares of 2, 4 and 4."""
+    ends, _ = passed(10 * MEGA, [2 * MEGA, 20 * MEGA, 20 * MEGA], [250_000, 500_000, 500_000])
+    assert all(end == pytest.approx(NS, abs=2 * TICK_NS) for end in ends.values())
+
+
+def test_what_one_flow_leaves_another_takes() -> None:
+    ends, _ = passed(8 * MEGA, [100 * MEGA] * 2, [250_000, 750_000])
+    assert [ends[0], ends[1]] == pytest.approx([NS / 2, NS], abs=2 * TICK_NS)
+
+
+def test_a_link_without_rate_carries_nothing() -> None:
+    ends, out = passed(8 * MEGA, [0.0, 8 * MEGA], [10, 10], until_s=1)
+    assert list(ends) == [1]
+    assert out[0] == b""
+
+
+def test_an_open_link_carries_at_once() -> None:
+    ends, _ = passed(float("inf"), [float("inf")] * 2, [10**6, 10])
+    assert ends == {0: 0, 1: 0}
+
+
+def test_a_cut_flow_carries_no_more_and_goes_on() -> None:
+    env, out, ends = Environment(), bytearray(), list[str]()
+    flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
+    env.at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append("never")))
+    env.at(NS // 2, flow.cut)
+    env.at(NS, lambda: flow.put(bytes(1000), lambda: ends.append("passed")))
+    while env.peek() < float("inf"):
+        env.step()
+    assert ends == ["passed"]
+    assert len(out) == pytest.approx(501_000, abs=8 * TICK_NS / 1000)
