@@ -153,9 +153,9 @@ class Codec:
         for field in fields(message):
             value = getattr(message, field.name)
             if isinstance(value, Handle):
-                content = _bytes_of(value, self._type(type(message), value.itemsize))
+                content = _bytes_of(value, self._type(type(message), value.dtype.itemsize))
                 body.append(content)
-                value = [value.rows, value.columns, self._type(type(message), value.itemsize)]
+                value = [value.rows, value.columns, self._type(type(message), value.dtype.itemsize)]
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 value = list(map(int, value))
             head.append(value)
@@ -222,7 +222,7 @@ class Codec:
             raise Malformed(f"{message.kind}: an element that is not finite")
         if rows > 1 and columns * sizes[name] >= LONG_BYTES:
             array = list(array)
-        return Handle(rows, columns, sizes[name], array), taken
+        return Handle(rows, columns, np.dtype(name), array), taken
 
     def _type(self, message: type[Any], itemsize: int) -> str:
         """Return the type of elements so wide; the sum is over the reals where there is no offline phase."""

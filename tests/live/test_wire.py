@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simfl.dataplane.handles import Handle
+from simfl.dataplane.handles import F32, U8, Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live.wire import Codec, Control, Malformed, Parser, messages
 from simfl.protocols.fedavg import FedAvg, PlainUpload
@@ -38,7 +38,7 @@ def codecs(kind: Protocol) -> tuple[Codec, Codec, list[type[Any]], list[type[Any
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, Handle):
-        shape = (one.rows, one.columns, one.itemsize) == (other.rows, other.columns, other.itemsize)
+        shape = (one.rows, one.columns, one.dtype) == (other.rows, other.columns, other.dtype)
         return shape and all(map(np.array_equal, one.content, other.content))
     return bool(one == other)
 
@@ -48,7 +48,7 @@ def handles(draw: Any, name: str) -> Handle:
     rows, columns = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 7, 2000]))
     content = (np.arange(rows * columns) + draw(st.integers(0, 200))).astype(name).reshape(rows, columns)
     kept: Any = list(content) if rows > 1 and content[0].nbytes >= 4096 else content
-    return Handle(rows, columns, content.itemsize, kept)
+    return Handle(rows, columns, content.dtype, kept)
 
 
 @st.composite
@@ -89,7 +89,7 @@ def test_every_message_comes_back(kind: type[Protocol], data: st.DataObject) -> 
 
 def test_a_list_without_one_user_is_sent_whole() -> None:
     codec = codecs(block(PROTOCOLS["secagg"]))[1]
-    inbox = Inbox(Others(Users(range(4)), 2), Handle(3, 2, 1, np.zeros((3, 2), np.uint8)))
+    inbox = Inbox(Others(Users(range(4)), 2), Handle(3, 2, U8, np.zeros((3, 2), np.uint8)))
     (frame,) = Parser(1 << 20).feed(codec.encode(inbox, 0, 0, 0))
     assert list(codec.decode(frame).message.senders) == [0, 1, 3]
 
@@ -143,7 +143,7 @@ def test_the_good_twins_of_bad_frames_pass() -> None:
 
 def test_an_update_that_is_not_finite_is_malformed() -> None:
     codec = codecs(FedAvg())[0]
-    upload = PlainUpload(Handle(1, 2, 4, np.array([[1, np.nan]], np.float32)), 3)
+    upload = PlainUpload(Handle(1, 2, F32, np.array([[1, np.nan]], np.float32)), 3)
     (frame,) = Parser(1 << 20).feed(codec.encode(upload, 0, 0, 0))
     with pytest.raises(Malformed, match="not finite"):
         codec.decode(frame)
@@ -169,11 +169,11 @@ def test_a_frame_has_its_bounds(size: int) -> None:
 def test_elements_of_another_type_are_not_sent() -> None:
     codec = codecs(block(PROTOCOLS["secagg"]))[0]
     with pytest.raises(TypeError, match="float32"):
-        codec.encode(MaskedUpload(Handle(1, 2, 4, np.zeros((1, 2), np.float32))), 0, 0, 0)
+        codec.encode(MaskedUpload(Handle(1, 2, F32, np.zeros((1, 2), np.float32))), 0, 0, 0)
 
 
 def test_a_roster_keeps_its_own_threshold() -> None:
     codec = codecs(block(PROTOCOLS["ccesa"]))[1]
-    roster = Roster(Users([2, 5]), Handle(2, 32, 1, np.ones((2, 32), np.uint8)), 2)
+    roster = Roster(Users([2, 5]), Handle(2, 32, U8, np.ones((2, 32), np.uint8)), 2)
     (frame,) = Parser(1 << 20).feed(codec.encode(roster, 0, 0, 0))
     assert codec.decode(frame).message.t == 2
