@@ -44,7 +44,7 @@ FIGURES = (
     Figure("cut short", "Cut short", lambda c, _: (c.partial, c.aggregated)),
     Figure("lost", "Lost", lambda c, _: (sum(c.lost.values()), c.invited), rare=False),
     Figure("surplus", "Surplus", lambda c, _: (c.surplus, c.invited)),
-    Figure("J/user", "Joules a user", lambda c, _: (c.energy.users_j if c.energy else 0, c.invited), 3),
+    Figure("J/user", "Joules a user", lambda c, _: (c.energy.users_j, c.invited) if c.energy else (0, 0), 3),
 )
 
 
