@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from simfl.blocks import Block, Distribution, Fraction, NonNegative, Positive
-from simfl.population.availability import FOR_EVER, AnyAvailability, Days
+from simfl.population.availability import FOR_EVER, AnyAvailability, ByData, Days
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
 
@@ -115,6 +115,8 @@ class Battery(Block):
         """Yield what does not fit together, as (key, message)."""
         if self.charging.changes == "by round":
             yield "charging.slot_s", "missing; a battery has no rounds to draw p in"
+        elif isinstance(self.charging, ByData):
+            yield "charging", "by_data is for availability: a charger has nothing to do with what users hold"
         needed_j, charge_j = self.base_w * STANDBY_S, self.capacity_j * self.comes_back_at
         if charge_j < needed_j:
             lasting = f"{charge_j:g} J, less than base_w={self.base_w:g} draws in {STANDBY_S} s"

@@ -27,7 +27,8 @@ from simfl.learning.models.rules import blank
 from simfl.scenario.load import load, parse_override, resolved_yaml
 from simfl.scenario.schema import Scenario
 from tests.fuzz import invariants
-from tests.fuzz.mutants import SEEDS, Mutant
+from tests.fuzz.batteries import watched
+from tests.fuzz.mutants import FILES, Mutant
 from tests.fuzz.small import small
 
 CPU_S = 20.0
@@ -93,7 +94,7 @@ def attempt(mutant: Mutant, run: bool = True, cpu_s: float = CPU_S) -> Report:
             _attempt(mutant, run, cpu_s, at, Path(name))
         except (BadInput, RunFailed) as error:
             refusal = f"{type(error).__name__}: {error}"
-            key, detail = _unreadable(str(error), at.stage)
+            key, detail = _unreadable(error, at.stage)
         except invariants.Broken as broken:
             key, detail = f"{at.stage}: {broken.rule}", str(broken)
         except (Exception, TimeUp) as error:
@@ -109,7 +110,8 @@ def attempt(mutant: Mutant, run: bool = True, cpu_s: float = CPU_S) -> Report:
 def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Path) -> None:
     file = folder / "mutant.yaml"
     file.write_bytes(mutant.data)
-    shutil.copy(SEEDS / "online.csv", folder)
+    for path in FILES:
+        shutil.copy(path, folder)
     with timer(cpu_s):
         scenario = load(file, dict(parse_override(text) for text in mutant.sets))
         assert type(scenario) is Scenario
@@ -122,10 +124,11 @@ def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Pat
     at.good = True
     if run:
         at.stage = "run"
-        with timer(cpu_s):
+        with timer(cpu_s), watched() as batteries:
             result = simfl.run(small(scenario))
             at.ran = True
             result.write(folder / "out")
+        batteries.check(result)
         invariants.check(result, folder / "out")
 
 
@@ -172,8 +175,11 @@ def _peak_bytes(reset: bool = False) -> int:
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _unreadable(text: str, stage: str) -> tuple[str, str]:
-    """A message that nobody can read is a finding."""
+def _unreadable(error: BadInput | RunFailed, stage: str) -> tuple[str, str]:
+    """A message that nobody can read is a finding, and so is a run that fails before it begins."""
+    text = str(error)
+    if stage != "run" and isinstance(error, RunFailed):
+        return f"{stage}: without a place", text
     longest = max(map(len, text.splitlines()), default=0)
     if not text.strip():
         return f"{stage}: empty message", "a refusal without a word"

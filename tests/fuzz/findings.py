@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.fuzz.lines import block
-from tests.fuzz.mutants import SEEDS, Mutant
+from tests.fuzz.mutants import FILES, Mutant
 
 SET = b"# --set "
 """Before what is given by `--set`, on a line of its own."""
@@ -37,8 +37,9 @@ def write(path: Path, mutant: Mutant, words: str) -> None:
     head = [f"# {line}".encode(errors="backslashreplace") for line in words.splitlines()]
     head += [SET + given.encode("utf-8", "surrogatepass") for given in mutant.sets]
     path.write_bytes(b"\n".join([*head, mutant.data]))
-    if b"online.csv" in mutant.data:
-        shutil.copy(SEEDS / "online.csv", path.parent)
+    for named in FILES:
+        if named.name.encode() in mutant.data:
+            shutil.copy(named, path.parent)
 
 
 def read(path: Path) -> Mutant:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
 
 from simfl.errors import BadInput
+from simfl.experiment.build import build
 from simfl.folder.result import Result
 from simfl.reports.folder import open_run
 from simfl.results import metrics
@@ -29,46 +27,10 @@ from simfl.results.trace import (
     Sent,
     Step,
     TimerSet,
-    Trace,
 )
 from simfl.scenario.load import load
-from simfl.scenario.schema import Scenario
-
-NS = 10**9
-R = TypeVar("R")
-
-
-class Broken(Exception):
-    """A law that a run does not keep."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(message)
-        self.rule = rule
-
-
-@dataclass
-class Run:
-    """One protocol's run: its rows, and what is reported of it."""
-
-    scenario: Scenario
-    name: str
-    rows: Trace
-    rounds: list[metrics.Round]
-    summary: dict[str, Any]
-
-    def of(self, kind: type[R]) -> list[R]:
-        """The rows of a kind, in order."""
-        return [row for row in self.rows if isinstance(row, kind)]
-
-    @cached_property
-    def ends(self) -> list[End]:
-        """The ends of rounds."""
-        return self.of(End)
-
-    @cached_property
-    def buffered(self) -> bool:
-        """Whether aggregations overlap."""
-        return self.scenario.buffer is not None
+from tests.fuzz import world_laws
+from tests.fuzz.judged import NS, Broken, Run
 
 
 def check(result: Result, folder: Path) -> None:
@@ -81,8 +43,9 @@ def check(result: Result, folder: Path) -> None:
 def _problems(result: Result, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
     yield "files", files(result, folder)
     rounds, summary = result.rounds, json.loads((folder / "summary.json").read_text())["protocols"]
+    built = build(result.scenario)
     for name, rows in result.traces.items():
-        run = Run(result.scenario, name, rows, rounds[name], summary[name])
+        run = Run(result.scenario, name, rows, rounds[name], summary[name], built)
         for rule in RULES:
             yield rule.__name__, (f"{name}: {problem}" for problem in rule(run))
 
@@ -266,7 +229,7 @@ def lanes_are_exclusive(run: Run) -> Iterator[str]:
             if one.end > other.start:
                 yield f"two steps at once: {one}, {other}"
     for party, changes in devices.items():
-        cores = 1 if party == SERVER else run.scenario.population.devices.cores
+        cores = 1 if party == SERVER else int(run.people.cores[party])
         busy = 0
         for at, change in sorted(changes):
             busy += change
@@ -274,18 +237,11 @@ def lanes_are_exclusive(run: Run) -> Iterator[str]:
                 yield f"party {party} does {busy} steps at once at {at}, with {cores} cores"
 
 
-def messages_are_possible(run: Run) -> Iterator[str]:
-    """No more moves than a message is long, all of it where it arrives, no faster than its user's link."""
-    link = run.scenario.network.users
+def messages_are_whole(run: Run) -> Iterator[str]:
+    """No more moves than a message is long, all of it where it arrives."""
     for row in run.of(Sent):
         if not 0 <= row.bytes <= row.size or (row.arrived is not None and row.bytes != row.size):
             yield f"bytes: {row}"
-        if row.arrived is not None:
-            mbps = link.uplink_mbps if row.to == SERVER else link.downlink_mbps
-            assert mbps is not None
-            moving = row.size * 8 * NS // round(mbps * 1e6)
-            if row.arrived < row.sent + round(link.latency_s * NS) + moving - 1:
-                yield f"faster than the link, {moving} ns and {link.latency_s} s: {row}"
 
 
 def messages_keep_their_order(run: Run) -> Iterator[str]:
@@ -335,6 +291,7 @@ def deadlines_are_as_set(run: Run) -> Iterator[str]:
 RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
     rounds_adjoin, number_of_rounds, within_horizon, members_were_selected, members_have_trained,
     critical_path_adds_up, spans_fit, bytes_add_up, causes_come_first, steps_are_whole, lanes_are_exclusive,
-    messages_are_possible, messages_keep_their_order, presence_alternates, deadlines_are_as_set,
+    messages_are_whole, messages_keep_their_order, presence_alternates, deadlines_are_as_set,
+    *world_laws.RULES,
 )  # fmt: skip
 """All but `files`, each of one protocol's run."""

@@ -17,6 +17,8 @@ from tests.fuzz.text import dump
 
 ROOT = Path(__file__).parents[2]
 SEEDS = Path(__file__).parent / "seeds"
+FILES = sorted(path for path in SEEDS.iterdir() if path.suffix != ".yaml")
+"""What scenarios may name: traces of presence and of links, and users' own numbers."""
 
 OWN = sorted(path.stem for path in SEEDS.glob("*.yaml"))
 """Seeds that are for this alone: tiny, and between them with each block."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from simfl.population.dropout import POINTS
+from tests.fuzz import worlds
 
 Tree = dict[str, Any]
 
 ROUNDS = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg")
 BUFFERED = ("fedbuff", "lightsecagg_async")
-WHEN = ("before_send", "mid_send", "after_send")
 
 
 def scenario(rng: Random) -> Tree:
@@ -28,16 +27,20 @@ def scenario(rng: Random) -> Tree:
         "clock": "modelled",
         "payload": "shadow",
         "rounds": rng.randint(1, 8 if asynchronous else 4),
-        "population": {"users": N, "devices": _devices(rng), "availability": _availability(rng, N)},
+        "population": {
+            "users": N,
+            "devices": worlds.devices(rng),
+            "availability": worlds.availability(rng, N, not asynchronous),
+        },
         "network": {
-            "users": _link(rng, latency),
-            "server": {"uplink_mbps": _rate(rng), "downlink_mbps": _rate(rng)},
+            "users": worlds.link(rng, latency),
+            "server": {"uplink_mbps": worlds.rate(rng), "downlink_mbps": worlds.rate(rng)},
             "peers": rng.choice(("relayed", "direct")),
             "overhead_s": overhead,
         },
         "detect": rng.choice(("timeout", {"disconnect": rng.choice((0.0, 0.01, 0.5, 5.0))})),
         "deadlines": _deadlines(rng, overhead, latency, asynchronous),
-        "dropout": _dropout(rng, N, asynchronous),
+        "dropout": worlds.dropout(rng, N, asynchronous),
         "overlap": rng.random() < 0.6,
         "learning": {
             "dataset": {"kind": "synthetic", "shape": [4], "classes": 2, "train": 20 * N + 20, "test": 10},
@@ -60,65 +63,11 @@ def scenario(rng: Random) -> Tree:
     tree["privacy"] = {"T": T, "D": rng.randint(cohort - wanted, cohort - U), "U": U}
     if asynchronous:
         tree["buffer"] = _buffer(rng, N)
+    if rng.random() < 0.7:
+        worlds.enrich(tree, rng)
     names = rng.sample(BUFFERED if asynchronous else ROUNDS, rng.randint(1, 2))
     tree["protocols"] = {name: _settings(name, rng, cohort, T, U) for name in names}
     return tree
-
-
-def _scale(rng: Random) -> float:
-    return round(rng.choice((0.001, 0.01, 0.1, 1.0, 10.0)) * rng.uniform(0.5, 5.0), 6)
-
-
-def _spread(rng: Random) -> Any:
-    """A distribution of seconds, or of slowdowns."""
-    size = _scale(rng)
-    return rng.choice((
-        size,
-        {"kind": "uniform", "low": size, "high": 5 * size},
-        {"kind": "lognormal", "median": size, "sigma": rng.choice((0.0, 0.5, 2.0))},
-        {"exponential": size},
-    ))  # fmt: skip
-
-
-def _devices(rng: Random) -> Tree:
-    return {
-        "slowdown": _spread(rng),
-        "cores": rng.choice((1, 1, 2, 2, 8)),
-        "training_noise": rng.choice((0.0, 0.0, 0.5)),
-    }
-
-
-def _rate(rng: Random) -> float:
-    return rng.choice((0.001, 0.1, 1.0, 100.0, 1000.0, 1e5))
-
-
-def _link(rng: Random, latency: float) -> Tree:
-    link: Tree = {"latency_s": latency}
-    if rng.random() < 0.5:
-        link["preset"] = rng.choice(("4g", "lan320", "5g"))
-    else:
-        link |= {"uplink_mbps": _rate(rng), "downlink_mbps": _rate(rng)}
-    if rng.random() < 0.3:
-        link["jitter_s"] = _spread(rng)
-    if rng.random() < 0.3:
-        link["tcp"] = {"slow_start": rng.choice(("fresh", "idle", "never")), "window": rng.choice((1, 10))}
-    return link
-
-
-def _availability(rng: Random, N: int) -> Any:
-    kind = rng.choice(("always", "always", "bernoulli", "slots", "sessions", "sessions", "diurnal", "trace"))
-    p = rng.choice((0.5, 0.9, 1.0, 0.0, [0.1, 0.9]))
-    if kind == "bernoulli":
-        return {"bernoulli": p}
-    if kind == "slots":
-        return {"kind": "bernoulli", "p": p, "slot_s": _scale(rng)}
-    if kind == "sessions":
-        return {"kind": "sessions", "on_s": _spread(rng), "off_s": _spread(rng)}
-    if kind == "diurnal":
-        slot, low = _scale(rng), rng.choice((0.0, 0.3))
-        day = {"peak_s": _scale(rng), "spread_s": _scale(rng), "slot_s": slot, "period_s": slot * 20}
-        return {"kind": "diurnal", "low": low, "high": rng.choice((low, 0.8, 1.0)), **day}
-    return {"trace": "online.csv"} if kind == "trace" and N >= 6 else "always"
 
 
 def _deadlines(rng: Random, overhead: float, latency: float, asynchronous: bool) -> Tree:
@@ -132,32 +81,6 @@ def _deadlines(rng: Random, overhead: float, latency: float, asynchronous: bool)
             fraction = rng.choice((0.0, 0.5, 0.8, 1.0))
             made[name] = {"kind": "quorum", "fraction": fraction, "grace_s": grace, "after_s": after}
     return made
-
-
-def _dropout(rng: Random, N: int, asynchronous: bool) -> Any:
-    share = rng.choice((0.0, 0.1, 0.3, 1.0))
-    shares = share if asynchronous or rng.random() < 0.5 else [0.0, share]
-    losses = [_loss(user, index, rng) for user in range(N) for index in range(3) if rng.random() < 0.15]
-    groups = {"kind": "groups", "groups": rng.randint(1, N), "p": share, **_at_a_point(rng)}
-    return rng.choice((
-        "none",
-        {"kind": "rate", "rate": shares, **_at_a_point(rng)},
-        {"worst_case": shares},
-        {"kind": "per_step", "q": share / 2, "when": rng.choice(WHEN)},
-        *([] if asynchronous else [groups]),
-        {"script": losses},
-        {"script": losses},
-    ))  # fmt: skip
-
-
-def _at_a_point(rng: Random) -> Tree:
-    at = rng.choice(POINTS)
-    return {"at": at, "when": rng.choice((*WHEN, *(["not_counted"] if at == "upload" else [])))}
-
-
-def _loss(user: int, index: int, rng: Random) -> Tree:
-    loss: Tree = {"user": user, "round": index, **_at_a_point(rng)}
-    return {**loss, "when": "delay", "delay_s": _scale(rng)} if rng.random() < 0.3 else loss
 
 
 def _select(rng: Random, N: int, tree: Tree) -> tuple[int, int]:
@@ -176,7 +99,7 @@ def _select(rng: Random, N: int, tree: Tree) -> tuple[int, int]:
         if kind in ("random", "weighted_random") and rng.random() < 0.5:
             more = rng.randint(users, N)
             tree["selection"]["over"] = int(more / users * 1e6) / 1e6  # users x over is rounded up
-            tree["deadlines"]["upload"] = _scale(rng)
+            tree["deadlines"]["upload"] = worlds.scale(rng)
             return more, users
     return (N, N) if kind in ("all", "bernoulli") else (users, users)
 
@@ -185,7 +108,7 @@ def _buffer(rng: Random, N: int) -> Tree:
     buffer: Tree = {"K": rng.randint(1, max(1, N // 2 + 1)), "staleness_bound": rng.choice((0, 1, 3, 10))}
     if rng.random() < 0.7:
         buffer["concurrency"] = rng.randint(1, N + 2)
-    buffer["return_s"] = _scale(rng)
+    buffer["return_s"] = worlds.scale(rng)
     return buffer
 
 

@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 
 WHOLE = (0, 1, 1, 2, 2, 3, 4, 5, 8, 16, 50)
 NUMBERS = (0.0, 0.001, 0.05, 0.1, 0.5, 0.9, 1.0, 1.0, 2.0, 5.0, 20.0, 100.0)
-WORDS = ("x", "auto", "reference", "online.csv", "none", "missing.yaml")
+WORDS = ("x", "auto", "reference", "online.csv", "rates.csv", "link.up", "none", "missing.yaml")
 
 
 class Place(NamedTuple):
@@ -64,7 +64,8 @@ def drawn(annotation: Any, rng: Random) -> Any:
     if len(shape.members) > 1:
         return drawn(member, rng)
     if shape.open:
-        return {"fedavg": {}}
+        named = {"fedavg": {}} if Shape(shape.item).tag else {}
+        return named or {name: drawn(shape.item, rng) for name in ("home", "4g")[: rng.randint(1, 2)]}
     if shape.item is not None:
         return [drawn(shape.item, rng) for _ in range(rng.randint(0, 3))]
     pool: dict[Any, tuple[Any, ...]] = {int: WHOLE, float: NUMBERS, bool: (True, False), str: WORDS}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from simfl.population.availability import Availability, Sessions
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import settings_of
 
 USERS, ROUNDS, AGGREGATIONS = 12, 4, 8
 
@@ -33,7 +33,7 @@ def small(s: Scenario) -> dict[str, Any]:
             del entry["partition"]
     if s.population.users > USERS:
         _fewer_users(s, tree)
-    lasting_s = _shortest_s(s.population.availability)
+    lasting_s = _shortest_s(s)
     longest_s = max((deadline.after_s for deadline in s.deadlines.given.values()), default=0.0)
     if lasting_s is not None and (s.buffer is None or longest_s > MANY * lasting_s):
         horizon_s = lasting_s * CHANGES / min(s.population.users, USERS)
@@ -41,19 +41,23 @@ def small(s: Scenario) -> dict[str, Any]:
     return tree
 
 
-MANY = 200
+MANY = 20
 """Presences in a deadline from which on a buffered run gets a horizon; otherwise it must end by itself."""
 
 
-def _shortest_s(spec: Availability) -> float | None:
-    """How long a user is about online or offline, whichever is shorter; None if for a round or for ever."""
-    if isinstance(spec, Sessions):
-        means = []
-        for d in (spec.on_s, spec.off_s):
-            ends = [value for key, value in d if key in ("value", "low", "high", "median", "mean")]
-            means.append(min(ends))
-        return min(means)
-    return getattr(spec, "slot_s", None)
+def _shortest_s(s: Scenario) -> float | None:
+    """How long the shortest states of users and links last, about; None if for a round or for ever."""
+    models: list[Any] = [s.network.server.varies, *s.network.outages]
+    for own in settings_of(s).values():
+        models += [own.availability, own.network.varies]
+        if own.energy is not None and own.energy.battery is not None:
+            models.append(own.energy.battery.charging)
+    models += [level for model in models for level in getattr(model, "levels", ())]
+    found = [getattr(model, key) for model in models for key in ("slot_s", "window_s") if hasattr(model, key)]
+    for model in models:
+        drawn = [getattr(model, key, None) for key in ("on_s", "off_s", "every_s", "lasts_s", "dwell_s")]
+        found += [spread.quantile(0.5) for spread in drawn if spread is not None]
+    return min((seconds for seconds in found if seconds is not None), default=None)
 
 
 def _dataset(s: Scenario) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simfl
-from simfl.errors import BadInput
+from simfl.errors import BadInput, RunFailed
 from simfl.experiment.build import build
 from tests.fuzz import attempt as attempts
 from tests.fuzz import workers
@@ -54,6 +54,11 @@ def test_a_refusal_is_no_finding() -> None:
 def test_a_message_that_nobody_can_read_is_one(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "build", raising(BadInput(text)))
     assert attempt(TINY).key in ("build: long message", "build: empty message")
+
+
+def test_a_run_that_fails_before_it_begins_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "build", raising(RunFailed("not known here")))
+    assert attempt(TINY).key == "build: without a place"
 
 
 def test_any_other_error_is_one_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

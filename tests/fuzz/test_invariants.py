@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,18 @@ from typing import Any
 import pytest
 
 import simfl
+from simfl.engine.battery import Battery
+from simfl.experiment.build import build
 from simfl.folder.result import Result
-from simfl.results.trace import Aggregated, End, Presence, Sent, Step, TimerSet, Trace
-from tests.fuzz import invariants
+from simfl.results.trace import Aggregated, End, Presence, Sent, Spent, Step, Surplus, TimerSet, Trace
+from tests.fuzz import batteries, invariants, judged, world_laws
 from tests.fuzz.mutants import SEEDS
 
 
 @cache
 def run(name: str) -> Result:
     more = {"payload": "shadow", "workers": 0, "population.availability": "always"}
-    return simfl.run(SEEDS / f"{name}.yaml", more if name != "listed" else {})
+    return simfl.run(SEEDS / f"{name}.yaml", {} if name in ("listed", "world") else more)
 
 
 def changed(name: str, kind: type[Any], at: int, change: Callable[[Any], Any]) -> Result:
@@ -32,7 +35,7 @@ def changed(name: str, kind: type[Any], at: int, change: Callable[[Any], Any]) -
     return Result(good.scenario, traces, good.measured)
 
 
-@pytest.mark.parametrize("name", ["tiny", "rounds", "buffer", "listed"])
+@pytest.mark.parametrize("name", ["tiny", "rounds", "buffer", "listed", "world"])
 def test_laws_hold_of_good_runs(name: str, tmp_path: Path) -> None:
     run(name).write(tmp_path)
     invariants.check(run(name), tmp_path)
@@ -51,7 +54,7 @@ def test_laws_hold_of_good_runs(name: str, tmp_path: Path) -> None:
         ("causes_come_first", "tiny", Sent, 3, lambda row: row._replace(cause=10**6)),
         ("steps_are_whole", "tiny", Step, 3, lambda row: row._replace(segments=(("upload", 1),))),
         ("lanes_are_exclusive", "tiny", Step, 3, lambda row: row._replace(lane="training", party=-1)),
-        ("messages_are_possible", "tiny", Sent, 8, lambda row: row._replace(bytes=row.bytes - 1)),
+        ("messages_are_whole", "tiny", Sent, 8, lambda row: row._replace(bytes=row.bytes - 1)),
         ("messages_are_possible", "tiny", Sent, 8, lambda row: row._replace(sent=row.sent + 10**7)),
         ("presence_alternates", "listed", Presence, 0, lambda row: row._replace(online=True)),
         ("deadlines_are_as_set", "tiny", TimerSet, 0, lambda row: row._replace(fires=row.fires + 1)),
@@ -68,7 +71,8 @@ def rules(result: Result) -> list[tuple[str, Any]]:
     """The laws of the first protocol's rows, without what was derived from them."""
     name, rows = next(iter(result.traces.items()))
     good = run_named(result)
-    derived = invariants.Run(result.scenario, name, rows, good.rounds[name], good.summary["protocols"][name])
+    summary = good.summary["protocols"][name]
+    derived = judged.Run(result.scenario, name, rows, good.rounds[name], summary, build(result.scenario))
     return [(rule.__name__, rule(derived)) for rule in invariants.RULES]
 
 
@@ -85,7 +89,7 @@ def test_sums_are_made_afresh() -> None:
     rounds[0].critical[next(iter(rounds[0].critical))] += 1
     rounds[0].span["upload"] = 10**15
     summary["rounds"][0]["bytes_up"] += 1
-    bad = invariants.Run(good.scenario, name, rows, rounds, summary)
+    bad = judged.Run(good.scenario, name, rows, rounds, summary, build(good.scenario))
     for rule in (invariants.critical_path_adds_up, invariants.spans_fit, invariants.bytes_add_up):
         assert list(rule(bad))
 
@@ -109,3 +113,74 @@ def test_a_folder_that_is_refused_is_found(tmp_path: Path) -> None:
     run("tiny").write(tmp_path)
     (tmp_path / "trace.jsonl").write_text("{}\n")
     assert any("is refused" in problem for problem in invariants.files(run("tiny"), tmp_path))
+
+
+def world() -> judged.Run:
+    """The first protocol's run in a world with all that users can differ in."""
+    good = run("world")
+    name, rows = next(iter(good.traces.items()))
+    summary = good.summary["protocols"][name]
+    return judged.Run(good.scenario, name, Trace(rows), good.rounds[name], summary, build(good.scenario))
+
+
+def worse(run: judged.Run, kind: type[Any], change: Callable[[Any], Any]) -> None:
+    """Change the first row of a kind for which there is a change."""
+    number, row = next((i, r) for i, r in enumerate(run.rows) if isinstance(r, kind) and change(r))
+    run.rows[number] = change(row)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "change"),
+    [
+        ("messages_are_possible", Sent, lambda row: row.arrived and row._replace(size=10**9, bytes=10**9)),
+        ("server_is_not_exceeded", Sent, lambda row: row.arrived and row._replace(size=10**12)),
+        ("energy_adds_up", Spent, lambda row: row._replace(amounts=(("upload", "cpu", 1),))),
+        ("energy_is_of_work", Spent, lambda row: row.party >= 0 and row._replace(amounts=())),
+        ("partial_work_fits", Step, lambda row: row.call == "train" and row._replace(end=row.end + 10**12)),
+        ("surplus_are_told_once", Surplus, lambda row: row._replace(users=())),
+    ],
+)
+def test_laws_of_worlds_find_a_bad_row(rule: str, kind: type[Any], change: Callable[[Any], Any]) -> None:
+    bad = world()
+    worse(bad, kind, change)
+    assert list(getattr(world_laws, rule)(bad))
+
+
+@pytest.mark.parametrize("key", ["users", "invited", "aggregated", "surplus"])
+def test_classes_are_counted_afresh(key: str) -> None:
+    bad = world()
+    assert not list(world_laws.classes_add_up(bad))
+    bad.summary["classes"]["home"][key] += 1
+    assert list(world_laws.classes_add_up(bad))
+    bad.summary["classes"]["home"][key] -= 1  # the run is kept
+
+
+def test_members_are_not_surplus() -> None:
+    bad = world()
+    bad.rounds[0] = replace(bad.rounds[0], surplus=(bad.rounds[0].members[0][0],))
+    assert list(world_laws.invited_are_accounted_for(bad))
+
+
+@pytest.mark.parametrize("level", [-1, 10**30])
+def test_levels_of_batteries_are_looked_at(level: int) -> None:
+    powers = world().people.powers[0]
+    assert powers is not None
+    assert powers.store is not None
+    battery = Battery(powers.store, 0)
+    with batteries.watched() as seen:
+        battery.pay(0)
+        assert list(seen.seen.values()) == [battery]
+        battery.level = level
+        with pytest.raises(judged.Broken):
+            seen.look(battery)
+
+
+def test_energy_that_no_battery_gave_is_found() -> None:
+    seen = batteries.Watched()
+    powers = world().people.powers[0]
+    assert powers is not None
+    assert powers.store is not None
+    for user in range(10):
+        seen.look(Battery(powers.store, user))
+    with pytest.raises(judged.Broken):
+        seen.check(run("world"))

@@ -84,6 +84,10 @@ def test_a_field_of_the_battery_that_is_missing_is_refused(field: str) -> None:
             r"charging\.slot_s: missing; a battery has no rounds to draw p in",
         ),
         (
+            {"charging": {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0, "slot_s": 5.0}},
+            r"battery\.charging: by_data is for availability: a charger has nothing to do with what",
+        ),
+        (
             {"comes_back_at": 0.1, "base_w": 11.0},
             r"comes_back_at: 0\.1 of capacity_j=100 is 10 J, less than base_w=11 draws in 1 s",
         ),
