@@ -68,12 +68,15 @@ def live_command(
 
 
 def _tell(name: str, figures: Figures) -> None:
-    from simfl.live.play import WARN_OVERRUN
+    from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
     tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}")
     if figures.overrun > WARN_OVERRUN:
         remedy = "give devices a larger slowdown, or this machine less to do"
         tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {remedy}", error=True)
+    if figures.held_s > WARN_HELD_S:
+        held = f"the real work of a step held its process up for {figures.held_s:.2g} s"
+        tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
     for why, count in figures.refused.items():
         tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
     if figures.silent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,7 +55,8 @@ class Wires:
 class Owner(Session, ABC):
     """A session in real time, of the server or of a user: its peers are at the other ends of connections.
 
-    steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late.
+    steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
+    the longest real work of a step, during which the process hears nothing.
     """
 
     wires: Wires
@@ -63,7 +65,7 @@ class Owner(Session, ABC):
     def __init__(self, wires: Wires, *parts: Any) -> None:
         self.wires = wires
         self.environment = RealTime
-        self.steps_ns = self.late_ns = 0
+        self.steps_ns = self.late_ns = self.held_ns = 0
         self._last_ns: dict[int, int] = {}
         self._jitter: dict[int, Iterator[float] | None] = {}
         super().__init__(*parts)
@@ -98,6 +100,11 @@ class Owner(Session, ABC):
             due += 0 if draws is None else nanoseconds(next(draws))
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
         self.env.at(due, then)
+
+    def execute(self, device: Device, lane: str, job: Job) -> None:
+        began = time.monotonic_ns()
+        super().execute(device, lane, job)
+        self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start

@@ -40,20 +40,23 @@ from simfl.results.trace_reader import TraceError, rows_of
 from simfl.scenario.messages import error
 from simfl.scenario.schema import Scenario
 from simfl.simulation import measurement
+from simfl.virtual_time import NS
 
 LinkKind = Literal["user", "none"]
 WARN_OVERRUN = 0.02
-"""Beyond this share of overrun, phases were seen to be off by more than the model's own error."""
+WARN_HELD_S = 0.05
+"""Above these, a run's figures are those of this machine."""
 
 
 @dataclass(frozen=True)
 class Figures:
     """Facts of one protocol's live run. overrun: the share of step time by which steps were late, as this
-    machine could not deliver them; refused: frames and connections that were cut off, by reason; silent:
-    users who left no report."""
+    machine could not deliver them; held_s: the longest real work of a step, during which its process heard
+    nothing; refused: frames and connections that were cut off, by reason; silent: users without a report."""
 
     wall_s: float
     overrun: float
+    held_s: float
     refused: dict[str, int]
     silent: tuple[int, ...]
 
@@ -160,7 +163,9 @@ def _one(
     late_ns = server.late_ns + sum(one.late_ns for one in done)
     steps_ns = server.steps_ns + sum(one.steps_ns for one in done)
     silent = tuple(sorted(set(range(users)) - server.reported.keys()))
-    return trace, measured, Figures(wall_s, late_ns / max(1, steps_ns), dict(server.refused), silent)
+    held_s = max([server.held_ns, *(one.held_ns for one in done)]) / NS
+    overrun = late_ns / max(1, steps_ns)
+    return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
 
 
 def _user(user: int, port: int, wires: Wires, *parts: object) -> LiveUser:

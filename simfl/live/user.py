@@ -137,7 +137,7 @@ class LiveUser(Owner, Session):
         connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
-        connection.say(Done(self.steps_ns, self.late_ns))
+        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns))
         connection.leave()
         self.finished.set()
 

@@ -96,11 +96,13 @@ class Rows(Control):
 
 @dataclass(frozen=True, slots=True)
 class Done(Control):
-    """All rows are there. Nanoseconds of its steps, and by how much they took longer than they should."""
+    """All rows are there. Nanoseconds of its steps, by how much they took longer than they should, and the
+    longest real work of one."""
 
     kind = ".done"
     steps_ns: int
     late_ns: int
+    held_ns: int
 
 
 UPWARD: tuple[type[Control], ...] = (Hello, Free, Rows, Done)

@@ -5,8 +5,8 @@ from simfl.engine.session import Session
 from simfl.live.server import LiveServer
 from simfl.live.user import LiveUser
 
-OF_USERS = ("follow", "lose", "release", "execute", "noise", "client_of", "close")
-OF_ROUNDS = ("main", "_select", "members", "at_server", "execute", "machine_of", "abort_round", "lose")
+OF_USERS = ("follow", "lose", "release", "noise", "client_of", "close")
+OF_ROUNDS = ("main", "_select", "members", "at_server", "machine_of", "abort_round", "lose")
 
 
 def test_engine_and_live_drive_the_same_hosts() -> None:

@@ -114,6 +114,7 @@ def test_a_round_is_exact_whoever_else_knocks(
     assert sum(figures.refused.values()) == len(STRANGERS) == len(knocking)
     assert figures.refused["no hello within 0.2 s"] == 2
     assert figures.silent == ()
+    assert 0 < figures.held_s < figures.wall_s
     assert trace_reader.read(tmp_path / "trace.jsonl", 4)[name] == result.traces[name]
     assert json.loads((tmp_path / "live.json").read_text())["protocols"][name]["overrun"] == figures.overrun
     for stranger in knocking:
