@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,7 +184,18 @@ def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     """Yield the powers of each class's devices."""
     for name, own in settings_of(s).items():
         make = None if own.energy is None else partial(own.energy.powers, s.population.users, streams)
-        yield None if make is None else or_error(s, key_of(s, name, "energy"), make)
+        key = key_of(s, name, "energy")
+        yield None if make is None else _placed(s, key, f"{key}.battery.charging", make)
+
+
+def _placed(s: Scenario, key: str, own: str, make: Callable[[], Any]) -> Any:
+    """Make what is at `key`; a trace of presence in it does not know that it is that at `own`."""
+    try:
+        return or_error(s, key, make)
+    except ScenarioError as found:
+        general = "population.availability"
+        placed = (replace(p, path=p.path.replace(general, own, 1)) for p in found.problems)
+        raise ScenarioError(list(placed)) from None
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:
@@ -193,13 +205,7 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
     made = []
     for name, model in models.items():
         own, times = key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings)
-        try:
-            made.append(or_error(s, own, times))
-        except ScenarioError as found:  # of a trace, which does not know whose it is
-            placed = (
-                replace(p, path=p.path.replace("population.availability", own, 1)) for p in found.problems
-            )
-            raise ScenarioError(list(placed)) from None
+        made.append(_placed(s, own, own, times))
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
     if s.buffer is None:
         return online
