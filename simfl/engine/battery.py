@@ -63,10 +63,12 @@ class Battery:
         return min(until, now + self._lasts(gain, drain))
 
     def wakes(self, now: int, draws: int) -> int:
-        """Return a time up to which it surely stays as it is, found without the charger if that is far."""
-        flow = (0, draws + self.store.base) if self.on else (self.store.charger, 0)  # out at most, or in
-        lasts = self._lasts(*flow)
-        return now + lasts if lasts > NS else self.turns(now, draws)
+        """Return a time up to which it surely stays as it is, found without the charger if it is on and that
+        is far."""
+        if self.on:
+            lasts = self._lasts(0, draws + self.store.base)
+            return now + lasts if lasts > NS else self.turns(now, draws)
+        return max(now + self._lasts(self.store.charger, 0), self.turns(now, draws))  # never, without one
 
     def step(self, then: int, until: int, draws: int) -> int:
         """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""

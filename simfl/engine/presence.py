@@ -88,7 +88,7 @@ class Presence:
         if self.powered is None or not state[0]:
             return state
         on, until = self.powered(user)
-        return on, min(until, state[1])
+        return on, min(until, state[1]) if on else until  # its sessions mean nothing while it is empty
 
     def online(self, user: int) -> bool:
         return self.look(user)[0]

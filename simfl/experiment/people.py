@@ -183,7 +183,8 @@ def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     """Yield the powers of each class's devices."""
     for name, own in settings_of(s).items():
         make = None if own.energy is None else partial(own.energy.powers, s.population.users, streams)
-        yield None if make is None else or_error(s, key_of(s, name, "energy"), make)
+        key = f"{key_of(s, name, 'energy')}.battery.charging"  # all that a file may be wrong of
+        yield None if make is None else or_error(s, key, make)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:

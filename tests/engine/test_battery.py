@@ -265,6 +265,17 @@ def test_a_run_whose_devices_are_empty_for_ever_ends(name: str) -> None:
     check(session)
 
 
+@pytest.mark.parametrize("changes", [{"charger_w": 0.0}, {"charging": "never"}], ids=["none", "unplugged"])
+def test_a_run_whose_devices_empty_at_rest_ends(changes: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "never.csv").write_text("user,from_s,to_s\n")
+    if "charging" in changes:
+        changes = {"charging": {"trace": str(tmp_path / "never.csv")}}
+    energy = battery(capacity_j=30.0, level=1e-9, base_w=0.001, **changes)
+    world = {"population.energy": energy, "population.availability": sessions(0.2, 2.0)}
+    session = finished(world, ASYNC, "fedbuff")
+    assert session.env.now < 1000 * 10**9
+
+
 # --- common random numbers --------------------------------------------------------------------------------
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_a_battery_that_lasts_changes_no_draw(base: dict[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from simfl.errors import ScenarioError
+from simfl.experiment.build import build
 from simfl.population.energy import Energy
 from simfl.random_streams import Streams
 from simfl.scenario.load import load
@@ -105,3 +107,13 @@ def test_selection_by_batteries_needs_batteries() -> None:
     assert load(SYNC, {"selection": charged, "population.energy": battery()}).cohort == 2
     with pytest.raises(ScenarioError, match="selection: charged is for rounds"):
         load(ASYNC, {"selection": charged, "population.energy": battery()})
+
+
+@pytest.mark.parametrize("key", ["population.energy", "population.classes.lte.energy"])
+def test_a_chargers_trace_is_refused_as_its_own(key: str) -> None:
+    given = battery(charging={"trace": "missing.csv"})
+    world = {"population.energy": given}
+    if "classes" in key:
+        world = {"population.classes": {"lte": {"share": 1.0, "energy": given}}}
+    with pytest.raises(ScenarioError, match=re.escape(f"{key}.battery.charging: cannot be read")):
+        build(load(SYNC, world))
