@@ -105,7 +105,7 @@ def test_a_run_that_fails_leaves_its_finished_rounds(tmp_path: Path, monkeypatch
 
 def test_a_coroutine_beside_a_run_stays_live() -> None:
     async def main() -> int:
-        running, turns = asyncio.create_task(simulate(SYNC, {**SIX, "rounds": 20})), 0
+        running, turns = asyncio.create_task(simulate(SYNC, {**SIX, "rounds": 60})), 0
         while not running.done():
             await asyncio.sleep(0.001)
             turns += 1
