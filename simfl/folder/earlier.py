@@ -9,7 +9,7 @@ from pathlib import Path
 from simfl.errors import BadInput
 from simfl.results.summary import read
 
-_REPORTS = ("report.html", "trace.perfetto.json", "breakdown.parquet", "energy.csv")
+_REPORTS = ("report.html", "trace.perfetto.json", "breakdown.parquet", "energy.csv", "live.json")
 _FIGURE = re.compile(r"(breakdown|timing(_[0-9]+)?|accuracy|staleness|participation)\.(svg|png)")
 
 

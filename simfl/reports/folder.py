@@ -31,6 +31,11 @@ class Run:
         return any(rows.buffered for rows in self.traces.values())
 
     @property
+    def live(self) -> bool:
+        """True of a run that was played in real time."""
+        return (self.folder / "live.json").is_file()
+
+    @property
     def unit(self) -> str:
         return unit(self.buffered)
 

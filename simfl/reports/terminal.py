@@ -23,6 +23,7 @@ from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
 MARK = "†"
+PLAYED = "Played in real time: all times are real, also where a heading says virtual"
 CLOCKS = {
     "measured": "measured: {timed_by} of the real work on this machine x each device's slowdown "
     "(--clock modelled for times that are the same on any machine)",

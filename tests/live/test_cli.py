@@ -29,7 +29,12 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert warned == (figures["protocols"]["fedavg"]["overrun"] > 0.02)
     assert figures["links"] == "none"
     assert called("run", scenario, "--out", simulated, "--no-progress") == 0
+    capsys.readouterr()
     assert called("report", real) == 0
+    assert "all times are real" in capsys.readouterr().out
+    assert "all times are real" in (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
+    assert called("report", simulated) == 0
+    assert "all times are real" not in capsys.readouterr().out
     assert called("compare", real, simulated) == 0
     assert (tmp_path / "real" / "trace.perfetto.json").exists()
 
