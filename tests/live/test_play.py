@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
+from simfl.live import door
 from simfl.live import play as playing
-from simfl.live import server as serving
 from simfl.live.play import Figures, play, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
@@ -107,7 +107,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         tell(into, port, times)
 
     monkeypatch.setattr(playing, "_tell", knock)
-    monkeypatch.setattr(serving, "HELLO_S", 0.2)
+    monkeypatch.setattr(door, "HELLO_S", 0.2)
     result, figures = played(tmp_path, protocols=[name])
     assert len(forked) == 2
     assert [len(r.members) for r in result.rounds[name]] == [4]
