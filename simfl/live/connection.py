@@ -101,6 +101,9 @@ class Owner(Session, ABC):
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
         self.env.at(due, then)
 
+    def ready(self) -> None:
+        """A process that has waited has cold caches as it is."""
+
     def execute(self, device: Device, lane: str, job: Job) -> None:
         began = time.monotonic_ns()
         super().execute(device, lane, job)
