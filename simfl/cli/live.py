@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from simfl.live.play import Figures
 
 LINKS_HELP = (
-    "`user` shapes links as the scenario says, in user space; `none` leaves them as this machine's are."
+    "`user` shapes links as the scenario says, in user space; `kernel` in namespaces, as root; `none` leaves "
+    "them as this machine's are."
+)
+DELAY_HELP = (
+    "The latency of kernel links: `wire` delays packets, so that TCP has the round trip; `user` messages."
 )
 PROCESSES_HELP = "Processes among which the users are dealt; one for each user unless given."
 
@@ -25,7 +29,8 @@ PROCESSES_HELP = "Processes among which the users are dealt; one for each user u
 def live_command(
     scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
-    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
+    links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
+    delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",
     processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
     set_: Set = None,
     protocols: Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")] = None,
@@ -52,7 +57,7 @@ def live_command(
     folder = out or reserve(RUNS / f"{loaded.name}-live")
     try:
         with telling_removed(folder):
-            play(study, folder, links, processes, _tell)
+            play(study, folder, links, processes, _tell, delay)
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
             with suppress(OSError):  # where it is empty

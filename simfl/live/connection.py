@@ -27,6 +27,7 @@ class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
     up, down: the codecs of messages to the server and to users. most_bytes: of a frame. token: users show it.
+    rates_here, latency_here: False where they are those of the sockets' own path.
     """
 
     up: Codec
@@ -36,18 +37,20 @@ class Wires:
     links: Links | None
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
+    rates_here: bool = True
+    latency_here: bool = True
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
         links = self.links
-        if links is None:
+        if links is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(links(user, now)[0 if up else 1])
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
         """Return the rate of the server's link at a time; up: to the users."""
         server = self.server_link
-        if server is None:
+        if server is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(server(now)[0 if up else 1])
 
@@ -92,7 +95,7 @@ class Owner(Session, ABC):
 
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + self.latency_ns(user)
+        due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.session import Session
@@ -28,6 +27,7 @@ from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.folder.result import Result, atomic
 from simfl.learning.trainer import one_thread
 from simfl.live.connection import Wires
+from simfl.live.kernel_links import Delay, LinkKind, Place, opened
 from simfl.live.merge import merged
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
@@ -42,7 +42,6 @@ from simfl.scenario.schema import Scenario
 from simfl.simulation import measurement
 from simfl.virtual_time import NS
 
-LinkKind = Literal["user", "none"]
 WARN_OVERRUN = 0.02
 WARN_HELD_S = 0.05
 """Above these, a run's figures are those of this machine."""
@@ -76,31 +75,39 @@ def play(
     links: LinkKind = "user",
     processes: int | None = None,
     tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    delay: Delay = "wire",
 ) -> tuple[Result, dict[str, Figures]]:
     """Play a scenario's protocols one after the other, in real time.
 
     Args:
         study: what `prepared` returned.
         out: a folder for the run's files; none are written unless given.
-        links: shaped in user space, or not at all.
+        links: shaped in user space, by the kernel, or not at all.
         processes: among which the users are dealt; one for each user unless given.
         tell: called after each protocol.
+        delay: the latency of kernel links: waited for in user space, or a wire's.
     """
     s = study.scenario
     users = s.population.users
     if processes is not None and not 1 <= processes <= users:
         raise BadInput(f"processes: {processes} must be from 1 to the number of users, {users}")
+    if links == "kernel" and processes not in (None, users):
+        raise BadInput(f"processes: {processes}: under kernel links each user has a process of its own")
     dealt = [range(k, users, processes or users) for k in range(processes or users)]
     result, figures = Result(s), dict[str, Figures]()
     result.assumed = assumed(study)
-    with one_thread(any(trainer.by_torch for trainer in study.trainers.values())):
+    one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
+    with one, opened(study, links, delay) as place:
         for name in s.protocols:
-            result.traces[name], result.measured[name], figures[name] = _one(study, name, links, dealt)
+            result.traces[name], result.measured[name], figures[name] = _one(study, name, place, dealt)
             tell(name, figures[name])
     if out is not None:
         result.write(out)
         content = {
             "links": links,
+            "delay": delay if links == "kernel" else "",
+            "wire": place.wire,
+            "scheduler": scheduler(),
             "processes": len(dealt),
             "protocols": {n: asdict(f) for n, f in figures.items()},
         }
@@ -109,22 +116,30 @@ def play(
     return result, figures
 
 
+def scheduler() -> str:
+    """Return how this process is scheduled: in real time, if whoever started it said so."""
+    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    return "real time" if real_time else "usual"
+
+
 def _one(
-    study: Experiment, name: str, links: LinkKind, dealt: Sequence[range]
+    study: Experiment, name: str, place: Place, dealt: Sequence[range]
 ) -> tuple[rows.Trace, list[Measurement], Figures]:
     s, trainer = study.scenario.of(name), study.trainers[name]
     kind, params = s.protocols[name], s.params(name, trainer.d)
     warm(kind, params, s.cohort, trainer)
     up, down = messages(kind, params)
-    users, shaped = s.population.users, links == "user"
+    users, linked = s.population.users, place.linked
     wires = Wires(
         up=Codec(up, kind, params, users),
         down=Codec(down, kind, params, users),
         most_bytes=2**16 + 64 * users + 8 * trainer.d * max(4, users),
         token=secrets.token_hex(16),
-        links=study.people.links if shaped else None,
-        server_link=study.people.server_link if shaped else None,
+        links=study.people.links if linked else None,
+        server_link=study.people.server_link if linked else None,
         jitter=study.people.jitter(),
+        rates_here=place.rates,
+        latency_here=place.latency,
     )
 
     def session(make: Callable[..., Session]) -> Session:
@@ -132,13 +147,15 @@ def _one(
 
     async def users_of(mine: range, port: int) -> None:
         warm(kind, params, s.cohort, trainer)
-        made = (session(partial(_user, user, port)) for user in mine)
+        place.enter(mine[0])
+        address = (place.address, port)
+        made = (session(partial(_user, user, address)) for user in mine)
         await asyncio.gather(*(user.run() for user in made if isinstance(user, LiveUser)))
 
     async def serve(tell_port: Callable[[int], None]) -> LiveServer:
         server = session(LiveServer)
         assert isinstance(server, LiveServer)
-        listening = await asyncio.get_running_loop().create_server(server.connection, "127.0.0.1", 0)
+        listening = await asyncio.get_running_loop().create_server(server.connection, place.address, 0)
         tell_port(listening.sockets[0].getsockname()[1])
         try:
             await server.run()
@@ -147,7 +164,7 @@ def _one(
         return server
 
     began = time.monotonic()
-    with _forked(users_of, dealt) as tell_port:
+    with _forked(users_of, dealt) as tell_port, place.at_server():
         server = asyncio.run(serve(tell_port))
     wall_s = time.monotonic() - began
     parts: dict[int, list[Row]] = {SERVER: list(server.trace)}
@@ -168,8 +185,8 @@ def _one(
     return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
 
 
-def _user(user: int, port: int, wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, ("127.0.0.1", port), *parts)  # type: ignore[arg-type]
+def _user(user: int, address: tuple[str, int], wires: Wires, *parts: object) -> LiveUser:
+    return LiveUser(wires, user, address, *parts)  # type: ignore[arg-type]
 
 
 def _is_own(row: Row, user: int, rounds: int) -> bool:
@@ -203,6 +220,10 @@ def _forked(
                 _child(users_of, mine, out, into)
             children.append(pid)
         yield lambda port: _tell(into, port, len(dealt))
+    except BaseException:  # nobody asks them for a report any more
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        raise
     finally:
         gc.unfreeze()
         os.close(out)
@@ -221,6 +242,7 @@ def _child(users_of: Callable[[range, int], object], mine: range, out: int, into
     try:
         gc.disable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(into)
         port = os.read(out, 16)
         if port:
