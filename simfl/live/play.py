@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -131,8 +132,11 @@ def _one(
         return study.session(name, make_clocks(study)(name), EagerOps(params.q), make=partial(make, wires))
 
     async def users_of(mine: range, port: int) -> None:
-        warm(kind, params, s.cohort, trainer)
-        made = (session(partial(_user, user, port)) for user in mine)
+        worker = ThreadPoolExecutor(1)
+        loop = asyncio.get_running_loop()
+        # In the thread that trains, as some of what libraries remember they remember for a thread.
+        await loop.run_in_executor(worker, warm, kind, params, s.cohort, trainer)
+        made = (session(partial(_user, user, port, worker)) for user in mine)
         await asyncio.gather(*(user.run() for user in made if isinstance(user, LiveUser)))
 
     async def serve(tell_port: Callable[[int], None]) -> LiveServer:
@@ -168,8 +172,8 @@ def _one(
     return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
 
 
-def _user(user: int, port: int, wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, ("127.0.0.1", port), *parts)  # type: ignore[arg-type]
+def _user(user: int, port: int, worker: Executor, wires: Wires, *parts: object) -> LiveUser:
+    return LiveUser(wires, user, ("127.0.0.1", port), worker, *parts)  # type: ignore[arg-type]
 
 
 def _is_own(row: Row, user: int, rounds: int) -> bool:
