@@ -60,8 +60,7 @@ class Owner(Session, ABC):
 
     steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
     the longest real work of a step that was done in line, so that the process heard nothing meanwhile.
-    worker: a thread that trains, if anybody does, with operations of its own: one ledger has one step. There
-    is one for all users of a process, as several would fight over the interpreter; other steps are too short.
+    worker: a thread that trains, if anybody does, with operations of its own, as a ledger is one step's.
     """
 
     wires: Wires

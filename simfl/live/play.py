@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, messages
+from simfl.live.worker import started
 from simfl.results import trace as rows
 from simfl.results.summary import Measurement
 from simfl.results.trace import SERVER, Row
@@ -132,10 +133,7 @@ def _one(
         return study.session(name, make_clocks(study)(name), EagerOps(params.q), make=partial(make, wires))
 
     async def users_of(mine: range, port: int) -> None:
-        worker = ThreadPoolExecutor(1)
-        loop = asyncio.get_running_loop()
-        # In the thread that trains, as some of what libraries remember they remember for a thread.
-        await loop.run_in_executor(worker, warm, kind, params, s.cohort, trainer)
+        worker = await started(partial(warm, kind, params, s.cohort, trainer))
         made = (session(partial(_user, user, port, worker)) for user in mine)
         await asyncio.gather(*(user.run() for user in made if isinstance(user, LiveUser)))
 
