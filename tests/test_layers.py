@@ -114,7 +114,7 @@ HOMES = {
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "selection", "privacy", "learning", "results", "studies", "papers"),
-    "concurrent": ("dataplane",),
+    "concurrent": ("dataplane", "live"),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
 }

@@ -7,9 +7,12 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.transport import Transmission
@@ -59,10 +62,12 @@ class Owner(Session, ABC):
     """A session in real time, of the server or of a user: its peers are at the other ends of connections.
 
     steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
-    the longest real work of a step, during which the process hears nothing.
+    the longest real work of a step that was done in line, so that the process heard nothing meanwhile.
+    worker: a thread that trains, if anybody does, with operations of its own, as a ledger is one step's.
     """
 
     wires: Wires
+    worker: Executor | None = None
     env: RealTime
 
     def __init__(self, wires: Wires, *parts: Any) -> None:
@@ -107,10 +112,20 @@ class Owner(Session, ABC):
     def ready(self) -> None:
         """A process that has waited has cold caches as it is."""
 
-    def execute(self, device: Device, lane: str, job: Job) -> None:
+    def execute(self, device: Device, lane: str, job: Job) -> bool:
+        if self.worker is not None and lane == "training":
+            loop = asyncio.get_running_loop()
+            doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
+            doing.add_done_callback(lambda done: self.env.hear(partial(self._worked, device, job, done)))
+            return False
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
+        return True
+
+    def _worked(self, device: Device, job: Job, done: asyncio.Future[list[Segment]]) -> None:
+        self.charge(device, "training", job, done.result())
+        device.training.worked(job)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +34,7 @@ from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, messages
+from simfl.live.worker import started
 from simfl.results import trace as rows
 from simfl.results.summary import Measurement
 from simfl.results.trace import SERVER, Row
@@ -146,10 +148,10 @@ def _one(
         return study.session(name, make_clocks(study)(name), EagerOps(params.q), make=partial(make, wires))
 
     async def users_of(mine: range, port: int) -> None:
-        warm(kind, params, s.cohort, trainer)
+        worker = await started(partial(warm, kind, params, s.cohort, trainer))
         place.enter(mine[0])
         address = (place.address, port)
-        made = (session(partial(_user, user, address)) for user in mine)
+        made = (session(partial(_user, user, address, worker)) for user in mine)
         await asyncio.gather(*(user.run() for user in made if isinstance(user, LiveUser)))
 
     async def serve(tell_port: Callable[[int], None]) -> LiveServer:
@@ -185,8 +187,8 @@ def _one(
     return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
 
 
-def _user(user: int, address: tuple[str, int], wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, address, *parts)  # type: ignore[arg-type]
+def _user(user: int, address: tuple[str, int], worker: Executor, wires: Wires, *parts: object) -> LiveUser:
+    return LiveUser(wires, user, address, worker, *parts)  # type: ignore[arg-type]
 
 
 def _is_own(row: Row, user: int, rounds: int) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import simpy
 
+from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
@@ -35,15 +37,17 @@ class LiveUser(Owner, Session):
     """finished: set when the run is over for it, or the server is gone."""
 
     def __init__(
-        self, wires: Any, user: int, address: tuple[str, int], world: RunConfig, *parts: Any
+        self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
     ) -> None:
-        self.user, self.address = user, address
+        self.user, self.address, self.worker = user, address, worker
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
         self._dialling: asyncio.Task[None] | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
+        self.training_ops = EagerOps(self.machines.params.q)
+        self.training_ops.timed, self.training_ops.now_ns = self.ops.timed, self.ops.now_ns
         self.disconnections: Any = self  # a connection that breaks needs no report: it is closed
 
     # -- the connection
