@@ -158,7 +158,7 @@ def _one(
             server.refused[str(fault)] += 1
     trace = merged(parts, server.broken_off)
     trace.timed_by = server.clock.timed_by
-    measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited()]
+    measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
     done = server.reported.values()
     late_ns = server.late_ns + sum(one.late_ns for one in done)
     steps_ns = server.steps_ns + sum(one.steps_ns for one in done)

@@ -73,17 +73,21 @@ class LiveServer(Door, RoundSession):
         if peer is not None:
             peer.abort()
 
-    def audited(self) -> Iterator[ClosedRound]:
-        """Yield the closed rounds with their audits and evaluations, all of it done now."""
+    def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
+        """Yield the closed rounds with their audits and evaluations, all of it done now.
+
+        trace: of all parties, which says how much users trained.
+        """
         ops = self.ops
+        trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
+        what = {(row.party, row.round): row.what for row in trainings}
         for closed in self.outcomes:
             if closed.round in self.results:
                 result, self.host.weights, self.tasks = self.results[closed.round]
                 ops.begin((self.machines.name, closed.round, SERVER, "audit", ""), "recovery")
                 for member in result.members:
-                    task = self.tasks[member.user, closed.round]
-                    task.train(ops, self.trainer, self.training.seed(task))
-                    task.submit(ops, self.world.clip, self.world.samples(task.user))
+                    key = member.user, closed.round
+                    self.training.again(self.tasks[key], what.get(key, ""))
                 ops.end()
                 self.round = closed.round
                 yield replace(close_round(self, result), at=closed.at)

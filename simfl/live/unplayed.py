@@ -25,8 +25,6 @@ def problems(study: Experiment) -> Iterator[Problem]:
         yield "entropy", "the aggregates could not be checked: only users would know how they rounded"
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
-    if s.learning.partial is not None:
-        yield "learning.partial", "users do not tell yet how many minibatches they did"
     if s.network.peers == "direct":
         yield "network.peers", "users are not connected to each other yet: use relayed"
     if s.network.tcp_start is not None:

@@ -182,6 +182,20 @@ def test_losses_at_every_point_are_those_of_a_simulation() -> None:
     assert told(result.rounds["lightsecagg"]) == told(run(SMALL, given).rounds["lightsecagg"])
 
 
+def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
+    part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
+    result, _ = played(
+        learning__partial=part,
+        population__devices={"slowdown": {"kind": "uniform", "low": 5.0, "high": 60.0}},
+    )
+    trainings = [
+        row for row in result.traces["lightsecagg"] if isinstance(row, rows.Step) and row.call == "train"
+    ]
+    cut = {row.party: row.what for row in trainings}
+    assert cut[3] == "" != cut[0]
+    assert len(cut) == 4
+
+
 def test_a_round_that_fails_is_aborted_live_too() -> None:
     losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
     study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
@@ -195,7 +209,6 @@ REFUSED = {
     "payload": {"payload": "shadow"},
     "entropy": {"entropy": "os"},
     "record_updates": {"record_updates": True},
-    "learning.partial": {"learning.partial": {"within_s": 0.1}},
     "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
