@@ -181,6 +181,8 @@ def _is_own(row: Row, user: int, rounds: int) -> bool:
             return user == (row.sender if row.arrived is None else row.to) and row.round < rounds
         case rows.Lost():
             return row.user == user and row.round < rounds
+        case rows.Presence():
+            return row.user == user
         case _:
             return False
 

@@ -64,7 +64,7 @@ class LiveServer(Door, RoundSession):
         self.changed.set()
         for task in self.tasks.values():
             peer = self.peers.get(task.user)
-            if task.round < self.round and self.working(task) and peer is not None:
+            if task.round < self.round and peer is not None:
                 peer.say(Over(), task.round)
 
     def on_lost(self, task: UserRound) -> None:
@@ -128,4 +128,7 @@ class LiveServer(Door, RoundSession):
                 if delay_ns is not None:
                     more = {"round": task.round}
                     gone = partial(self.at_server, task.server, "gone", user, -2 - user, phase, **more)
-                    self.env.at(self.env.now + delay_ns, gone)
+                    self.disconnections.tell_at(self.env.now + delay_ns, user, gone)
+
+    def back(self, user: int) -> None:
+        self.disconnections.tell(user)  # a new connection tells that the old one broke
