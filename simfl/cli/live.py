@@ -64,8 +64,7 @@ def live_command(
                 made.rmdir()
         raise
     summary = read(folder / "summary.json")
-    terminal.show(terminal.console(), summary, loaded.profile)
-    tell(terminal.PLAYED)
+    terminal.show(terminal.console(), summary, loaded.profile, "real")
     tell(f"Written to {folder} (simfl report {folder} shows it)")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     if without:

@@ -78,13 +78,23 @@ class Training:
         if task.lost:  # while it was delayed
             return
         task.become(State.SUBMITTED)
-        ops, world = self.session.ops, self.session.world
-        samples, factor, rule = world.samples(task.user), None, world.partial
+        self.session.device(task.user).protocol.put(self._job(task, "submit", step, partial(self.hand, task)))
+
+    def hand(self, task: UserRound) -> Effects:
+        """Hand a task's update to its machine, with the weight and the factor of the work that was done."""
+        session, rule = self.session, self.session.world.partial
+        samples, factor = session.world.samples(task.user), None
         if rule is not None:
-            samples = rule.samples(samples, task.steps, self.session.trainer.steps(task.user))
+            samples = rule.samples(samples, task.steps, session.trainer.steps(task.user))
             factor = rule.factor(task.steps)
-        run = partial(task.submit, ops, world.clip, samples, factor)
-        self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
+        return task.submit(session.ops, session.world.clip, samples, factor)
+
+    def again(self, task: UserRound, what: str) -> None:
+        """Train once more for an audit: as many minibatches as `what` of the training's row says."""
+        session, done = self.session, StepsDone.read(what)
+        task.steps = session.trainer.steps(task.user) if done is None else done.steps
+        task.train(session.ops, session.trainer, self.seed(task), None if done is None else done.steps)
+        self.hand(task)
 
     def _job(self, task: UserRound, call: str, cause: int, run: Callable[[], Effects]) -> Job:
         now, phase = self.session.env.now, task.phase

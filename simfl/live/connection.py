@@ -94,6 +94,9 @@ class Owner(Session, ABC):
     def connection_of(self, user: int) -> Connection | None:
         """Return the connection over which a user is reached, or reaches the server."""
 
+    def online(self, user: int, now: bool) -> None:
+        """A user's own device has left, or is back."""
+
     def latency_ns(self, user: int) -> int:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
@@ -175,6 +178,12 @@ class LiveNetwork:
 
     def link(self, user: int, up: bool) -> LiveLink:
         return LiveLink(self.owner, self.codec, user) if up == self.up else _Far(self.owner, self.codec, user)
+
+    def pause(self, user: int) -> None:
+        self.owner.online(user, False)
+
+    def resume(self, user: int) -> None:
+        self.owner.online(user, True)
 
     def close(self) -> None: ...
 

@@ -20,7 +20,7 @@ from simfl.errors import RunFailed
 from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Bye, Done, Envelope, Free, Hello, Malformed, Rows, Start
+from simfl.live.wire import STRANGER_BYTES, Away, Bye, Done, Envelope, Free, Hello, Malformed, Rows, Start
 from simfl.protocols.machine import SERVER
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -38,18 +38,24 @@ LONGEST_REPORT = 10**9  # characters of all rows of a user
 
 
 class Door(Owner):
-    """A session whose users are at the other ends of connections. peers: connections by user. over: only
-    reports are taken any more. refused: what was cut off or refused, by reason."""
+    """A session whose users are at the other ends of connections.
+
+    peers: connections by user. absent: those of users who are offline, over which they only report; None
+    where that is no more. over: only reports are taken any more. refused: what was cut off, by reason.
+    """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
         self.peers: dict[int, Connection] = {}
+        self.absent: dict[int, Connection | None] = {}
         self.strangers: set[Connection] = set()
         self.refused: Counter[str] = Counter()
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
         self.over = False
         self.changed = asyncio.Event()
-        super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, False)), *parts)
+        super().__init__(
+            wires, replace(world, network=partial(LiveNetwork.of, self, False), days=None), *parts
+        )
         self.from_users = Link(self.env, wires.server_rate(up=False))
         self.to_users = Link(self.env, wires.server_rate(up=True))
 
@@ -66,6 +72,10 @@ class Door(Owner):
         """The connection of a user is no more, before the run was over."""
 
     @abstractmethod
+    def back(self, user: int) -> None:
+        """A user that was offline has connected again."""
+
+    @abstractmethod
     def refusal_round(self) -> int:
         """Return the round in which a refused frame is noted; -1 before the first."""
 
@@ -76,9 +86,9 @@ class Door(Owner):
 
     async def run(self) -> None:
         """Play all rounds once everybody is there, and collect what the users noted."""
-        await self._until(lambda: len(self.peers) == self.world.users, JOIN_S, "have not joined")
+        await self._until(lambda: len(self._lines()) == self.world.users, JOIN_S, "have not joined")
         origin = time.monotonic_ns()
-        for peer in self.peers.values():
+        for peer in self._lines().values():
             peer.say(Start(origin))
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
@@ -88,7 +98,7 @@ class Door(Owner):
         await asyncio.sleep(LINGER_S + longest / NS)
         self.env.hear(self._end)
         try:
-            await self._until(lambda: self.reported.keys() >= self.peers.keys(), REPORT_S, "do not report")
+            await self._until(self._all_reported, REPORT_S, "do not report")
         finally:
             self.env.stop()
 
@@ -102,6 +112,13 @@ class Door(Owner):
                 missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
                 raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
 
+    def _lines(self) -> dict[int, Connection]:
+        """Return the connections of all users, of those too who are offline."""
+        return self.peers | {user: line for user, line in self.absent.items() if line is not None}
+
+    def _all_reported(self) -> bool:
+        return self.reported.keys() >= self._lines().keys()
+
     def _horizon(self) -> None:
         if not self.done:
             self.stall(f"the horizon of {self.env.now / NS:g} s is reached")
@@ -109,7 +126,7 @@ class Door(Owner):
     def _end(self) -> None:
         self.over = True
         self.close()
-        for peer in self.peers.values():
+        for peer in self._lines().values():
             peer.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
             peer.into = None
             peer.say(Bye())
@@ -126,6 +143,10 @@ class Door(Owner):
         match message:
             case Hello():
                 raise Malformed("a second hello")
+            case Away():
+                self.broken(connection)
+                self.absent[user] = connection
+                self.changed.set()
             case Free():
                 self.free(user, envelope.round)
             case Rows(lines):
@@ -153,6 +174,9 @@ class Door(Owner):
         connection.shape(self.to_users, self.wires.rate(hello.user, up=False))
         connection.take_through(self.from_users)
         self.peers[hello.user] = connection
+        if hello.user in self.absent:
+            del self.absent[hello.user]
+            self.back(hello.user)
         if self.over:
             connection.say(Bye())
         self.changed.set()
@@ -183,6 +207,9 @@ class Door(Owner):
             self.changed.set()
             if not self.over:
                 self.gone(user)
+        elif self.absent.get(user) is connection:
+            self.absent[user] = None
+            self.changed.set()
 
 
 class _Stranger(Connection):

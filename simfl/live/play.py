@@ -177,7 +177,7 @@ def _one(
             server.refused[str(fault)] += 1
     trace = merged(parts, server.broken_off)
     trace.timed_by = server.clock.timed_by
-    measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited()]
+    measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
     done = server.reported.values()
     late_ns = server.late_ns + sum(one.late_ns for one in done)
     steps_ns = server.steps_ns + sum(one.steps_ns for one in done)
@@ -200,6 +200,8 @@ def _is_own(row: Row, user: int, rounds: int) -> bool:
             return user == (row.sender if row.arrived is None else row.to) and row.round < rounds
         case rows.Lost():
             return row.user == user and row.round < rounds
+        case rows.Presence():
+            return row.user == user
         case _:
             return False
 

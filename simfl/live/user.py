@@ -1,7 +1,8 @@
 """A user of a live run: the engine's session around one user, whose server is at the other end of a socket.
 
-When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time. A user that is lost closes
-its connection, and opens another one for the rounds to come.
+When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time, and when it is offline,
+its own `Presence`'s. A user that is lost closes its connection, and opens another one for the rounds to come.
+While it is offline that one is for its report alone.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import simpy
 
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
+from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
 from simfl.engine.transport import ToUser
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_round import State, UserRound
 from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import Bye, Done, Envelope, Free, Hello, Malformed, Over, Part, Rows, Start
+from simfl.live.wire import Away, Bye, Done, Envelope, Free, Hello, Malformed, Over, Part, Rows, Start
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results.trace import row_lines
@@ -34,14 +36,18 @@ KEPT = 2  # rounds of which messages may still come
 
 
 class LiveUser(Owner, Session):
-    """finished: set when the run is over for it, or the server is gone."""
+    """dialled: its connection; connected: the same while it takes part. over: rounds of which the server has
+    said so; asked: those of which it has still to hear that nothing is under way. finished: set when the run
+    is over for it, or the server is gone."""
 
     def __init__(
         self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
     ) -> None:
         self.user, self.address, self.worker = user, address, worker
+        self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
+        self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
         self._dialling: asyncio.Task[None] | None = None
@@ -66,24 +72,35 @@ class LiveUser(Owner, Session):
         except OSError:  # there is no server any more
             self.finished.set()
             return
-        self.connected = connection
-        connection.say(Hello(self.user, self.wires.token))
-        rate = self.wires.rate(self.user, up=True)
-        connection.shape(Link(self.env, rate), rate)
+        self.dialled = connection
+        words: list[Hello | Away] = [Hello(self.user, self.wires.token)]
+        if not self.presence.online(self.user):
+            words.append(Away())
+        now = max(0, self.env.now)
+        connection.put(b"".join(self.wires.up.encode(word, 0, -1, now) for word in words))
+        if len(words) == 1:
+            self.connected = connection
+            rate = self.wires.rate(self.user, up=True)
+            connection.shape(Link(self.env, rate), rate)
 
     def report(self, *_: Any) -> None:
         """A user is lost: close its connection behind what has left, and open another one."""
-        connection, self.connected = self.connected, None
+        connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
-        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    def online(self, user: int, now: bool) -> None:
+        if now or self.connected is not None:
+            self.report()
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
 
     def broken(self, connection: Connection) -> None:
         """The server closed the connection: what it asked for in a round is not wanted any more."""
-        if connection is self.connected and not self.finished.is_set():
+        if connection is self.dialled and not self.finished.is_set():
             for task in self.tasks.values():
                 self.release(task)
             self.report()
@@ -103,7 +120,9 @@ class LiveUser(Owner, Session):
                 nobody: Any = None  # the server's machine is elsewhere
                 made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
+                self.over = {k for k in self.over if k in self.tasks}
             case Over():
+                self.over.add(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye():
@@ -115,6 +134,8 @@ class LiveUser(Owner, Session):
                     self.later(self.user, False, partial(self._arrived, task, envelope))
 
     def _arrived(self, task: UserRound, envelope: Envelope) -> None:
+        if not self.presence.online(self.user):
+            return
         message = envelope.message
         if isinstance(message, ModelDownload):
             task.weights = message.weights
@@ -147,6 +168,7 @@ class LiveUser(Owner, Session):
 
     # -- what a session asks
     def main(self) -> Generator[simpy.Event, Any, None]:
+        self.presence.follow(self.user)
         yield self.env.event()
 
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
@@ -158,7 +180,10 @@ class LiveUser(Owner, Session):
     def at_work(self) -> Iterable[UserRound]:
         return filter(self.working, self.tasks.values())
 
-    def went_offline(self, user: int, why: str, row: int) -> None: ...
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        for task in self.tasks.values():
+            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
+                self.lose(task, task.phase, WHY[why], row)
 
     @property
     def awaited(self) -> str:

@@ -69,7 +69,7 @@ class Part(Control):
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The round is over without the user's upload: the user says `Free` once it works on it no more."""
+    """The round is over: a user whose upload is not there says `Free` once it works on it no more."""
 
     kind = ".over"
 
@@ -77,6 +77,13 @@ class Over(Control):
 @dataclass(frozen=True, slots=True)
 class Free(Control):
     kind = ".free"
+
+
+@dataclass(frozen=True, slots=True)
+class Away(Control):
+    """The user is offline: over this connection it only reports, if the run ends before it is back."""
+
+    kind = ".away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Done(Control):
     held_ns: int
 
 
-UPWARD: tuple[type[Control], ...] = (Hello, Free, Rows, Done)
+UPWARD: tuple[type[Control], ...] = (Hello, Away, Free, Rows, Done)
 DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 
