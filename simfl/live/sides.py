@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from simfl.engine.warm_up import warm
 from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.connection import Wires
+from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.merge import merged
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
@@ -32,13 +33,16 @@ from simfl.virtual_time import NS
 class Figures:
     """Facts of one protocol's live run. overrun: the share of step time by which steps were late, as this
     machine could not deliver them; held_s: the longest real work of a step, during which its process heard
-    nothing; refused: frames and connections that were cut off, by reason; silent: users without a report."""
+    nothing; refused: frames and connections that were cut off, by reason; silent: users without a report;
+    clocks: of users on machines of their own: the server's clock less theirs as the run began, by how much it
+    went ahead since, and the most by which these are wrong, seconds."""
 
     wall_s: float
     overrun: float
     held_s: float
     refused: dict[str, int]
     silent: tuple[int, ...]
+    clocks: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
 
 Played = tuple[rows.Trace, list[Measurement], Figures]
@@ -54,23 +58,34 @@ def prepared(scenario: Scenario) -> Experiment:
 
 
 class Sides:
-    """One entry of a scenario's protocols, to be played. shaped: its links are those of the scenario."""
+    """One entry of a scenario's protocols, to be played. shaped: its links are those of the scenario.
+    admission: of users to the run; unless given, of those only whom this process forks."""
 
-    def __init__(self, study: Experiment, name: str, shaped: bool, token: str = "") -> None:
+    def __init__(
+        self,
+        study: Experiment,
+        name: str,
+        shaped: bool,
+        admission: Admission | None = None,
+        join_s: float = 120,
+    ) -> None:
         self.study, self.name = study, name
         self.scenario, self.trainer = study.scenario.of(name), study.trainers[name]
         self.kind = self.scenario.protocols[name]
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
         up, down = messages(self.kind, self.params)
+        most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = Wires(
-            up=Codec(up, self.kind, self.params, self.users),
-            down=Codec(down, self.kind, self.params, self.users),
-            most_bytes=2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users),
-            token=token or secrets.token_hex(16),
+            up=Codec([*up, *UP], self.kind, self.params, self.users),
+            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
+            most_bytes=most_bytes,
+            admission=admission or forked(self.users),
             links=study.people.links if shaped else None,
             server_link=study.people.server_link if shaped else None,
             jitter=study.people.jitter(),
+            quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
+            join_s=join_s,
         )
 
     def warm(self) -> None:
@@ -100,16 +115,27 @@ class Sides:
                 parts[user] = [row for row in rows_ if is_own(row, user, self.scenario.rounds)]
             except TraceError as fault:
                 server.refused[str(fault)] += 1
-        trace = merged(parts, server.broken_off)
+        done = server.reported
+        # Between hello and end a clock was ahead of the other by what they found, half of it on average.
+        trace = merged(parts, server.broken_off, {user: one.ahead_ns // 2 for user, one in done.items()})
         trace.timed_by = server.clock.timed_by
         measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited()]
-        done = server.reported.values()
-        late_ns = server.late_ns + sum(one.late_ns for one in done)
-        steps_ns = server.steps_ns + sum(one.steps_ns for one in done)
-        silent = tuple(sorted(set(range(self.users)) - server.reported.keys()))
-        held_s = max([server.held_ns, *(one.held_ns for one in done)]) / NS
+        late_ns = server.late_ns + sum(one.late_ns for one in done.values())
+        steps_ns = server.steps_ns + sum(one.steps_ns for one in done.values())
+        silent = tuple(sorted(set(range(self.users)) - done.keys()))
+        held_s = max([server.held_ns, *(one.held_ns for one in done.values())]) / NS
         overrun = late_ns / max(1, steps_ns)
-        return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
+        clocks = {
+            user: (one.offset_ns / NS, one.ahead_ns / NS, one.off_ns / NS)
+            for user, one in sorted(done.items())
+            if one.off_ns
+        }
+        return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent, clocks)
+
+
+def forked(users: int) -> Admission:
+    """Return the admission of users in processes that are forked: they know a token of this run."""
+    return Admission(dict.fromkeys(range(users), secrets.token_hex(16)), one_clock=True)
 
 
 def _user(user: int, address: tuple[str, int], wires: Wires, *parts: object) -> LiveUser:

@@ -80,13 +80,14 @@ def frame(header: Any, size: int | None = None) -> bytes:
     return struct.pack(">II", len(text) + 4 if size is None else size, len(text)) + text
 
 
+HELLO = [0, "a guess", "run", "", "", "lightsecagg", 0]
 STRANGERS = [
     b"\xff" * 100,
     b"GET / HTTP/1.1\r\n\r\n",
-    frame([".hello", 0, 0, 0, [0, "a guess"]]),
-    frame([".hello", 0, 0, 0, [99, "a guess"]]),
+    frame([".hello", 0, 0, 0, HELLO]),
+    frame([".hello", 0, 0, 0, [99, *HELLO[1:]]]),
     frame(["upload", 0, 0, 0, [[1, 0, "u4"]]]),
-    frame([".hello", 0, 0, 0, [0, "a guess"]])[:9],  # and never the rest
+    frame([".hello", 0, 0, 0, HELLO])[:9],  # and never the rest
     b"",  # silent
 ]
 
