@@ -6,22 +6,20 @@ but its users: it trains, masks and waits as they would, and reports its rows at
 
 import asyncio
 import gc
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 from simfl.errors import BadInput
-from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment
-from simfl.folder.result import Result, atomic
+from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
+from simfl.live.kept import kept
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
 
@@ -37,6 +35,7 @@ def play(
     links: LinkKind = "user",
     processes: int | None = None,
     tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    resume: bool = False,
 ) -> tuple[Result, dict[str, Figures]]:
     """Play a scenario's protocols one after the other, in real time.
 
@@ -46,28 +45,19 @@ def play(
         links: shaped in user space, or not at all.
         processes: among which the users are dealt; one for each user unless given.
         tell: called after each protocol.
+        resume: go on with the unfinished run in `out`: the protocols that were played to their end are kept.
     """
     s = study.scenario
     users = s.population.users
     if processes is not None and not 1 <= processes <= users:
         raise BadInput(f"processes: {processes} must be from 1 to the number of users, {users}")
     dealt = [range(k, users, processes or users) for k in range(processes or users)]
-    result, figures = Result(s), dict[str, Figures]()
-    result.assumed = assumed(study)
-    with one_thread(any(trainer.by_torch for trainer in study.trainers.values())):
-        for name in s.protocols:
-            result.traces[name], result.measured[name], figures[name] = _one(study, name, links, dealt)
-            tell(name, figures[name])
-    if out is not None:
-        result.write(out)
-        content = {
-            "links": links,
-            "processes": len(dealt),
-            "protocols": {n: asdict(f) for n, f in figures.items()},
-        }
-        with atomic(out / "live.json") as file:
-            file.write(json.dumps(content, indent=2) + "\n")
-    return result, figures
+    facts = {"links": links, "processes": len(dealt)}
+    one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
+    with kept(study, out, resume, facts) as runs, one:
+        for name in runs.todo:
+            tell(name, runs.add(name, _one(study, name, links, dealt)))
+    return runs.result, runs.figures
 
 
 def _one(study: Experiment, name: str, links: LinkKind, dealt: Sequence[range]) -> Played:
