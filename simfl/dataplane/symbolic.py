@@ -9,10 +9,9 @@ real ones. A kernel without a twin raises `NoTwin`: nothing is passed over in si
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,7 @@ class SymbolicOps(EagerOps):
         self.purposes: defaultdict[Term, set[str]] = defaultdict(set)
         self.sealed: dict[tuple[Term, bytes], Row] = {}
         self.misuse: dict[str, None] = {}  # in the order in which it came
-        self._updates = count()
+        self._trained: Counter[int] = Counter()
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         twin = TWINS.get(kernel)
@@ -113,7 +112,8 @@ class SymbolicOps(EagerOps):
     ) -> Handle:
         """Return an update of unknown coordinates; what they were trained from is left out."""
         self._charge(trainer.work(user, steps if isinstance(steps, int) else None))
-        update, length = next(self._updates), trainer.d if self.longest is None else self.longest
+        update, length = self._trained[user], trainer.d if self.longest is None else self.longest
+        self._trained[user] += 1
         return Handle(1, trainer.d, F32, [tuple(Coordinate(user, update, k) for k in range(length))])
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
