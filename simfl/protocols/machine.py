@@ -213,7 +213,8 @@ class Params:
     fewest that may be asked of anyone; all_masks: the server expands every pairwise mask of who was lost,
     needed or not; all_answers: it waits for every survivor's answer, needed or not; k: degree of SecAgg+'s
     graph; p: connection probability of CCESA's; K, staleness_bound, staleness, c_g: the buffer's (App. F);
-    session: bytes that bind keys to this run.
+    timed: after some time fewer than K are aggregated too, `least` or more; session: bytes that bind keys to
+    this run.
     """
 
     d: int
@@ -235,6 +236,8 @@ class Params:
     staleness_bound: int = 0
     staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
     c_g: int = 64
+    timed: bool = False
+    least: int = 1
     session: bytes = b""
 
     @property
