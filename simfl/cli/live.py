@@ -13,7 +13,7 @@ from simfl.cli.common import NO_AGGREGATE, Set, app, overrides, stages, tell, te
 from simfl.errors import BadInput, counted
 
 if TYPE_CHECKING:
-    from simfl.live.play import Figures
+    from simfl.live.sides import Figures
 
 LINKS_HELP = (
     "`user` shapes links as the scenario says, in user space; `none` leaves them as this machine's are."
@@ -37,7 +37,8 @@ def live_command(
     """
     from simfl.folder.disk import reserve
     from simfl.folder.latest import RUNS
-    from simfl.live.play import play, prepared
+    from simfl.live.play import play
+    from simfl.live.sides import prepared
     from simfl.reports import terminal
     from simfl.results.summary import read
     from simfl.scenario.load import load, select_protocols

@@ -13,12 +13,23 @@ from typing import Any
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.transport import Transmission
+from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 from simfl.population.links import Links, ServerLink
 from simfl.virtual_time import nanoseconds
 
+OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # A machine that is gone without a word is noticed within a minute, though nothing is sent to it.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+]
 QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
 
 
@@ -26,16 +37,19 @@ QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends 
 class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
-    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. token: users show it.
+    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
+    that a user sends before its report. join_s: until when all must have joined.
     """
 
     up: Codec
     down: Codec
     most_bytes: int
-    token: str
+    admission: Admission
     links: Links | None
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
+    quota_bytes: int
+    join_s: float = 120.0
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
@@ -174,19 +188,23 @@ class _Far(LiveLink):
 class Connection(asyncio.Protocol):
     """Frames over a socket. out: shapes what is sent; into: shapes what comes, through the server's own link.
 
-    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more.
+    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more;
+    closed: the socket is. heard_s: when something came last.
     """
 
     def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
+        self.closed = asyncio.Event()
+        self.heard_s = time.monotonic()
         self.out: Flow
         self.into: Flow | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in OPTIONS:
+            transport.get_extra_info("socket").setsockopt(level, option, value)
         unbounded = Link(self.owner.env, lambda now: float("inf"))
         self.shape(unbounded, lambda now: float("inf"))
 
@@ -207,6 +225,7 @@ class Connection(asyncio.Protocol):
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
         self.owner.env.hear(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
@@ -234,6 +253,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.out.cut()
+        self.closed.set()
         if not self.closing:
             self.closing = True
             self.owner.env.hear(lambda: self.owner.broken(self))

@@ -8,6 +8,7 @@ While it is offline that one is for its report alone.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
@@ -21,22 +22,28 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
 from simfl.engine.transport import ToUser
 from simfl.engine.user_round import State, UserRound
+from simfl.errors import BadInput
+from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Turned, Welcome
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import Away, Bye, Done, Envelope, Free, Hello, Malformed, Over, Part, Rows, Start
+from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
+FLUSH_S = 60.0
+"""So long the report may take to leave."""
 
 
 class LiveUser(Owner, Session):
-    """dialled: its connection; connected: the same while it takes part. over: rounds of which the server has
-    said so; asked: those of which it has still to hear that nothing is under way. finished: set when the run
-    is over for it, or the server is gone."""
+    """finished: set when the run is over for it, or the server is gone; `over`: which of them. offset: of
+    the server's clock, at the hello and at the end; None where both have one clock. connected: the connection
+    while it takes part; dialled: the latest one. ended: rounds of which the server has said so; asked: those
+    of which it has still to hear that nothing is under way."""
 
     def __init__(
         self, wires: Any, user: int, address: tuple[str, int], world: RunConfig, *parts: Any
@@ -45,9 +52,12 @@ class LiveUser(Owner, Session):
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
-        self.over: set[int] = set()
+        self.ended: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
+        self.over = False
+        self.origin = 0
+        self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
         self.disconnections: Any = self  # a connection that breaks needs no report: it is closed
@@ -58,26 +68,44 @@ class LiveUser(Owner, Session):
         await self._dial()
         await either(self.finished, self.env.failed)
         self.env.stop()
+        if self.over and self.dialled is not None:  # what is still to be written would go with the loop
+            await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
 
     async def _dial(self) -> None:
         def made() -> Connection:
-            return Connection(self, self.wires.down, self.wires.most_bytes, SERVER)
+            self.dialled = _ToServer(self, self.wires.down, self.wires.most_bytes, SERVER)
+            return self.dialled
 
+        dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(made, *self.address)
+            await dial(made, *self.address, ssl=context)
         except OSError:  # there is no server any more
             self.finished.set()
-            return
-        self.dialled = connection
-        words: list[Hello | Away] = [Hello(self.user, self.wires.token)]
+
+    def fail(self, why: str) -> None:
+        """End it: the server is another one, or turned the user away."""
+        if not self.env.failed.done():
+            self.env.failed.set_exception(BadInput(why))
+
+    def _ask(self, connection: Connection) -> None:
+        """Ask for the server's clock, and go on once it is known."""
+        assert self.offset is not None
+        if not self.offset.known:
+            connection.say(Ping(time.monotonic_ns()))
+        elif self.origin:
+            self._leave(connection)
+        else:
+            self.first_offset = self.offset
+            self._get_ready(connection)
+
+    def _get_ready(self, connection: Connection) -> None:
         if not self.presence.online(self.user):
-            words.append(Away())
-        now = max(0, self.env.now)
-        connection.put(b"".join(self.wires.up.encode(word, 0, -1, now) for word in words))
-        if len(words) == 1:
-            self.connected = connection
-            rate = self.wires.rate(self.user, up=True)
-            connection.shape(Link(self.env, rate), rate)
+            connection.say(Away())
+            return
+        connection.say(Ready())
+        self.connected = connection
+        rate = self.wires.rate(self.user, up=True)
+        connection.shape(Link(self.env, rate), rate)
 
     def report(self, *_: Any) -> None:
         """A user is lost: close its connection behind what has left, and open another one."""
@@ -109,20 +137,37 @@ class LiveUser(Owner, Session):
     def taken(self, connection: Connection, envelope: Envelope) -> None:
         index = envelope.round
         match envelope.message:
+            case Challenge(nonce):
+                connection.say(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
+                if self.offset is None or self.origin:
+                    self._get_ready(connection)
+            case Turned(why):
+                self.fail(why)
+            case Welcome():
+                if self.offset is not None and not self.origin:
+                    self._ask(connection)
+            case Pong(sent, at) if self.offset is not None:
+                self.offset.take(sent, at)
+                self._ask(connection)
             case Start(origin):
-                self.env.start(origin)
+                self.origin = origin
+                self.env.start(origin - (0 if self.offset is None else self.offset.ns))
             case Part(point, when, delay_ns):
                 plan = PlannedLoss(point, when, delay_ns) if point else None
                 nobody: Any = None  # the server's machine is elsewhere
                 made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
-                self.over = {k for k in self.over if k in self.tasks}
+                self.ended = {k for k in self.ended if k in self.tasks}
             case Over():
-                self.over.add(index)
+                self.ended.add(index)
                 self.asked.add(index)
                 self._tell_free()
-            case Bye():
+            case Bye() if self.offset is None or not self.origin:
                 self._leave(connection)
+            case Bye():
+                connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
+                self.offset = Offset()
+                self._ask(connection)
             case _:
                 task = self.tasks.get(index)
                 if task is not None and not task.lost:
@@ -158,8 +203,13 @@ class LiveUser(Owner, Session):
         connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
-        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns))
+        clock: tuple[Any, ...] = ()
+        if self.offset is not None and self.first_offset is not None:
+            now, then = self.offset, self.first_offset
+            clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
+        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns, *clock))
         connection.leave()
+        self.over = True
         self.finished.set()
 
     # -- what a session asks
@@ -178,9 +228,22 @@ class LiveUser(Owner, Session):
 
     def went_offline(self, user: int, why: str, row: int) -> None:
         for task in self.tasks.values():
-            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
+            if task.round not in self.ended or (self.working(task) and task.state < State.SENT):
                 self.lose(task, task.phase, WHY[why], row)
 
     @property
     def awaited(self) -> str:
         return ""
+
+
+class _ToServer(Connection):
+    """A connection whose other end is the server that is meant, or not a word is said."""
+
+    owner: LiveUser
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if why := self.owner.wires.admission.pinned(transport):
+            self.closing = True
+            self.owner.fail(why)
+            transport.close()

@@ -17,7 +17,8 @@ import pytest
 from simfl.errors import ScenarioError
 from simfl.live import door
 from simfl.live import play as playing
-from simfl.live.play import Figures, play, prepared
+from simfl.live.play import play
+from simfl.live.sides import Figures, is_own, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
 from simfl.results import trace as rows
@@ -79,13 +80,14 @@ def frame(header: Any, size: int | None = None) -> bytes:
     return struct.pack(">II", len(text) + 4 if size is None else size, len(text)) + text
 
 
+HELLO = [0, "a guess", "run", "", "", "lightsecagg", 0]
 STRANGERS = [
     b"\xff" * 100,
     b"GET / HTTP/1.1\r\n\r\n",
-    frame([".hello", 0, 0, 0, [0, "a guess"]]),
-    frame([".hello", 0, 0, 0, [99, "a guess"]]),
+    frame([".hello", 0, 0, 0, HELLO]),
+    frame([".hello", 0, 0, 0, [99, *HELLO[1:]]]),
     frame(["upload", 0, 0, 0, [[1, 0, "u4"]]]),
-    frame([".hello", 0, 0, 0, [0, "a guess"]])[:9],  # and never the rest
+    frame([".hello", 0, 0, 0, HELLO])[:9],  # and never the rest
     b"",  # silent
 ]
 
@@ -270,11 +272,11 @@ def test_all_that_cannot_be_played_is_said_at_once() -> None:
 
 def test_rows_that_are_not_a_users_own_are_dropped() -> None:
     own = rows.Lost(0, 1, "", "upload", "", -1, 5)
-    assert playing._is_own(own, 1, rounds=1)
-    assert not playing._is_own(own, 2, rounds=1)
-    assert not playing._is_own(own, 1, rounds=0)
-    assert not playing._is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
-    assert not playing._is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
+    assert is_own(own, 1, rounds=1)
+    assert not is_own(own, 2, rounds=1)
+    assert not is_own(own, 1, rounds=0)
+    assert not is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
+    assert not is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
 
 
 def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
