@@ -47,7 +47,7 @@ class Training:
 
     def _train(self, task: UserRound, cause: int) -> None:
         session, seed = self.session, self.seed(task)
-        job = self._job(task, TRAIN, cause, partial(task.train, session.ops, session.trainer, seed))
+        job = self._job(task, TRAIN, cause, partial(task.train, session.training_ops, session.trainer, seed))
         whole = session.trainer.steps(task.user)
         if session.world.partial is not None and whole:
             job.run = partial(self._part, task, job, seed, whole, nanoseconds(session.world.partial.within_s))
@@ -57,7 +57,7 @@ class Training:
 
     def _part(self, task: UserRound, job: Job, seed: Handle, whole: int, within_ns: int) -> Effects:
         """Train for as many minibatches as there is time for; if these are not all, the step says so."""
-        session, trainer, ops = self.session, self.session.trainer, self.session.ops
+        session, trainer, ops = self.session, self.session.trainer, self.session.training_ops
         slowdown = session.device(task.user).slowdown * job.factor
         place = (job.round, task.user, "training")
 

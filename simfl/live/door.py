@@ -246,7 +246,7 @@ class Door(Owner):
         """Cut off, as long as the run goes on, who sends half a frame or does not read."""
         while True:
             await asyncio.sleep(WATCH_S)
-            for connection in (*self.strangers, *self.peers.values()):
+            for connection in (*self.strangers, *self._lines().values()):
                 waits = connection.into is not None and connection.into.left > 0
                 silent_s = time.monotonic() - connection.heard_s
                 if connection.parser.amid and not waits and silent_s > STALL_S:

@@ -118,7 +118,9 @@ class LiveServer(Door, RoundSession):
     def gone(self, user: int) -> None:
         delay_ns = None
         if self.world.disconnect_ns is not None:
-            delay_ns = max(self.world.disconnect_ns, self.latency_ns(user))
+            latency_ns = self.latency_ns(user)
+            delay_ns = max(self.world.disconnect_ns, latency_ns)
+            delay_ns -= 0 if self.wires.latency_here else latency_ns  # the connection's end was as slow
         for task in self.known.values():
             current = task.round == self.round and not self.done
             if task.user == user and not task.lost and (current or self.working(task)):

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,11 +15,13 @@ from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
+from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, messages
+from simfl.live.worker import started
 from simfl.results import trace as rows
 from simfl.results.summary import Measurement
 from simfl.results.trace import SERVER, Row
@@ -58,14 +61,14 @@ def prepared(scenario: Scenario) -> Experiment:
 
 
 class Sides:
-    """One entry of a scenario's protocols, to be played. shaped: its links are those of the scenario.
+    """One entry of a scenario's protocols, to be played. place: of its sockets.
     admission: of users to the run; unless given, of those only whom this process forks."""
 
     def __init__(
         self,
         study: Experiment,
         name: str,
-        shaped: bool,
+        place: Place,
         admission: Admission | None = None,
         join_s: float = 120,
     ) -> None:
@@ -81,11 +84,13 @@ class Sides:
             down=Codec([*down, *DOWN], self.kind, self.params, self.users),
             most_bytes=most_bytes,
             admission=admission or forked(self.users),
-            links=study.people.links if shaped else None,
-            server_link=study.people.server_link if shaped else None,
+            links=study.people.links if place.linked else None,
+            server_link=study.people.server_link if place.linked else None,
             jitter=study.people.jitter(),
             quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
             join_s=join_s,
+            rates_here=place.rates,
+            latency_here=place.latency,
         )
 
     def warm(self) -> None:
@@ -100,10 +105,13 @@ class Sides:
         made: LiveServer = self._session(LiveServer)
         return made
 
-    async def be_users(self, mine: range, address: tuple[str, int]) -> None:
+    async def worker(self) -> Executor:
+        """Return the thread in which this process's users train, warm."""
+        return await started(self.warm)
+
+    async def be_users(self, mine: range, address: tuple[str, int], worker: Executor) -> None:
         """Be some of the users until the run is over, or the server is gone."""
-        self.warm()
-        made = [self._session(partial(_user, user, address)) for user in mine]
+        made = [self._session(partial(_user, user, address, worker)) for user in mine]
         await asyncio.gather(*(user.run() for user in made))
 
     def outcome(self, server: LiveServer, wall_s: float) -> Played:
@@ -138,8 +146,8 @@ def forked(users: int) -> Admission:
     return Admission(dict.fromkeys(range(users), secrets.token_hex(16)), one_clock=True)
 
 
-def _user(user: int, address: tuple[str, int], wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, address, *parts)  # type: ignore[arg-type]
+def _user(user: int, address: tuple[str, int], worker: Executor, wires: Wires, *parts: object) -> LiveUser:
+    return LiveUser(wires, user, address, worker, *parts)  # type: ignore[arg-type]
 
 
 def is_own(row: Row, user: int, rounds: int) -> bool:

@@ -68,13 +68,12 @@ def tokens(path: Path, users: Iterable[int]) -> dict[int, str]:
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
     for number, line in enumerate(lines, 1):
-        match line.split():
-            case []:
-                continue
-            case [user, token] if user.isdecimal() and len(token) in TOKEN_DIGITS and int(user) not in found:
-                found[int(user)] = token
-            case _:
-                raise BadInput(f"{path}:{number}: a line is a user's number and its token, of each user one")
+        user, _, token = line.strip().partition(" ")
+        good = user.isdecimal() and len(user) < 10 and len(token.strip()) in TOKEN_DIGITS
+        if user and (not good or int(user) in found):
+            raise BadInput(f"{path}:{number}: a line is a user's number and its token, of each user one")
+        if user:
+            found[int(user)] = token.strip()
     if missing := sorted(wanted - found.keys()):
         raise BadInput(f"{path}: no token of users {', '.join(map(str, missing[:10]))}")
     return {user: found[user] for user in wanted}

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Generator, Iterable
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import simpy
 
+from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
 from simfl.engine.presence import WHY
 from simfl.engine.session import Session
@@ -40,26 +42,28 @@ FLUSH_S = 60.0
 
 
 class LiveUser(Owner, Session):
-    """finished: set when the run is over for it, or the server is gone; `over`: which of them. offset: of
-    the server's clock, at the hello and at the end; None where both have one clock. connected: the connection
-    while it takes part; dialled: the latest one. ended: rounds of which the server has said so; asked: those
-    of which it has still to hear that nothing is under way."""
+    """dialled: its latest connection; connected: the same while it takes part. over: rounds of which the
+    server has said so; asked: those of which it has still to hear that nothing is under way. finished: set
+    when the run is over for it, or the server is gone; ended: which of them. offset: of the server's clock,
+    at the hello and at the end; None where both have one clock."""
 
     def __init__(
-        self, wires: Any, user: int, address: tuple[str, int], world: RunConfig, *parts: Any
+        self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
     ) -> None:
-        self.user, self.address = user, address
+        self.user, self.address, self.worker = user, address, worker
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
-        self.ended: set[int] = set()
+        self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
-        self.over = False
+        self.ended = False
         self.origin = 0
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
+        self.training_ops = EagerOps(self.machines.params.q)
+        self.training_ops.timed, self.training_ops.now_ns = self.ops.timed, self.ops.now_ns
         self.disconnections: Any = self  # a connection that breaks needs no report: it is closed
 
     # -- the connection
@@ -68,7 +72,7 @@ class LiveUser(Owner, Session):
         await self._dial()
         await either(self.finished, self.env.failed)
         self.env.stop()
-        if self.over and self.dialled is not None:  # what is still to be written would go with the loop
+        if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
             await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
 
     async def _dial(self) -> None:
@@ -157,9 +161,9 @@ class LiveUser(Owner, Session):
                 nobody: Any = None  # the server's machine is elsewhere
                 made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
-                self.ended = {k for k in self.ended if k in self.tasks}
+                self.over = {k for k in self.over if k in self.tasks}
             case Over():
-                self.ended.add(index)
+                self.over.add(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -209,7 +213,7 @@ class LiveUser(Owner, Session):
             clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
         connection.say(Done(self.steps_ns, self.late_ns, self.held_ns, *clock))
         connection.leave()
-        self.over = True
+        self.ended = True
         self.finished.set()
 
     # -- what a session asks
@@ -228,7 +232,7 @@ class LiveUser(Owner, Session):
 
     def went_offline(self, user: int, why: str, row: int) -> None:
         for task in self.tasks.values():
-            if task.round not in self.ended or (self.working(task) and task.state < State.SENT):
+            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
                 self.lose(task, task.phase, WHY[why], row)
 
     @property

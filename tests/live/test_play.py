@@ -8,12 +8,14 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import door
 from simfl.live import play as playing
@@ -159,6 +161,23 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
     assert sorted(user for user, _, _ in r.members) == [0, 2, 3]
     assert r.refused.total() == sum(figures.refused.values()) == 1
     assert "bytes for 1 x 1000000000 elements" in next(iter(figures.refused))
+
+
+def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = UserRound.train
+
+    def slowly(self: UserRound, *arguments: Any) -> Any:
+        time.sleep(0.3)
+        return train(self, *arguments)
+
+    monkeypatch.setattr(UserRound, "train", slowly)
+    result, figures = played(processes=1, population__devices={"slowdown": 20, "cores": 2})
+    trace = result.traces["lightsecagg"]
+    steps = [row for row in trace if isinstance(row, rows.Step) and row.party != SERVER]
+    training = next(row for row in steps if row.lane == "training")
+    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 25 * 10**7]
+    assert amid
+    assert figures.held_s < 0.3
 
 
 LOSSES = [
