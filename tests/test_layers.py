@@ -58,7 +58,7 @@ MAY_IMPORT = {
     ),
     "studies": (
         "cluster", "errors", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
-        "scenario", "engine", "experiment", "folder", "simulation",
+        "scenario", "engine", "experiment", "folder", "simulation", "live",
     ),
     "reports": ("virtual_time",
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
@@ -114,7 +114,7 @@ HOMES = {
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "selection", "privacy", "learning", "results", "studies", "papers"),
-    "concurrent": ("dataplane",),
+    "concurrent": ("dataplane", "live"),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
 }
