@@ -6,6 +6,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from os import urandom
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -36,6 +37,7 @@ from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.tcp_start import lv08
+from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -104,7 +106,10 @@ class Experiment:
         kernels that are done elsewhere. make: makes it of another kind than in virtual time."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = self.people.losses(s, spec.points)
+        if p.pki is not None:
+            root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
+            p = replace(p, pki=Directory(root))
+        losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)

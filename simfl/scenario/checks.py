@@ -87,7 +87,7 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)
     for name, kind in s.protocols.items():
-        for timer in kind.timers:
+        for timer in kind.round_timers:
             if getattr(s.deadlines, timer) is None:
                 yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
     q, users = s.field.q, s.population.users

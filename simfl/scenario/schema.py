@@ -3,6 +3,7 @@
 Blocks of the world are in `world`.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -304,4 +305,4 @@ class Scenario(Block):
 
     def params(self, name: str, d: int = 1) -> Params:
         """Return the public parameters of one entry of `protocols` for updates of length d."""
-        return self.protocols[name].params(self.of(name).common(d))
+        return self.protocols[name].params(replace(self.of(name).common(d), entry=name))

@@ -265,6 +265,8 @@ class Deadlines(Block):
     """The wait for encrypted shares."""
     upload: Deadline | None = None
     """The wait for uploads, training included; of an asynchronous run, until an update is given up."""
+    consistency: Deadline | None = None
+    """The wait for signatures of the set of survivors, where a protocol asks for them."""
     recovery: Deadline | None = None
     """The wait for the answers that recover the sum."""
 
