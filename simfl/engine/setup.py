@@ -88,6 +88,8 @@ class RunConfig:
     partial: PartialWork | None = None
     batteries: bool = False
     codec: bool = False
+    behind: Callable[[int, int], int] | None = None  # of a user's cycle: how old its model shall be
+    most_behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,10 +175,18 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
 
+    def behind(user: int, cycle: int) -> int:
+        assert s.buffer is not None
+        assert s.buffer.staleness is not None
+        low, high = s.buffer.staleness.uniform
+        return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
+
     given, buffer, clip = s.deadlines.given, s.buffer, s.learning.clip
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    if buffer and buffer.every_s is not None:
+        deadlines["buffer"] = nanoseconds(buffer.every_s)
     answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
     if (enough := s.selection.enough()) is not None:
         answers["upload"] = enough
@@ -212,6 +220,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         server_powers=s.server.energy.powers() if s.server.energy else None,
         partial=s.learning.partial,
         codec=s.network.codec,
+        behind=behind if buffer and buffer.staleness else None,
+        most_behind=buffer.staleness.uniform[1] if buffer and buffer.staleness else 0,
     )
 
 
@@ -234,8 +244,8 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
     """Return the clock of each protocol's name. ScenarioError if a recording is absent or lacks one."""
     s = study.scenario
     match s.clock:
-        case Measured():
-            return lambda name: clocks.Measured(study.trainers[name].timer.described)
+        case Measured(caches=caches):
+            return lambda name: clocks.Measured(study.trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(study)
         case Recorded(dir=folder):

@@ -216,8 +216,9 @@ class Params:
     fewest that may be asked of anyone; all_masks: the server expands every pairwise mask of who was lost,
     needed or not; all_answers: it waits for every survivor's answer, needed or not; k: degree of SecAgg+'s
     graph; p: connection probability of CCESA's; K, staleness_bound, staleness, c_g: the buffer's (App. F);
-    session, entry, round: bytes and numbers that bind keys and signatures to this run, to the protocol's name
-    in it, and to one round of it; pki: users' long-term keys, where they have them.
+    timed: after some time fewer than K are aggregated too, `least` or more; session, entry, round: bytes and
+    numbers that bind keys and signatures to this run, to the protocol's name in it, and to one round of it;
+    pki: users' long-term keys, where they have them.
     """
 
     d: int
@@ -239,6 +240,8 @@ class Params:
     staleness_bound: int = 0
     staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
     c_g: int = 64
+    timed: bool = False
+    least: int = 1
     session: bytes = b""
     entry: str = ""
     round: int = 0
