@@ -58,7 +58,7 @@ MAY_IMPORT = {
     ),
     "studies": (
         "cluster", "errors", "random_streams", "results", "crypto", "privacy", "learning", "dataplane",
-        "protocols", "scenario", "engine", "experiment", "folder", "simulation",
+        "protocols", "scenario", "engine", "experiment", "folder", "simulation", "live",
     ),
     "reports": ("virtual_time",
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
@@ -114,7 +114,7 @@ HOMES = {
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "selection", "privacy", "learning", "results", "studies", "papers"),
-    "concurrent": ("dataplane",),
+    "concurrent": ("dataplane", "live"),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
 }
@@ -259,7 +259,7 @@ def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:
     """A new kind or effect must not fall through; readers of rows, and observers, pick what they need."""
     open_ = {
         "engine.user_round", "studies.explore.replay", "results.text",
-        "live.server", "live.user", "live.wire",  # messages are of any protocol, or no messages at all
+        "live.door", "live.user", "live.wire",  # messages are of any protocol, or no messages at all
     }  # fmt: skip
     for path in FILES:
         for node in walked(path):

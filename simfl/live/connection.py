@@ -7,18 +7,32 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.transport import Transmission
+from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 from simfl.population.links import Links, ServerLink
 from simfl.virtual_time import nanoseconds
 
+OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # A machine that is gone without a word is noticed within a minute, though nothing is sent to it.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+]
 QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
 
 
@@ -26,28 +40,34 @@ QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends 
 class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
-    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. token: users show it.
+    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
+    that a user sends before its report. join_s: until when all must have joined. rates_here, latency_here:
+    False where they are those of the sockets' own path.
     """
 
     up: Codec
     down: Codec
     most_bytes: int
-    token: str
+    admission: Admission
     links: Links | None
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
+    quota_bytes: int
+    join_s: float = 120.0
+    rates_here: bool = True
+    latency_here: bool = True
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
         links = self.links
-        if links is None:
+        if links is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(links(user, now)[0 if up else 1])
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
         """Return the rate of the server's link at a time; up: to the users."""
         server = self.server_link
-        if server is None:
+        if server is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(server(now)[0 if up else 1])
 
@@ -56,10 +76,12 @@ class Owner(Session, ABC):
     """A session in real time, of the server or of a user: its peers are at the other ends of connections.
 
     steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
-    the longest real work of a step, during which the process hears nothing.
+    the longest real work of a step that was done in line, so that the process heard nothing meanwhile.
+    worker: a thread that trains, if anybody does, with operations of its own, as a ledger is one step's.
     """
 
     wires: Wires
+    worker: Executor | None = None
     env: RealTime
 
     def __init__(self, wires: Wires, *parts: Any) -> None:
@@ -86,13 +108,16 @@ class Owner(Session, ABC):
     def connection_of(self, user: int) -> Connection | None:
         """Return the connection over which a user is reached, or reaches the server."""
 
+    def online(self, user: int, now: bool) -> None:
+        """A user's own device has left, or is back."""
+
     def latency_ns(self, user: int) -> int:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
 
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + self.latency_ns(user)
+        due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
@@ -101,10 +126,23 @@ class Owner(Session, ABC):
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
         self.env.at(due, then)
 
-    def execute(self, device: Device, lane: str, job: Job) -> None:
+    def ready(self) -> None:
+        """A process that has waited has cold caches as it is."""
+
+    def execute(self, device: Device, lane: str, job: Job) -> bool:
+        if self.worker is not None and lane == "training":
+            loop = asyncio.get_running_loop()
+            doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
+            doing.add_done_callback(lambda done: self.env.hear(partial(self._worked, device, job, done)))
+            return False
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
+        return True
+
+    def _worked(self, device: Device, job: Job, done: asyncio.Future[list[Segment]]) -> None:
+        self.charge(device, "training", job, done.result())
+        device.training.worked(job)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start
@@ -155,6 +193,12 @@ class LiveNetwork:
     def link(self, user: int, up: bool) -> LiveLink:
         return LiveLink(self.owner, self.codec, user) if up == self.up else _Far(self.owner, self.codec, user)
 
+    def pause(self, user: int) -> None:
+        self.owner.online(user, False)
+
+    def resume(self, user: int) -> None:
+        self.owner.online(user, True)
+
     def close(self) -> None: ...
 
 
@@ -165,19 +209,23 @@ class _Far(LiveLink):
 class Connection(asyncio.Protocol):
     """Frames over a socket. out: shapes what is sent; into: shapes what comes, through the server's own link.
 
-    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more.
+    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more;
+    closed: the socket is. heard_s: when something came last.
     """
 
     def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
+        self.closed = asyncio.Event()
+        self.heard_s = time.monotonic()
         self.out: Flow
         self.into: Flow | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in OPTIONS:
+            transport.get_extra_info("socket").setsockopt(level, option, value)
         unbounded = Link(self.owner.env, lambda now: float("inf"))
         self.shape(unbounded, lambda now: float("inf"))
 
@@ -198,6 +246,7 @@ class Connection(asyncio.Protocol):
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
         self.owner.env.hear(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
@@ -225,6 +274,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.out.cut()
+        self.closed.set()
         if not self.closing:
             self.closing = True
             self.owner.env.hear(lambda: self.owner.broken(self))

@@ -13,7 +13,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, NewType, get_type_hints
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from simfl.random_streams import ZeroEntropy
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
 STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
 LARGEST = 2**63 - 1
+Signed = NewType("Signed", int)
 
 
 class Malformed(Exception):
@@ -38,15 +39,6 @@ class Malformed(Exception):
 @dataclass(frozen=True, slots=True)
 class Control:
     kind: ClassVar[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Hello(Control):
-    """A user's first frame."""
-
-    kind = ".hello"
-    user: int
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +61,7 @@ class Part(Control):
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The round is over without the user's upload: the user says `Free` once it works on it no more."""
+    """The round is over: a user whose upload is not there says `Free` once it works on it no more."""
 
     kind = ".over"
 
@@ -77,6 +69,13 @@ class Over(Control):
 @dataclass(frozen=True, slots=True)
 class Free(Control):
     kind = ".free"
+
+
+@dataclass(frozen=True, slots=True)
+class Away(Control):
+    """The user is offline: over this connection it only reports, if the run ends before it is back."""
+
+    kind = ".away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +96,19 @@ class Rows(Control):
 @dataclass(frozen=True, slots=True)
 class Done(Control):
     """All rows are there. Nanoseconds of its steps, by how much they took longer than they should, and the
-    longest real work of one."""
+    longest real work of one; the server's clock less the user's as the run began, by how much it has gone
+    ahead since, and the most by which these are wrong."""
 
     kind = ".done"
     steps_ns: int
     late_ns: int
     held_ns: int
+    offset_ns: Signed = Signed(0)
+    ahead_ns: Signed = Signed(0)
+    off_ns: int = 0
 
 
-UPWARD: tuple[type[Control], ...] = (Hello, Free, Rows, Done)
+UPWARD: tuple[type[Control], ...] = (Away, Free, Rows, Done)
 DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 
@@ -195,7 +198,7 @@ class Codec:
             raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(readers)}")
         values, at = [], 0
         for read, value in zip(readers, head, strict=True):
-            if read is _handle:
+            if read is _handle or (read is _handle_or_none and value is not None):
                 made, taken = self._handle(message, value, content[at:])
                 values.append(made)
                 at += taken
@@ -266,6 +269,10 @@ def _whole(value: Any, users: int = 0) -> int:
     return value
 
 
+def _signed(value: Any, users: int) -> int:
+    return _whole(value) if type(value) is not int else value if abs(value) <= LARGEST else _whole(-1)
+
+
 def _whole_or_none(value: Any, users: int) -> int | None:
     return None if value is None else _whole(value)
 
@@ -273,6 +280,10 @@ def _whole_or_none(value: Any, users: int) -> int | None:
 def _text(value: Any, users: int) -> str:
     if type(value) is not str:
         raise Malformed("a text is due")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        raise Malformed("a text that is none") from None
     return value
 
 
@@ -291,9 +302,15 @@ def _handle(value: Any, users: int) -> Handle:
     raise NotImplementedError  # pragma: no cover - the codec reads these
 
 
+def _handle_or_none(value: Any, users: int) -> None:
+    return None  # the codec reads those that are there
+
+
 _READ: dict[Any, Callable[..., Any]] = {
     Handle: _handle,
+    Handle | None: _handle_or_none,
     int: _whole,
+    Signed: _signed,
     str: _text,
     Users: _users,
     "int | None": _whole_or_none,

@@ -1,0 +1,315 @@
+"""The server's door in a live run: who joins, what comes over each connection, and the reports at the end.
+
+Whoever connects is a stranger until a hello with the run's token; strangers are few, and must say soon who
+they are. What is malformed ends its connection, is counted, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from abc import abstractmethod
+from collections import Counter, deque
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from simfl.engine.setup import RunConfig
+from simfl.errors import RunFailed
+from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
+from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.real_time import either
+from simfl.live.shaping import Link
+from simfl.live.wire import STRANGER_BYTES, Away, Bye, Done, Envelope, Free, Malformed, Rows, Start
+from simfl.protocols.machine import SERVER
+from simfl.results import trace as rows
+from simfl.virtual_time import NS
+
+HELLO_S = 5.0
+"""Until when whoever connects must have said who it is."""
+LINGER_S = 0.3
+"""So long late messages are still taken after the last round, beside the longest latency."""
+REPORT_S = 20.0
+STRANGERS = 64
+"""Connections of nobody that may be open at once."""
+LONGEST_REPORT = 10**9  # characters of all rows of a user
+GUEST_BYTES = 2**20  # in a frame of a user who looks
+LOOK_S = 120.0  # so long it may look
+MOST_PINGS = 1000  # over one connection
+HELLOS = 64  # of one user within a minute
+REASONS = 1000
+WATCH_S, STALL_S = 1.0, 30.0
+HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
+
+
+class Door(Owner):
+    """A session whose users are at the other ends of connections.
+
+    peers: connections by user. absent: those of users who are offline, over which they only report; None
+    where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
+    reason. origin: when the run began. heard_bytes, hellos: of each user.
+    """
+
+    def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
+        self.peers: dict[int, Peer] = {}
+        self.absent: dict[int, Peer | None] = {}
+        self.strangers: set[Peer] = set()
+        self.refused: Counter[str] = Counter()
+        self.reports: dict[int, list[str]] = {}
+        self.reported: dict[int, Done] = {}
+        self.heard_bytes: Counter[int] = Counter()
+        self.hellos: dict[int, deque[float]] = {}
+        self.origin = 0
+        self.over = False
+        self.changed = asyncio.Event()
+        super().__init__(
+            wires, replace(world, network=partial(LiveNetwork.of, self, False), days=None), *parts
+        )
+        self.from_users = Link(self.env, wires.server_rate(up=False))
+        self.to_users = Link(self.env, wires.server_rate(up=True))
+
+    @abstractmethod
+    def heard(self, user: int, envelope: Envelope) -> None:
+        """A user's message came whole. Malformed if it is not one for now."""
+
+    @abstractmethod
+    def free(self, user: int, index: int) -> None:
+        """A user works no more on what it was asked for in a round."""
+
+    @abstractmethod
+    def gone(self, user: int) -> None:
+        """The connection of a user is no more, before the run was over."""
+
+    @abstractmethod
+    def back(self, user: int) -> None:
+        """A user that was offline has connected again."""
+
+    @abstractmethod
+    def refusal_round(self) -> int:
+        """Return the round in which a refused frame is noted; -1 before the first."""
+
+    # -- the run
+    def connection(self) -> Peer:
+        """Return the server's end of a new connection: a stranger's, as yet."""
+        return Peer(self, self.wires.up, STRANGER_BYTES)
+
+    async def run(self) -> None:
+        """Play all rounds once everybody is there, and collect what the users noted."""
+        watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            await self._played()
+        finally:
+            watching.cancel()
+            self.env.stop()
+
+    async def _played(self) -> None:
+        joined = self.wires.join_s
+        await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
+        origin = self.origin = time.monotonic_ns()
+        for peer in self._lines().values():
+            peer.say(Start(origin))
+        if self.world.horizon_ns is not None:
+            self.env.at(self.world.horizon_ns, self._horizon)
+        self.env.start(origin)
+        await self._until(lambda: self.done, None, "")
+        longest = max(map(self.latency_ns, range(self.world.users)))
+        await asyncio.sleep(LINGER_S + longest / NS)
+        self.env.hear(self._end)
+        await self._until(self._all_reported, REPORT_S, "do not report")
+
+    async def _until(self, reached: Any, within_s: float | None, why: str) -> None:
+        """Wait until something is so. RunFailed if the session fails, or after so many seconds."""
+        ends = None if within_s is None else time.monotonic() + within_s
+        while not reached():
+            self.changed.clear()
+            left = None if ends is None else ends - time.monotonic()
+            if not await either(self.changed, self.env.failed, left):
+                missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
+                raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
+
+    def _line(self, user: int) -> Peer | None:
+        return self.peers.get(user) or self.absent.get(user)
+
+    def _lines(self) -> dict[int, Peer]:
+        """Return the connections of all users, of those too who are offline."""
+        return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
+
+    def _all_reported(self) -> bool:
+        return self.reported.keys() >= self._lines().keys()
+
+    def _horizon(self) -> None:
+        if not self.done:
+            self.stall(f"the horizon of {self.env.now / NS:g} s is reached")
+
+    def _end(self) -> None:
+        self.over = True
+        self.close()
+        for peer in self._lines().values():
+            peer.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
+            peer.into = None
+            peer.say(Bye())
+
+    # -- connections
+    def connection_of(self, user: int) -> Connection | None:
+        return self.peers.get(user)
+
+    def taken(self, connection: Connection, envelope: Envelope) -> None:
+        assert isinstance(connection, Peer)
+        message, user = envelope.message, connection.user
+        if user < 0:
+            self._enter(connection, message)
+            return
+        self.heard_bytes[user] += envelope.size
+        if self.heard_bytes[user] > self.wires.quota_bytes and not self.over:
+            raise Malformed(f"more than {self.wires.quota_bytes} bytes of a user")
+        match message:
+            case Hello():
+                raise Malformed("a second hello")
+            case Ping(sent, size):
+                self._answer(connection, sent, size)
+            case Ready() | Away() if connection.looks or connection is self._line(user):
+                raise Malformed("ready, and not asked for")
+            case Ready() | Away():
+                self._join(connection, online=isinstance(message, Ready))
+            case _ if connection is not self._line(user):
+                raise Malformed(f"{message.kind} of a user that has not joined")
+            case Free():
+                self.free(user, envelope.round)
+            case Rows(lines):
+                self._report(user, lines)
+            case Done():
+                self._report(user, "")
+                self.reported[user] = message
+                self.changed.set()
+            case _ if user in self.absent:
+                raise Malformed(f"{message.kind} of a user that is offline")
+            case _:
+                self.heard(user, envelope)
+
+    def _enter(self, connection: Peer, hello: Any) -> None:
+        if not isinstance(hello, Hello):
+            raise Malformed("something else than a hello first")
+        if why := self.wires.admission.fault(hello, connection.nonce) or self._untimely(hello):
+            self.count(why)
+            connection.say(Turned(why))
+            connection.leave()
+            self.broken(connection)
+            return
+        self.strangers.discard(connection)
+        connection.user, connection.looks = hello.user, hello.wants == LOOK
+        connection.parser.most = GUEST_BYTES if connection.looks else self.wires.most_bytes
+        welcome = self.wires.admission.welcome
+        connection.say(welcome if connection.looks else Welcome("", ""))
+        if connection.looks:
+            asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
+
+    def _untimely(self, hello: Hello) -> str:
+        """Return why a user cannot come in now; empty if it can."""
+        times = self.hellos.setdefault(hello.user, deque(maxlen=HELLOS))
+        now = time.monotonic()
+        if len(times) == HELLOS and now - times[0] < 60:
+            return f"user {hello.user} has connected {HELLOS} times within a minute"
+        times.append(now)
+        if hello.wants == RUN and self.origin and hello.origin != self.origin:
+            return f"the run has begun without this process of user {hello.user}"
+        return ""
+
+    def _join(self, connection: Peer, online: bool) -> None:
+        user = connection.user
+        earlier = self.peers.get(user)
+        if earlier is not None:  # the end of its connection is still on its way
+            earlier.abort()
+            self.broken(earlier)
+        if not online:
+            self.absent[user] = connection
+        else:
+            connection.shape(self.to_users, self.wires.rate(user, up=False))
+            connection.take_through(self.from_users)
+            self.peers[user] = connection
+            if user in self.absent:
+                del self.absent[user]
+                self.back(user)
+        if self.over:
+            connection.say(Bye())
+        self.changed.set()
+
+    def _answer(self, connection: Peer, sent: int, size: int) -> None:
+        if size > (GUEST_BYTES // 2 if connection.looks else 0):
+            raise Malformed(f"a ping for {size} bytes")
+        connection.answered += 1
+        if connection.answered > MOST_PINGS:
+            raise Malformed(f"more than {MOST_PINGS} pings")
+        connection.say(Pong(sent, time.monotonic_ns(), "." * size))
+
+    async def _watch(self) -> None:
+        """Cut off, as long as the run goes on, who sends half a frame or does not read."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for connection in (*self.strangers, *self._lines().values()):
+                waits = connection.into is not None and connection.into.left > 0
+                silent_s = time.monotonic() - connection.heard_s
+                if connection.parser.amid and not waits and silent_s > STALL_S:
+                    self.env.hear(partial(self.malformed, connection, Malformed(HALF)))
+                elif connection.transport.get_write_buffer_size() > QUEUE * self.wires.most_bytes:
+                    self.env.hear(partial(self.malformed, connection, Malformed(UNREAD)))
+
+    def count(self, why: str) -> None:
+        """Count what was refused; of reasons that strangers make up there are not too many."""
+        known = why in self.refused or len(self.refused) < REASONS
+        self.refused[why if known else "for other reasons"] += 1
+
+    def _report(self, user: int, lines: str) -> None:
+        if not self.over or user in self.reported:
+            raise Malformed("a report that is not asked for")
+        report = self.reports.setdefault(user, [])
+        report.append(lines)
+        if sum(map(len, report)) > LONGEST_REPORT:
+            raise Malformed("a report that is too long")
+
+    def malformed(self, connection: Connection, fault: Malformed) -> None:
+        self.count(str(fault))
+        index = self.refusal_round()
+        if connection.user >= 0 and index >= 0:
+            self.trace.add(
+                rows.Refused(index, SERVER, connection.user, "frame", "", str(fault), -1, self.env.now)
+            )
+        connection.abort()
+        self.broken(connection)
+
+    def broken(self, connection: Connection) -> None:
+        self.strangers.discard(connection)
+        user = connection.user
+        if self.peers.get(user) is connection:
+            del self.peers[user]
+            self.changed.set()
+            if not self.over:
+                self.gone(user)
+        elif self.absent.get(user) is connection:
+            self.absent[user] = None
+            self.changed.set()
+
+
+class Peer(Connection):
+    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
+
+    nonce: of the challenge. looks: the user does not take part. answered: its pings.
+    """
+
+    owner: Door
+    looks = False
+    answered = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.nonce = secrets.token_hex(16)
+        self.say(Challenge(self.nonce))
+        self.owner.strangers.add(self)
+        if len(self.owner.strangers) > STRANGERS:
+            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
+        else:
+            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
+
+    def _expect_hello(self) -> None:
+        if self.user < 0 and not self.closing:
+            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))
