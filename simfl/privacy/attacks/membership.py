@@ -45,7 +45,8 @@ class Membership(Attack):
             few = max(1, len(split.y_train) // (4 * len(parts)))
             return (
                 "membership needs samples that no user holds, three times the "
-                f"{held} asked about of a user, and there are {free}: deal fewer, as by learning.partition: {{few: {few}}}"
+                f"{held} asked about of a user, and there are {free}: deal fewer, "
+                f"as by learning.partition: {{few: {few}}}"
             )
         return None
 
