@@ -16,13 +16,25 @@ from functools import partial
 from typing import Any
 
 from simfl.engine.setup import RunConfig
+from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed
 from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
 from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.neighbours import Listens, Others, introductions
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Away, Bye, Done, Envelope, Free, Malformed, Rows, Start
-from simfl.protocols.machine import SERVER
+from simfl.live.wire import (
+    STRANGER_BYTES,
+    Away,
+    Bye,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Rows,
+    Start,
+)
+from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
@@ -48,7 +60,7 @@ class Door(Owner):
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos: of each user.
+    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user.
     """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
@@ -60,6 +72,7 @@ class Door(Owner):
         self.reported: dict[int, Done] = {}
         self.heard_bytes: Counter[int] = Counter()
         self.hellos: dict[int, deque[float]] = {}
+        self.addresses: dict[int, tuple[str, int]] = {}
         self.origin = 0
         self.over = False
         self.changed = asyncio.Event()
@@ -107,7 +120,10 @@ class Door(Owner):
         joined = self.wires.join_s
         await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
         origin = self.origin = time.monotonic_ns()
-        for peer in self._lines().values():
+        secret = secrets.token_bytes(32)
+        for user, peer in self._lines().items():
+            if self.wires.among is not None:
+                peer.say(Others(introductions(secret, self.addresses, user)))
             peer.say(Start(origin))
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
@@ -150,6 +166,11 @@ class Door(Owner):
             peer.into = None
             peer.say(Bye())
 
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """The rows are at the user already; as long as its downlink would take for them, all else waits."""
+        connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
+        return transmission.message
+
     # -- connections
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
@@ -168,6 +189,8 @@ class Door(Owner):
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
+            case Listens(port) if self.wires.among is not None and not self.origin:
+                self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
             case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
             case Ready() | Away():

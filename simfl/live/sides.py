@@ -17,6 +17,7 @@ from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
+from simfl.live.neighbours import WORDS, Listens, Others
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -78,10 +79,15 @@ class Sides:
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
         up, down = messages(self.kind, self.params)
+        direct = self.scenario.network.peers == "direct"
+        if direct and admission is not None and not admission.one_clock:
+            why = "the connections among users have no TLS: users on other machines are relayed"
+            raise error(study.scenario, "network.peers", why)
         most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = Wires(
-            up=Codec([*up, *UP], self.kind, self.params, self.users),
-            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
+            up=Codec([*up, *UP, Listens], self.kind, self.params, self.users, direct),
+            down=Codec([*down, *DOWN, Others], self.kind, self.params, self.users, direct),
+            among=Codec(WORDS, self.kind, self.params, self.users) if direct else None,
             most_bytes=most_bytes,
             admission=admission or forked(self.users),
             links=study.people.links if place.linked else None,
