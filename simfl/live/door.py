@@ -128,9 +128,12 @@ class Door(Owner):
                 missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
                 raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
 
+    def _line(self, user: int) -> Peer | None:
+        return self.peers.get(user) or self.absent.get(user)
+
     def _lines(self) -> dict[int, Peer]:
         """Return the connections of all users, of those too who are offline."""
-        return self.peers | {user: line for user, line in self.absent.items() if line is not None}
+        return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
 
     def _all_reported(self) -> bool:
         return self.reported.keys() >= self._lines().keys()
@@ -165,17 +168,11 @@ class Door(Owner):
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Ready() | Away() if connection.looks:
+            case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
-            case Ready() if connection in self.peers.values():
-                raise Malformed("ready, and not asked for")
-            case Ready():
-                self._join(connection)
-            case Away():
-                self.broken(connection)
-                self.absent[user] = connection
-                self.changed.set()
-            case _ if self._lines().get(user) is not connection:
+            case Ready() | Away():
+                self._join(connection, online=isinstance(message, Ready))
+            case _ if connection is not self._line(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
                 self.free(user, envelope.round)
@@ -185,6 +182,8 @@ class Door(Owner):
                 self._report(user, "")
                 self.reported[user] = message
                 self.changed.set()
+            case _ if user in self.absent:
+                raise Malformed(f"{message.kind} of a user that is offline")
             case _:
                 self.heard(user, envelope)
 
@@ -216,18 +215,21 @@ class Door(Owner):
             return f"the run has begun without this process of user {hello.user}"
         return ""
 
-    def _join(self, connection: Peer) -> None:
+    def _join(self, connection: Peer, online: bool) -> None:
         user = connection.user
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
             self.broken(earlier)
-        connection.shape(self.to_users, self.wires.rate(user, up=False))
-        connection.take_through(self.from_users)
-        self.peers[user] = connection
-        if user in self.absent:
-            del self.absent[user]
-            self.back(user)
+        if not online:
+            self.absent[user] = connection
+        else:
+            connection.shape(self.to_users, self.wires.rate(user, up=False))
+            connection.take_through(self.from_users)
+            self.peers[user] = connection
+            if user in self.absent:
+                del self.absent[user]
+                self.back(user)
         if self.over:
             connection.say(Bye())
         self.changed.set()

@@ -198,7 +198,7 @@ class Codec:
             raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(readers)}")
         values, at = [], 0
         for read, value in zip(readers, head, strict=True):
-            if read is _handle:
+            if read is _handle or (read is _handle_or_none and value is not None):
                 made, taken = self._handle(message, value, content[at:])
                 values.append(made)
                 at += taken
@@ -302,8 +302,13 @@ def _handle(value: Any, users: int) -> Handle:
     raise NotImplementedError  # pragma: no cover - the codec reads these
 
 
+def _handle_or_none(value: Any, users: int) -> None:
+    return None  # the codec reads those that are there
+
+
 _READ: dict[Any, Callable[..., Any]] = {
     Handle: _handle,
+    Handle | None: _handle_or_none,
     int: _whole,
     Signed: _signed,
     str: _text,

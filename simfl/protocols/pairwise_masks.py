@@ -12,6 +12,7 @@ aborted once it cannot be reliable any more (CCESA Theorem 1).
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ import numpy as np
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.dataplane.handles import U8, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.channels import Channels, agreed
+from simfl.protocols.channels import agreed
 from simfl.protocols.graphs import Evolution, Graph
-from simfl.protocols.index_views import I64, AllBut, Lookup, Same, Users, are_distinct, are_within, holdings
-from simfl.protocols.keyed_messages import Advertise, Answer, Inbox, Invite, Roster, Survivors
+from simfl.protocols.index_views import I64, AllBut, Lookup, Users, are_distinct, are_within, holdings
+from simfl.protocols.keyed_messages import Advertise, Answer, Inbox, Roster, Survivors
 from simfl.protocols.machine import SERVER, Effects, Params, Send, Verdict, misshapen, point
 from simfl.protocols.masked_round import MaskedClient, MaskedServer
+from simfl.protocols.protocol import STAGES
 
 B, S = 0, 1
 """The halves of a row of shares: of the private seed b_i, and of the mask key s_i."""
@@ -33,12 +35,9 @@ B, S = 0, 1
 class SecAggClient(MaskedClient):
     keys, dtype, share_bytes = 2, U8, 2 * SHARE_BYTES
 
-    def advertise(self, message: Invite) -> Effects:
-        ops = self.ops
-        secret = ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, secret, self.params, ops)
-        self.s = ops.secret(self.entropy("mask key"))
-        return [Send(SERVER, Advertise(ops.join([ops.public(secret), ops.public(self.s)])))]
+    def make_keys(self) -> list[Handle]:
+        self.s = self.ops.secret(self.entropy("mask key"))
+        return [*super().make_keys(), self.ops.public(self.s)]
 
     def threshold(self, roster: Roster) -> int:
         n, t = len(roster.users), roster.t or 0
@@ -95,8 +94,7 @@ class SecAggServer(MaskedServer):
         return misshapen(content, len(peers) + 1 - len(missing), SHARE_BYTES, U8)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        halves = [self.ops.gather(publics, Same(half, len(publics))) for half in (0, 1)]  # channels, masks
-        return Roster(users, self.ops.join(halves), t)
+        return replace(super().roster(users, t, publics), t=t)
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
         self.mask_publics = {user: self.ops.pick(m.publics, [1]) for user, m in got.items()}
@@ -139,7 +137,8 @@ class SecAggServer(MaskedServer):
     def verdict(self, done: bool) -> Effects:
         """Theorems 1 and 2 of CCESA on the graphs G0 .. G4, as far as the round came. A round that was
         aborted was not reliable (Definition 1), also if it was forged shares that made it so."""
-        V1, V2, V3, V4 = (*self.answered, *[frozenset[int]()] * (4 - len(self.answered)))
+        came = dict(zip(self.stages, self.answered, strict=False))
+        V1, V2, V3, V4 = (came.get(stage, frozenset()) for stage in STAGES)
         evolution = Evolution(self.graph, self.t, V1, V2, V3, V4)
         sizes = (len(V1), len(V2), len(V3), len(V4))
         with self.ops.uncharged():  # no server asks itself whether its round was private

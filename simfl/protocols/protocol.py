@@ -27,6 +27,9 @@ KEYED = ("advertise", "shares", "training", "upload", "recovery")
 PLAIN = ("training", "upload")
 """Points of a protocol with keys, shares and a recovery, and of one in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
+SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
+"""The same where survivors sign whom they were told: the most points and stages that a scenario knows."""
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
@@ -72,6 +75,16 @@ class Protocol(Block):
     @property
     def asynchronous(self) -> bool:
         return self.mode is Mode.BUFFERED
+
+    @property
+    def round_points(self) -> tuple[str, ...]:
+        """The points of a round under these settings."""
+        return self.points
+
+    @property
+    def round_timers(self) -> tuple[str, ...]:
+        """The deadlines of a round under these settings."""
+        return self.timers
 
     @classmethod
     def messages(cls) -> dict[str, type[Message]]:

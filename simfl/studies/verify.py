@@ -18,7 +18,7 @@ from simfl.errors import BadInput
 from simfl.experiment.build import build, make_clocks
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
-from simfl.protocols.protocol import KEYED, STAGES
+from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.results.trace import row_lines
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
@@ -53,9 +53,12 @@ Findings = Iterator[str]
 def contract(subject: Subject) -> Findings:
     """Its points and timers are those that scenarios know, and it has a docstring."""
     kind = subject.cohort.kind
-    yield from (f"points: {p} is none of {', '.join(KEYED)}" for p in kind.points if p not in KEYED)
-    yield from (f"timers: {t} is none of {', '.join(STAGES)}" for t in kind.timers if t not in STAGES)
-    if not {"training", "upload"} <= set(kind.points):
+    for words, named, known in (
+        ("points", kind.round_points, SIGNED_POINTS),
+        ("timers", kind.round_timers, SIGNED_STAGES),
+    ):
+        yield from (f"{words}: {one} is none of {', '.join(known)}" for one in named if one not in known)
+    if not {"training", "upload"} <= set(kind.round_points):
         yield "points: every protocol has training and upload"
     if not (type(kind).__doc__ or "").strip():
         yield "it has no docstring: `simfl list` has nothing to say of it"

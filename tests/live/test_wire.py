@@ -16,6 +16,7 @@ from simfl.dataplane.handles import F32, U8, Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live.hello import DOWN, UP
 from simfl.live.wire import Codec, Control, Malformed, Parser, messages
+from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Others, Users
 from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster
@@ -29,7 +30,8 @@ ROUNDS = [kind for kind in map(PROTOCOLS.find, PROTOCOLS) if kind.mode is Mode.R
 
 
 def block(kind: type[Protocol]) -> Protocol:
-    return kind(**kind.small(4, 1))
+    signs = {"consistency": "signatures"} if issubclass(kind, Consistent) else {}
+    return kind(**{**kind.small(4, 1), **signs})
 
 
 def codecs(kind: Protocol) -> tuple[Codec, Codec, list[type[Any]], list[type[Any]]]:
@@ -59,7 +61,9 @@ def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
     values = []
     for field in fields(message):
         hint = str(get_type_hints(message)[field.name])
-        if "Handle" in hint:
+        if "Handle" in hint and "None" in hint and draw(st.booleans()):
+            values.append(None)
+        elif "Handle" in hint:
             values.append(draw(handles(draw(st.sampled_from(["u1", wide])))))
         elif "Users" in hint or "[int" in hint:
             values.append(Users(draw(st.lists(st.integers(0, USERS - 1), max_size=5))))

@@ -28,7 +28,7 @@ from simfl.experiment.build import build
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
-from simfl.protocols.protocol import Protocol
+from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -158,14 +158,14 @@ class RoundCohort(Cohort):
         return {
             "rounds": 1,
             "population": {"users": users, "devices": {"slowdown": 1.0}},
-            "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), DEADLINE_S),
+            "deadlines": dict.fromkeys(SIGNED_STAGES, DEADLINE_S),
             "privacy": {"T": 1, "D": (users - 1) // 2},
             "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 1.0}},
         }
 
     @cached_property
     def points(self) -> tuple[str, ...]:
-        return tuple(point for point in self.kind.points if point != "training")
+        return tuple(point for point in self.kind.round_points if point != "training")
 
     @cached_property
     def params(self) -> Params:
@@ -228,17 +228,17 @@ class RoundCohort(Cohort):
         t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
         at = {point: now for now, point in enumerate(self.points)}
         too_late = {u: at[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
-        present, sets = frozenset(range(self.users)), list[frozenset[int]]()
+        present, sets = frozenset(range(self.users)), dict[str, frozenset[int]]()
         for point, now in at.items():
             present = frozenset(user for user in present if now < too_late.get(user, len(at)))
-            sets.append(present)
+            sets[point] = present
             if len(present) < self.kind.needed(point, p):
                 return None
-            if graph and point in ("advertise", "shares"):
+            if graph and point in ("advertise", "shares", "consistency"):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
-        if graph and not Evolution(graph, t, *sets).reliable:
+        if graph and not Evolution(graph, t, *(sets[point] for point in STAGES)).reliable:
             return None
-        return sets[at["upload"]]
+        return sets["upload"]
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
         """Compare the aggregate with the plain sum, in which no machine has a hand."""
