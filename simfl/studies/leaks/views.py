@@ -170,7 +170,7 @@ def play(
         seen.sums = seen.results
         seen.exact = is_exact(out.result, seen.results, p.q)
     elif told is None:
-        seen.least = max(kind.needed(stage, p) for stage in kind.timers)
+        seen.least = max(kind.needed(stage, p) for stage in kind.round_timers)
     else:
         seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
     seen.misuse += ops.misuse
