@@ -53,15 +53,16 @@ class SecAggClient(MaskedClient):
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """V2 is known: keep its shares, and agree on the pairwise seeds a_ij."""
-        refusals = super().hold_shares(inbox)
-        publics = self.ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
-        self.seeds = agreed(self.ops, self.s, self.partners, publics, _mask_info(self.params))
-        return refusals
+        """V2 is known: keep its shares, agree on the pairwise seeds a_ij, and expand all of the mask.
 
-    def mask(self, x: Handle) -> Handle:
-        signs = Lookup(lambda j: -1 if j < self.user else 1, (*self.partners, self.user))
-        return self.ops.mask(x, self.ops.join([self.seeds, self.b]), signs)
+        This is offline (LightSecAgg Table 5), so it may overlap with training: the upload is one addition.
+        """
+        ops, refusals = self.ops, super().hold_shares(inbox)
+        publics = ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
+        seeds = agreed(ops, self.s, self.partners, publics, _mask_info(self.params))
+        signs = Lookup(lambda j: -1 if j < self.user else 1, self.partners)
+        self.z = ops.mask(ops.prg(self.b, self.params.d + 1), seeds, signs)
+        return refusals
 
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
