@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
 LINKS_HELP = (
-    "`user` shapes links as the scenario says, in user space; `none` leaves them as this machine's are."
+    "`user` shapes links as the scenario says, in user space; `kernel` in namespaces, as root; `none` leaves "
+    "them as this machine's are."
+)
+DELAY_HELP = (
+    "The latency of kernel links: `wire` delays packets, so that TCP has the round trip; `user` messages."
 )
 RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
 PROCESSES_HELP = "Processes among which the users are dealt; one for each user unless given."
@@ -37,7 +41,8 @@ PROCESSES_HELP = "Processes among which the users are dealt; one for each user u
 def live_command(
     scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
-    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
+    links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
+    delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",
     processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
     set_: Set = None,
     protocols: Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")] = None,
@@ -66,7 +71,7 @@ def live_command(
     folder = out or reserve(RUNS / f"{loaded.name}-live")
     try:
         with keeping(lambda: left(folder)), telling_removed(folder):
-            play(study, folder, links, processes, told, resume)
+            play(study, folder, links, processes, told, delay, resume)
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
             with suppress(OSError):  # where it is empty
@@ -87,8 +92,7 @@ def shown(folder: Path, loaded: Scenario) -> None:
     from simfl.results.summary import read
 
     summary = read(folder / "summary.json")
-    terminal.show(terminal.console(), summary, loaded.profile)
-    tell(terminal.PLAYED)
+    terminal.show(terminal.console(), summary, loaded.profile, "real")
     tell(f"Written to {folder} (simfl report {folder} shows it)")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     if without:

@@ -145,6 +145,7 @@ class BufferedSession(Session):
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
+        behind = 0 if self.world.behind is None else self.world.behind(user, cycle)
         update, machine, kind = UpdateId(user, cycle), self.machine, self.machines.kind
         task = self.tasks[update] = self.current[user] = UserRound(
             user=user,
@@ -165,7 +166,7 @@ class BufferedSession(Session):
 
         def run() -> Effects:
             self.pending.discard(user)
-            return self.host.open_cycle(machine, task)
+            return self.host.open_cycle(machine, task, behind)
 
         self.at_server(machine, "begin", None, cause, self.first_phase, subject=update, task=task, run=run)
 

@@ -69,7 +69,7 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case Refuse(sender, message, why, subject):
             add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))
         case Verdict(survivors, reliable, private):
-            add(rows.Judged(session.round, survivors, reliable, private, step, now))
+            add(rows.Judged(index, survivors, reliable, private, step, now))
         case Ready() | Send():
             pass  # there is nothing to train without a task; messages have gone out before
         case _:

@@ -29,7 +29,8 @@ class Job:
 
     task: its loss makes the job void. received: it costs the overhead of a message. cut: only its first half
     is done. then: called with the step's row once the effects were carried out. The fields from `start` on
-    are set when the job begins; `blocker` is the step that kept it from starting when it was ready.
+    are set when the job begins, `end` and `spans` when its real work is done; `blocker` is the step that kept
+    it from starting when it was ready.
     """
 
     machine: ClientMachine | AnyServer | None
@@ -49,12 +50,14 @@ class Job:
     then: Callable[[int], None] | None = None
     start: int = field(init=False)
     end: int = field(init=False)
-    spans: Spans = field(init=False)
+    spans: Spans = field(default=(), init=False)
     blocker: int = field(init=False)
     outcome: Effects = field(init=False)
 
     def until(self, now: int) -> tuple[Spans, int]:
         """Return the segments as far as they have come, and the nanoseconds that are left."""
+        if not self.spans:  # in real time only: a thread is still at its work
+            return ((self.phase, now - self.start),), 0
         if now == self.end:
             return self.spans, 0
         if now > self.end:  # in real time only: the machine was late, and the last segment lasted until now
@@ -183,12 +186,23 @@ class Lane:
             device.release()
             return False
         job.start = start = session.env.now
-        session.execute(device, self.name, job)
-        spans = job.spans
         job.blocker = before if start > job.ready else -1
-        job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+        if session.execute(device, self.name, job):
+            return self._lasts(job)
         self.current = job
-        if job.end > start:
+        return True
+
+    def worked(self, job: Job) -> None:
+        """Hear that a job's real work is done that was not done at once, unless it was broken off."""
+        if self.current is job and not self._lasts(job):
+            self._go_on()
+
+    def _lasts(self, job: Job) -> bool:
+        """Let a job take its time; False if that is none, so that it is over."""
+        device, session, spans = self.device, self.device.session, job.spans
+        job.end = job.start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+        self.current = job
+        if job.end > job.start:
             if session.meter is not None:
                 session.meter.began(device.party, job)
             session.env.at(job.end, partial(self._end, job))

@@ -145,9 +145,12 @@ class Disconnections:
         cause = session.trace[row]
         index = cause.round if isinstance(cause, rows.Lost) else session.round
         more = {"subject": update, "round": index}
-        notice = partial(session.at_server, machine, "gone", user, row, phase, **more)
+        self.tell_at(later, user, partial(session.at_server, machine, "gone", user, row, phase, **more))
+
+    def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
+        """Tell the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
-        session.env.at(later, lambda: self.tell(user, notice))
+        self.session.env.at(when_ns, lambda: self.tell(user, notice))
 
     def tell(self, user: int, *notices: Callable[[], None]) -> None:
         """Tell the server of these broken connections of a user, or of all, once each."""

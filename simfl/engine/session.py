@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import simpy
 
 from simfl.dataplane.ops import Ops, Trainer, seed_array
+from simfl.dataplane.work import Segment
 from simfl.engine.carry_out import carry_out, close_round
 from simfl.engine.checkpoints import Checkpoints
 from simfl.engine.clocks import Clock
@@ -54,7 +55,7 @@ class Session(ABC):
     ) -> None:
         self.world = world
         self.machines = machines
-        self.ops = ops
+        self.ops = self.training_ops = ops
         self.clock = clock
         ops.timed = clock.timing
         if clock.timing:
@@ -81,7 +82,7 @@ class Session(ABC):
         self.done = False
         self.progress = Progress(world.users, self.trace)
         seed = seed_array(streams.bytes("initial weights"))
-        self.host = ServerHost(machines.kind, ops, trainer, rule, world.server_lr, world.overlap, seed)
+        self.host = ServerHost(machines.kind, ops, trainer, rule, world, seed)
         self.env.process(self.main())
 
     # -- to be implemented by rounds and buffers
@@ -177,13 +178,20 @@ class Session(ABC):
         index = more.pop("round", self.round)
         self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
 
-    def execute(self, device: Device, lane: str, job: Job) -> None:
-        """Do a job's real work; set its `outcome`, and in `spans` the time that it takes."""
-        ops = self.ops
+    def execute(self, device: Device, lane: str, job: Job) -> bool:
+        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. False if it
+        is not done yet: its lane hears of it by `worked`."""
+        self.charge(device, lane, job, self.work(device, lane, job))
+        return True
+
+    def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
+        """Do a job's real work; return what it was."""
+        ops = self.training_ops if lane == "training" else self.ops
         collecting = self.clock.timing and gc.isenabled()
         if collecting:
             gc.disable()
         where = (self.machines.name, job.round, device.party, job.call, job.what)
+        self.ready()
         try:
             ops.begin(where, job.phase)
             if self.world.codec and job.received:
@@ -195,15 +203,22 @@ class Session(ABC):
             # The global update belongs to the step that recovers.
             if device.party == SERVER and self.host.step(job.outcome) and self.checkpoints is not None:
                 self.checkpoints.stepped(self)
-            segments = ops.end()
+            return ops.end()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
         finally:
             if collecting:
                 gc.enable()
+
+    def charge(self, device: Device, lane: str, job: Job, segments: list[Segment]) -> None:
+        """Say how long a job takes whose work is done."""
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+
+    def ready(self) -> None:
+        """Make the machine ready for a step that is timed."""
+        self.clock.ready()
 
     def _encode(self, job: Job) -> None:
         """Charge a step with encoding what it sends, once each: a message for many is encoded for all, and so

@@ -47,7 +47,7 @@ class Training:
 
     def _train(self, task: UserRound, cause: int) -> None:
         session, seed = self.session, self.seed(task)
-        job = self._job(task, TRAIN, cause, partial(task.train, session.ops, session.trainer, seed))
+        job = self._job(task, TRAIN, cause, partial(task.train, session.training_ops, session.trainer, seed))
         whole = session.trainer.steps(task.user)
         if session.world.partial is not None and whole:
             job.run = partial(self._part, task, job, seed, whole, nanoseconds(session.world.partial.within_s))
@@ -57,7 +57,7 @@ class Training:
 
     def _part(self, task: UserRound, job: Job, seed: Handle, whole: int, within_ns: int) -> Effects:
         """Train for as many minibatches as there is time for; if these are not all, the step says so."""
-        session, trainer, ops = self.session, self.session.trainer, self.session.ops
+        session, trainer, ops = self.session, self.session.trainer, self.session.training_ops
         slowdown = session.device(task.user).slowdown * job.factor
         place = (job.round, task.user, "training")
 
@@ -78,13 +78,23 @@ class Training:
         if task.lost:  # while it was delayed
             return
         task.become(State.SUBMITTED)
-        ops, world = self.session.ops, self.session.world
-        samples, factor, rule = world.samples(task.user), None, world.partial
+        self.session.device(task.user).protocol.put(self._job(task, "submit", step, partial(self.hand, task)))
+
+    def hand(self, task: UserRound) -> Effects:
+        """Hand a task's update to its machine, with the weight and the factor of the work that was done."""
+        session, rule = self.session, self.session.world.partial
+        samples, factor = session.world.samples(task.user), None
         if rule is not None:
-            samples = rule.samples(samples, task.steps, self.session.trainer.steps(task.user))
+            samples = rule.samples(samples, task.steps, session.trainer.steps(task.user))
             factor = rule.factor(task.steps)
-        run = partial(task.submit, ops, world.clip, samples, factor)
-        self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
+        return task.submit(session.ops, session.world.clip, samples, factor)
+
+    def again(self, task: UserRound, what: str) -> None:
+        """Train once more for an audit: as many minibatches as `what` of the training's row says."""
+        session, done = self.session, StepsDone.read(what)
+        task.steps = session.trainer.steps(task.user) if done is None else done.steps
+        task.train(session.ops, session.trainer, self.seed(task), None if done is None else done.steps)
+        self.hand(task)
 
     def _job(self, task: UserRound, call: str, cause: int, run: Callable[[], Effects]) -> Job:
         now, phase = self.session.env.now, task.phase

@@ -7,9 +7,12 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.transport import Transmission
@@ -18,6 +21,7 @@ from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 from simfl.population.links import Links, ServerLink
+from simfl.protocols.machine import Message
 from simfl.virtual_time import nanoseconds
 
 OPTIONS = [
@@ -38,7 +42,8 @@ class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
     up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
-    that a user sends before its report. join_s: until when all must have joined.
+    that a user sends before its report. join_s: until when all must have joined. rates_here, latency_here:
+    False where they are those of the sockets' own path. among: the codec of what users send each other.
     """
 
     up: Codec
@@ -49,19 +54,22 @@ class Wires:
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
     quota_bytes: int
+    among: Codec | None = None
     join_s: float = 120.0
+    rates_here: bool = True
+    latency_here: bool = True
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
         links = self.links
-        if links is None:
+        if links is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(links(user, now)[0 if up else 1])
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
         """Return the rate of the server's link at a time; up: to the users."""
         server = self.server_link
-        if server is None:
+        if server is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(server(now)[0 if up else 1])
 
@@ -70,10 +78,12 @@ class Owner(Session, ABC):
     """A session in real time, of the server or of a user: its peers are at the other ends of connections.
 
     steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
-    the longest real work of a step, during which the process hears nothing.
+    the longest real work of a step that was done in line, so that the process heard nothing meanwhile.
+    worker: a thread that trains, if anybody does, with operations of its own, as a ledger is one step's.
     """
 
     wires: Wires
+    worker: Executor | None = None
     env: RealTime
 
     def __init__(self, wires: Wires, *parts: Any) -> None:
@@ -100,13 +110,20 @@ class Owner(Session, ABC):
     def connection_of(self, user: int) -> Connection | None:
         """Return the connection over which a user is reached, or reaches the server."""
 
+    def online(self, user: int, now: bool) -> None:
+        """A user's own device has left, or is back."""
+
+    @abstractmethod
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """Let what users have for each other go its own way; return what is left for the server to carry."""
+
     def latency_ns(self, user: int) -> int:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
 
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + self.latency_ns(user)
+        due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
@@ -115,10 +132,23 @@ class Owner(Session, ABC):
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
         self.env.at(due, then)
 
-    def execute(self, device: Device, lane: str, job: Job) -> None:
+    def ready(self) -> None:
+        """A process that has waited has cold caches as it is."""
+
+    def execute(self, device: Device, lane: str, job: Job) -> bool:
+        if self.worker is not None and lane == "training":
+            loop = asyncio.get_running_loop()
+            doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
+            doing.add_done_callback(lambda done: self.env.hear(partial(self._worked, device, job, done)))
+            return False
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
+        return True
+
+    def _worked(self, device: Device, job: Job, done: asyncio.Future[list[Segment]]) -> None:
+        self.charge(device, "training", job, done.result())
+        device.training.worked(job)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start
@@ -145,7 +175,8 @@ class LiveLink:
             transmission.broke(0)
             return
         t = transmission
-        frame = self.codec.encode(t.message, t.round, t.step, t.at)
+        message = self.owner.apart(t, connection) if t.relayed and self.owner.wires.among else t.message
+        frame = self.codec.encode(message, t.round, t.step, t.at)
         connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
 
     def cut(self) -> None:
@@ -168,6 +199,12 @@ class LiveNetwork:
 
     def link(self, user: int, up: bool) -> LiveLink:
         return LiveLink(self.owner, self.codec, user) if up == self.up else _Far(self.owner, self.codec, user)
+
+    def pause(self, user: int) -> None:
+        self.owner.online(user, False)
+
+    def resume(self, user: int) -> None:
+        self.owner.online(user, True)
 
     def close(self) -> None: ...
 
@@ -207,8 +244,8 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
-    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
-        self.out.put(frame, then)
+    def put(self, frame: bytes, then: Callable[[], object] = lambda: None, **more: Any) -> None:
+        self.out.put(frame, then, **more)
 
     def say(self, message: Any, index: int = 0) -> None:
         """Send a word of the driver's own, behind what waits."""

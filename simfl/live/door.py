@@ -17,52 +17,70 @@ from functools import partial
 from typing import Any
 
 from simfl.engine.setup import RunConfig
+from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed
 from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
-from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.neighbours import Listens, Others, introductions
+from simfl.live.peer import Peer
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Bye, Done, Envelope, Free, Malformed, Rows, Start
-from simfl.protocols.machine import SERVER
+from simfl.live.wire import (
+    STRANGER_BYTES,
+    Away,
+    Bye,
+    Control,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Rows,
+    Start,
+)
+from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
-HELLO_S = 5.0
-"""Until when whoever connects must have said who it is."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 REPORT_S = 20.0
-STRANGERS = 64
-"""Connections of nobody that may be open at once."""
 LONGEST_REPORT = 10**9  # characters of all rows of a user
 GUEST_BYTES = 2**20  # in a frame of a user who looks
 GUEST_QUOTA = 2**26  # bytes that all looks of a user may cost, either way
 LOOK_S = 120.0  # so long it may look
 MOST_PINGS = 1000  # over one connection
-HELLOS = 64  # of one user within a minute
+HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
 WATCH_S, STALL_S = 1.0, 30.0
 HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
 
 
 class Door(Owner):
-    """A session whose users are at the other ends of connections. peers: connections by user. over: only
-    reports are taken any more. refused: what was cut off or refused, by reason. origin: when the run began.
-    heard_bytes, hellos: of each user. rounding: seeds that users told, by user and round."""
+    """A session whose users are at the other ends of connections.
+
+    peers: connections by user. absent: those of users who are offline, over which they only report; None
+    where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
+    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. rounding: seeds that
+    users told, by user and round.
+    """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
         self.peers: dict[int, Peer] = {}
+        self.absent: dict[int, Peer | None] = {}
         self.strangers: set[Peer] = set()
         self.refused: Counter[str] = Counter()
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
         self.heard_bytes: Counter[tuple[int, bool]] = Counter()
         self.hellos: dict[int, deque[float]] = {}
+        self.addresses: dict[int, tuple[str, int]] = {}
         self.rounding: dict[tuple[int, int], bytes] = {}
         self.origin = 0
         self.over = False
         self.changed = asyncio.Event()
-        super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, False)), *parts)
+        super().__init__(
+            wires, replace(world, network=partial(LiveNetwork.of, self, False), days=None), *parts
+        )
         self.from_users = Link(self.env, wires.server_rate(up=False))
         self.to_users = Link(self.env, wires.server_rate(up=True))
 
@@ -77,6 +95,10 @@ class Door(Owner):
     @abstractmethod
     def gone(self, user: int) -> None:
         """The connection of a user is no more, before the run was over."""
+
+    @abstractmethod
+    def back(self, user: int) -> None:
+        """A user that was offline has connected again."""
 
     @abstractmethod
     def refusal_round(self) -> int:
@@ -98,9 +120,12 @@ class Door(Owner):
 
     async def _played(self) -> None:
         joined = self.wires.join_s
-        await self._until(lambda: len(self.peers) == self.world.users, joined, "have not joined")
+        await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
         origin = self.origin = time.monotonic_ns()
-        for peer in self.peers.values():
+        secret = secrets.token_bytes(32)
+        for user, peer in self._lines().items():
+            if self.wires.among is not None:
+                peer.say(Others(introductions(secret, self.addresses, user)))
             peer.say(Start(origin))
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
@@ -109,7 +134,7 @@ class Door(Owner):
         longest = max(map(self.latency_ns, range(self.world.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         self.env.hear(self._end)
-        await self._until(lambda: self.reported.keys() >= self.peers.keys(), REPORT_S, "do not report")
+        await self._until(self._all_reported, REPORT_S, "do not report")
 
     async def _until(self, reached: Any, within_s: float | None, why: str) -> None:
         """Wait until something is so. RunFailed if the session fails, or after so many seconds."""
@@ -121,6 +146,16 @@ class Door(Owner):
                 missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
                 raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
 
+    def _line(self, user: int) -> Peer | None:
+        return self.peers.get(user) or self.absent.get(user)
+
+    def _lines(self) -> dict[int, Peer]:
+        """Return the connections of all users, of those too who are offline."""
+        return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
+
+    def _all_reported(self) -> bool:
+        return self.reported.keys() >= self._lines().keys()
+
     def _horizon(self) -> None:
         if not self.done:
             self.stall(f"the horizon of {self.env.now / NS:g} s is reached")
@@ -128,10 +163,15 @@ class Door(Owner):
     def _end(self) -> None:
         self.over = True
         self.close()
-        for peer in self.peers.values():
+        for peer in self._lines().values():
             peer.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
             peer.into = None
             peer.say(Bye())
+
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """The rows are at the user already; as long as its downlink would take for them, all else waits."""
+        connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
+        return transmission.message
 
     # -- connections
     def connection_of(self, user: int) -> Connection | None:
@@ -152,11 +192,13 @@ class Door(Owner):
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Ready() if connection.looks or connection in self.peers.values():
+            case Listens(port) if self.wires.among is not None and not self.origin and not connection.looks:
+                self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
+            case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
-            case Ready():
-                self._join(connection)
-            case _ if self.peers.get(user) is not connection:
+            case Ready() | Away():
+                self._join(connection, online=isinstance(message, Ready))
+            case _ if connection is not self._line(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
                 self.free(user, envelope.round)
@@ -171,6 +213,10 @@ class Door(Owner):
                 self._report(user, "")
                 self.reported[user] = message
                 self.changed.set()
+            case Control():
+                raise Malformed(f"{message.kind}, and not asked for")
+            case _ if user in self.absent:
+                raise Malformed(f"{message.kind} of a user that is offline")
             case _:
                 self.heard(user, envelope)
 
@@ -202,15 +248,21 @@ class Door(Owner):
             return f"the run has begun without this process of user {hello.user}"
         return ""
 
-    def _join(self, connection: Peer) -> None:
+    def _join(self, connection: Peer, online: bool) -> None:
         user = connection.user
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
             self.broken(earlier)
-        connection.shape(self.to_users, self.wires.rate(user, up=False))
-        connection.take_through(self.from_users)
-        self.peers[user] = connection
+        if not online:
+            self.absent[user] = connection
+        else:
+            connection.shape(self.to_users, self.wires.rate(user, up=False))
+            connection.take_through(self.from_users)
+            self.peers[user] = connection
+            if user in self.absent:
+                del self.absent[user]
+                self.back(user)
         if self.over:
             connection.say(Bye())
         self.changed.set()
@@ -228,7 +280,7 @@ class Door(Owner):
         """Cut off, as long as the run goes on, who sends half a frame or does not read."""
         while True:
             await asyncio.sleep(WATCH_S)
-            for connection in (*self.strangers, *self.peers.values()):
+            for connection in (*self.strangers, *self._lines().values()):
                 waits = connection.into is not None and connection.into.left > 0
                 silent_s = time.monotonic() - connection.heard_s
                 if connection.parser.amid and not waits and silent_s > STALL_S:
@@ -267,33 +319,6 @@ class Door(Owner):
             self.changed.set()
             if not self.over:
                 self.gone(user)
-
-
-class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
-
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
-    """
-
-    owner: Door
-    looks = False
-    answered = 0
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
-        self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.count("left without a hello: another certificate was pinned, or it was nobody's")
-        super().connection_lost(error)
-
-    def _expect_hello(self) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))
+        elif self.absent.get(user) is connection:
+            self.absent[user] = None
+            self.changed.set()

@@ -18,6 +18,7 @@ from simfl.folder.identity import code_version
 from simfl.learning.trainer import one_thread
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
+from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
@@ -88,9 +89,8 @@ def join(
             if name not in study.scenario.protocols:
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
             tell(name)
-            _protocol(
-                Sides(study, name, welcome.links == "user", replace(admission, protocol=name)), address, parts
-            )
+            place = Place(linked=welcome.links == "user")
+            _protocol(Sides(study, name, place, replace(admission, protocol=name)), address, parts)
 
 
 def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:

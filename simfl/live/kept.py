@@ -29,7 +29,7 @@ class Kept:
     def __init__(
         self, study: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
     ) -> None:
-        self.study, self.saver, self.facts = study, saver, facts
+        self.study, self.saver, self.facts = study, saver, dict(facts)
         self.figures: dict[str, Figures] = {}
         self._before: dict[str, Any] = {}
         self.result = Result(study.scenario)

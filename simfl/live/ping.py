@@ -17,6 +17,7 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.kernel_links import Place
 from simfl.live.serve import Listening, accept, listening
 from simfl.live.sides import Sides
 from simfl.live.tls import Address
@@ -95,7 +96,7 @@ def loopback(study: Experiment) -> Measured:
     if pid == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            asyncio.run(_answering(Sides(study, name, False, admission), at))
+            asyncio.run(_answering(Sides(study, name, Place(linked=False), admission), at))
         finally:
             os._exit(1)
     try:

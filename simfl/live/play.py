@@ -13,17 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from simfl.errors import BadInput
 from simfl.experiment.build import Experiment
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
 from simfl.live.kept import kept
+from simfl.live.kernel_links import Delay, LinkKind, Place, opened
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
 
-LinkKind = Literal["user", "none"]
 WARN_OVERRUN = 0.02
 WARN_HELD_S = 0.05
 """Above these, a run's figures are those of this machine."""
@@ -35,6 +34,7 @@ def play(
     links: LinkKind = "user",
     processes: int | None = None,
     tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    delay: Delay = "wire",
     resume: bool = False,
 ) -> tuple[Result, dict[str, Figures]]:
     """Play a scenario's protocols one after the other, in real time.
@@ -42,34 +42,52 @@ def play(
     Args:
         study: what `prepared` returned.
         out: a folder for the run's files; none are written unless given.
-        links: shaped in user space, or not at all.
+        links: shaped in user space, by the kernel, or not at all.
         processes: among which the users are dealt; one for each user unless given.
         tell: called after each protocol.
+        delay: the latency of kernel links: waited for in user space, or a wire's.
         resume: go on with the unfinished run in `out`: the protocols that were played to their end are kept.
     """
     s = study.scenario
     users = s.population.users
     if processes is not None and not 1 <= processes <= users:
         raise BadInput(f"processes: {processes} must be from 1 to the number of users, {users}")
+    if links == "kernel" and processes not in (None, users):
+        raise BadInput(f"processes: {processes}: under kernel links each user has a process of its own")
     dealt = [range(k, users, processes or users) for k in range(processes or users)]
-    facts = {"links": links, "processes": len(dealt)}
+    facts = {
+        "links": links,
+        "delay": delay if links == "kernel" else "",
+        "scheduler": scheduler(),
+        "processes": len(dealt),
+    }
     one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
     with kept(study, out, resume, facts) as runs, one:
-        for name in runs.todo:
-            tell(name, runs.add(name, _one(study, name, links, dealt)))
+        with opened(study, links, delay) as place:
+            for name in runs.todo:
+                tell(name, runs.add(name, _one(study, name, place, dealt)))
+        runs.facts["wire"] = place.wire
     return runs.result, runs.figures
 
 
-def _one(study: Experiment, name: str, links: LinkKind, dealt: Sequence[range]) -> Played:
-    sides = Sides(study, name, links == "user")
+def scheduler() -> str:
+    """Return how this process is scheduled: in real time, if whoever started it said so."""
+    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    return "real time" if real_time else "usual"
+
+
+def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range]) -> Played:
+    sides = Sides(study, name, place)
     sides.warm()
 
     async def users_of(mine: range, port: int) -> None:
-        await sides.be_users(mine, ("127.0.0.1", port))
+        worker = await sides.worker()
+        place.enter(mine[0])
+        await sides.be_users(mine, (place.address, port), worker)
 
     async def serve(tell_port: Callable[[int], None]) -> LiveServer:
         server = sides.server()
-        listening = await asyncio.get_running_loop().create_server(server.connection, "127.0.0.1", 0)
+        listening = await asyncio.get_running_loop().create_server(server.connection, place.address, 0)
         tell_port(listening.sockets[0].getsockname()[1])
         try:
             await server.run()
@@ -78,7 +96,7 @@ def _one(study: Experiment, name: str, links: LinkKind, dealt: Sequence[range]) 
         return server
 
     began = time.monotonic()
-    with _forked(users_of, dealt) as tell_port:
+    with _forked(users_of, dealt) as tell_port, place.at_server():
         server = asyncio.run(serve(tell_port))
     return sides.outcome(server, time.monotonic() - began)
 
@@ -101,6 +119,10 @@ def _forked(
                 _child(users_of, mine, out, into)
             children.append(pid)
         yield lambda port: _tell(into, port, len(dealt))
+    except BaseException:  # nobody asks them for a report any more
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        raise
     finally:
         gc.unfreeze()
         os.close(out)
@@ -119,6 +141,7 @@ def _child(users_of: Callable[[range, int], object], mine: range, out: int, into
     try:
         gc.disable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(into)
         port = os.read(out, 16)
         if port:

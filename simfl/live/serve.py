@@ -19,9 +19,11 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version, identified
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.door import HELLO_S, STRANGERS, Door
+from simfl.live.door import Door
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import kept
+from simfl.live.kernel_links import Place
+from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address
@@ -108,7 +110,7 @@ def serve(
                 welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
                 own_entropy=True,
             )
-            sides = Sides(study, name, shaped, admission, join_s)
+            sides = Sides(study, name, Place(linked=shaped), admission, join_s)
             sides.warm()
             began = time.monotonic()
             server = asyncio.run(_played(sides, at))

@@ -74,7 +74,7 @@ class LiveServer(Door, RoundSession):
         self.changed.set()
         for task in self.tasks.values():
             peer = self.peers.get(task.user)
-            if task.round < self.round and self.working(task) and peer is not None:
+            if task.round < self.round and peer is not None:
                 peer.say(Over(), task.round)
 
     def on_lost(self, task: UserRound) -> None:
@@ -83,9 +83,14 @@ class LiveServer(Door, RoundSession):
         if peer is not None:
             peer.abort()
 
-    def audited(self) -> Iterator[ClosedRound]:
-        """Yield the closed rounds with their audits and evaluations, all of it done now."""
+    def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
+        """Yield the closed rounds with their audits and evaluations, all of it done now.
+
+        trace: of all parties, which says how much users trained.
+        """
         ops = self.ops
+        trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
+        what = {(row.party, row.round): row.what for row in trainings}
         for closed in self.outcomes:
             if closed.round in self.results:
                 result, self.host.weights, self.tasks = self.results[closed.round]
@@ -95,9 +100,8 @@ class LiveServer(Door, RoundSession):
                     continue
                 ops.begin((self.machines.name, closed.round, SERVER, "audit", ""), "recovery")
                 for member in result.members:
-                    task = self.tasks[member.user, closed.round]
-                    task.train(ops, self.trainer, self.training.seed(task))
-                    task.submit(ops, self.world.clip, self.world.samples(task.user))
+                    key = member.user, closed.round
+                    self.training.again(self.tasks[key], what.get(key, ""))
                 ops.end()
                 yield replace(close_round(self, result), at=closed.at)
             else:
@@ -138,7 +142,9 @@ class LiveServer(Door, RoundSession):
     def gone(self, user: int) -> None:
         delay_ns = None
         if self.world.disconnect_ns is not None:
-            delay_ns = max(self.world.disconnect_ns, self.latency_ns(user))
+            latency_ns = self.latency_ns(user)
+            delay_ns = max(self.world.disconnect_ns, latency_ns)
+            delay_ns -= 0 if self.wires.latency_here else latency_ns  # the connection's end was as slow
         for task in self.known.values():
             current = task.round == self.round and not self.done
             if task.user == user and not task.lost and (current or self.working(task)):
@@ -148,4 +154,7 @@ class LiveServer(Door, RoundSession):
                 if delay_ns is not None:
                     more = {"round": task.round}
                     gone = partial(self.at_server, task.server, "gone", user, -2 - user, phase, **more)
-                    self.env.at(self.env.now + delay_ns, gone)
+                    self.disconnections.tell_at(self.env.now + delay_ns, user, gone)
+
+    def back(self, user: int) -> None:
+        self.disconnections.tell(user)  # a new connection tells that the old one broke

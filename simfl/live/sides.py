@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,11 +15,14 @@ from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
+from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
+from simfl.live.neighbours import WORDS, Listens, Others
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, messages
+from simfl.live.worker import started
 from simfl.results import trace as rows
 from simfl.results.summary import Measurement
 from simfl.results.trace import SERVER, Row
@@ -60,14 +64,14 @@ def prepared(scenario: Scenario) -> Experiment:
 
 
 class Sides:
-    """One entry of a scenario's protocols, to be played. shaped: its links are those of the scenario.
+    """One entry of a scenario's protocols, to be played. place: of its sockets.
     admission: of users to the run; unless given, of those only whom this process forks."""
 
     def __init__(
         self,
         study: Experiment,
         name: str,
-        shaped: bool,
+        place: Place,
         admission: Admission | None = None,
         join_s: float = 120,
     ) -> None:
@@ -77,17 +81,24 @@ class Sides:
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
         up, down = messages(self.kind, self.params)
+        direct = self.scenario.network.peers == "direct"
+        if direct and admission is not None and not admission.one_clock:
+            why = "the connections among users have no TLS: users on other machines are relayed"
+            raise error(study.scenario, "network.peers", why)
         most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = Wires(
-            up=Codec([*up, *UP], self.kind, self.params, self.users),
-            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
+            up=Codec([*up, *UP, Listens], self.kind, self.params, self.users, direct),
+            down=Codec([*down, *DOWN, Others], self.kind, self.params, self.users, direct),
+            among=Codec(WORDS, self.kind, self.params, self.users) if direct else None,
             most_bytes=most_bytes,
             admission=admission or forked(self.scenario),
-            links=study.people.links if shaped else None,
-            server_link=study.people.server_link if shaped else None,
+            links=study.people.links if place.linked else None,
+            server_link=study.people.server_link if place.linked else None,
             jitter=study.people.jitter(),
             quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
             join_s=join_s,
+            rates_here=place.rates,
+            latency_here=place.latency,
         )
 
     def warm(self) -> None:
@@ -102,16 +113,22 @@ class Sides:
         made: LiveServer = self._session(LiveServer)
         return made
 
-    def user(self, user: int, address: tuple[str, int]) -> LiveUser:
-        made: LiveUser = self._session(partial(_user, user, address))
+    async def worker(self) -> Executor:
+        """Return the thread in which this process's users train, warm."""
+        return await started(self.warm)
+
+    def user(self, user: int, address: tuple[str, int], worker: Executor) -> LiveUser:
+        made: LiveUser = self._session(partial(_user, user, address, worker))
         return made
 
-    async def be_users(self, mine: Sequence[int], address: tuple[str, int]) -> bool:
+    async def be_users(
+        self, mine: Sequence[int], address: tuple[str, int], worker: Executor | None = None
+    ) -> bool:
         """Be some of the users until the run is over, or the server is gone; return which of them."""
-        self.warm()
-        made = [self.user(user, address) for user in mine]
+        worker = worker or await self.worker()
+        made = [self.user(user, address, worker) for user in mine]
         await asyncio.gather(*(user.run() for user in made))
-        return all(user.over for user in made)
+        return all(user.ended for user in made)
 
     def outcome(self, server: LiveServer, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
@@ -127,7 +144,7 @@ class Sides:
         moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
         trace = merged(parts, server.broken_off, moved)
         trace.timed_by = server.clock.timed_by
-        measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited()]
+        measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
         late_ns = server.late_ns + sum(one.late_ns for one in done.values())
         steps_ns = server.steps_ns + sum(one.steps_ns for one in done.values())
         silent = tuple(sorted(set(range(self.users)) - done.keys()))
@@ -151,8 +168,8 @@ def forked(scenario: Scenario) -> Admission:
     return Admission(tokens, one_clock=True, own_entropy=own, reveals=own)
 
 
-def _user(user: int, address: tuple[str, int], wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, address, *parts)  # type: ignore[arg-type]
+def _user(user: int, address: tuple[str, int], worker: Executor, wires: Wires, *parts: object) -> LiveUser:
+    return LiveUser(wires, user, address, worker, *parts)  # type: ignore[arg-type]
 
 
 def is_own(row: Row, user: int, rounds: int) -> bool:
@@ -164,5 +181,7 @@ def is_own(row: Row, user: int, rounds: int) -> bool:
             return user == (row.sender if row.arrived is None else row.to) and row.round < rounds
         case rows.Lost():
             return row.user == user and row.round < rounds
+        case rows.Presence():
+            return row.user == user
         case _:
             return False

@@ -1,7 +1,8 @@
 """A user of a live run: the engine's session around one user, whose server is at the other end of a socket.
 
-When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time. A user that is lost closes
-its connection, and opens another one for the rounds to come.
+When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time, and when it is offline,
+its own `Presence`'s. A user that is lost closes its connection, and opens another one for the rounds to come.
+While it is offline that one is for its report alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Generator, Iterable
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,20 +18,34 @@ from typing import Any
 
 import simpy
 
+from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
+from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
-from simfl.engine.transport import ToUser
-from simfl.engine.user_round import UserRound
+from simfl.engine.transport import ToUser, Transmission
+from simfl.engine.user_round import State, UserRound
 from simfl.errors import BadInput
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
+from simfl.live.wire import (
+    Away,
+    Bye,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Over,
+    Part,
+    Rows,
+    Start,
+)
 from simfl.population.dropout import PlannedLoss
-from simfl.protocols.machine import SERVER, Result, Subject
+from simfl.protocols.machine import SERVER, Message, Result, Subject
 from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
@@ -40,34 +56,44 @@ FLUSH_S = 60.0
 
 
 class LiveUser(Owner, Session):
-    """finished: set when the run is over for it, or the server is gone; `over`: which of them. offset: of
-    the server's clock, at the hello and at the end; None where both have one clock. connected: the connection
-    once the hello is over; dialled: the latest one."""
+    """dialled: its latest connection; connected: the same while it takes part. over: rounds of which the
+    server has said so; asked: those of which it has still to hear that nothing is under way. finished: set
+    when the run is over for it, or the server is gone; ended: which of them. offset: of the server's clock,
+    at the hello and at the end; None where both have one clock."""
 
     def __init__(
-        self, wires: Any, user: int, address: tuple[str, int], world: RunConfig, *parts: Any
+        self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
     ) -> None:
-        self.user, self.address = user, address
+        self.user, self.address, self.worker = user, address, worker
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
+        self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
-        self.over = False
+        self.ended = False
         self.origin = 0
         self.entropies: dict[int, Any] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
+        self.neighbours: Neighbours | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
+        self.training_ops = EagerOps(self.machines.params.q)
+        self.training_ops.timed, self.training_ops.now_ns = self.ops.timed, self.ops.now_ns
         self.disconnections: Any = self  # a connection that breaks needs no report: it is closed
 
     # -- the connection
     async def run(self) -> None:
         """Take part until the server says that the run is over, or is gone."""
+        if self.wires.among is not None:
+            self.neighbours = Neighbours(self, self.wires.among)
+            await self.neighbours.listen()
         await self._dial()
         await either(self.finished, self.env.failed)
         self.env.stop()
-        if self.over and self.dialled is not None:  # what is still to be written would go with the loop
+        if self.neighbours is not None:
+            self.neighbours.close()
+        if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
             await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
 
     async def _dial(self) -> None:
@@ -100,6 +126,11 @@ class LiveUser(Owner, Session):
             self._get_ready(connection)
 
     def _get_ready(self, connection: Connection) -> None:
+        if self.neighbours is not None and not self.origin:
+            connection.say(Listens(self.neighbours.port))
+        if not self.presence.online(self.user):
+            connection.say(Away())
+            return
         connection.say(Ready())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
@@ -110,7 +141,14 @@ class LiveUser(Owner, Session):
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
-        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        if self.neighbours is not None:
+            self.neighbours.leave()
+        if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    def online(self, user: int, now: bool) -> None:
+        if now or self.connected is not None:
+            self.report()
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
@@ -143,6 +181,8 @@ class LiveUser(Owner, Session):
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
                 self._ask(connection)
+            case Others(told) if self.neighbours is not None:
+                self.neighbours.introduced(told)
             case Start(origin):
                 self.origin = origin
                 self.env.start(origin - (0 if self.offset is None else self.offset.ns))
@@ -153,7 +193,11 @@ class LiveUser(Owner, Session):
                 if self.wires.admission.reveals:
                     self.entropies[index] = made.entropy
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
+                self.over = {k for k in self.over if k in self.tasks}
             case Over():
+                self.over.add(index)
+                if self.neighbours is not None and (task := self.tasks.get(index)) is not None:
+                    task.coming -= self.neighbours.forget(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -169,13 +213,28 @@ class LiveUser(Owner, Session):
                     self.later(self.user, False, partial(self._arrived, task, envelope))
 
     def _arrived(self, task: UserRound, envelope: Envelope) -> None:
+        if not self.presence.online(self.user):
+            return
         message = envelope.message
+        if self.neighbours is not None and message.relayed:
+            self.neighbours.whole(envelope.round, message, partial(self._deliver, task, envelope))
+        else:
+            self._deliver(task, envelope, message)
+
+    def _deliver(self, task: UserRound, envelope: Envelope, message: Message) -> None:
         if isinstance(message, ModelDownload):
             task.weights = message.weights
         t = ToUser(self.transport, message, SERVER, self.user, envelope.round, envelope.step)
         t.at = min(t.at, envelope.at)
         t.task = task
         t.arrived()
+
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        assert self.neighbours is not None
+        assert transmission.task is not None
+        client: Any = transmission.task.client
+        receivers = getattr(transmission.message, "to", None) or client.peers
+        return self.neighbours.push(transmission, receivers, connection)
 
     def _tell_free(self) -> None:
         """Say of rounds that are over that nothing is under way for them any more."""
@@ -204,11 +263,12 @@ class LiveUser(Owner, Session):
             clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
         connection.say(Done(self.steps_ns, self.late_ns, self.held_ns, *clock))
         connection.leave()
-        self.over = True
+        self.ended = True
         self.finished.set()
 
     # -- what a session asks
     def main(self) -> Generator[simpy.Event, Any, None]:
+        self.presence.follow(self.user)
         yield self.env.event()
 
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
@@ -220,7 +280,10 @@ class LiveUser(Owner, Session):
     def at_work(self) -> Iterable[UserRound]:
         return filter(self.working, self.tasks.values())
 
-    def went_offline(self, user: int, why: str, row: int) -> None: ...
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        for task in self.tasks.values():
+            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
+                self.lose(task, task.phase, WHY[why], row)
 
     @property
     def awaited(self) -> str:

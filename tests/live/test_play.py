@@ -8,17 +8,19 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
-from simfl.live import door
+from simfl.live import peer
 from simfl.live import play as playing
 from simfl.live.play import play
-from simfl.live.server import Told
+from simfl.live.server import LiveServer, Told
 from simfl.live.sides import Figures, is_own, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
@@ -110,7 +112,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         tell(into, port, times)
 
     monkeypatch.setattr(playing, "_tell", knock)
-    monkeypatch.setattr(door, "HELLO_S", 0.2)
+    monkeypatch.setattr(peer, "HELLO_S", 0.2)
     result, figures = played(tmp_path, protocols=[name])
     assert len(forked) == 2
     assert [len(r.members) for r in result.rounds[name]] == [4]
@@ -162,6 +164,56 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
     assert "bytes for 1 x 1000000000 elements" in next(iter(figures.refused))
 
 
+def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = UserRound.train
+
+    def slowly(self: UserRound, *arguments: Any) -> Any:
+        time.sleep(0.3)
+        return train(self, *arguments)
+
+    monkeypatch.setattr(UserRound, "train", slowly)
+    result, figures = played(processes=1, population__devices={"slowdown": 20, "cores": 2})
+    trace = result.traces["lightsecagg"]
+    steps = [row for row in trace if isinstance(row, rows.Step) and row.party != SERVER]
+    training = next(row for row in steps if row.lane == "training")
+    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 25 * 10**7]
+    assert amid
+    assert figures.held_s < 0.3
+
+
+@pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
+def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has references to them in place of their bytes; their trace is that of a simulation."""
+    heard, sizes = LiveServer.heard, list[tuple[int, int]]()
+
+    def noted(self: LiveServer, user: int, envelope: Any) -> None:
+        if envelope.message.relayed:
+            sizes.append((envelope.size, envelope.message.size_bytes))
+        heard(self, user, envelope)
+
+    monkeypatch.setattr(LiveServer, "heard", noted)
+    given = {"network.peers": "direct", "protocols": [name]}
+    result, figures = played(**given)
+    assert [len(r.members) for r in result.rounds[name]] == [4]
+    assert figures.refused == {}
+    assert len(sizes) == 4
+    assert all(size < 150 < real for size, real in sizes)
+
+    def passed(trace: Any) -> list[tuple[int, int, str, int]]:
+        sent = (row for row in trace if isinstance(row, rows.Sent))
+        return sorted((row.sender, row.to, row.kind, row.bytes) for row in sent)
+
+    assert passed(result.traces[name]) == passed(run(SMALL, given).traces[name])
+
+
+def test_who_is_lost_amid_its_shares_is_lost_to_its_peers_too() -> None:
+    losses = [{"user": 2, "round": 0, "at": "shares", "when": "mid_send"}]
+    script = {"kind": "script", "losses": losses}
+    result, _ = played(network__peers="direct", dropout=script, rounds=2)
+    told = [sorted(user for user, _, _ in r.members) for r in result.rounds["lightsecagg"]]
+    assert told == [[0, 1, 3], [0, 1, 2, 3]]
+
+
 LOSSES = [
     {"user": 1, "round": 0, "at": "advertise", "when": "before_send"},
     {"user": 2, "round": 1, "at": "shares", "when": "mid_send"},
@@ -185,6 +237,55 @@ def test_losses_at_every_point_are_those_of_a_simulation() -> None:
     assert told(result.rounds["lightsecagg"]) == told(run(SMALL, given).rounds["lightsecagg"])
 
 
+def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Path) -> None:
+    """One leaves amid training and is back amid the next round, one comes for the first time then."""
+    online = tmp_path / "online.csv"
+    online.write_text("user,from_s,to_s\n0,0,99\n1,0,99\n2,0,0.25\n2,0.95,99\n3,0.95,99\n")
+    given = {
+        "population.availability": {"kind": "trace", "file": str(online)},
+        "population.devices.slowdown": 60,
+        "rounds": 3,
+    }
+    result, figures = played(**given)
+    told = [(sorted(u for u, _, _ in r.members), r.missed) for r in result.rounds["lightsecagg"]]
+    assert told == [([0, 1], {(2, "training"): 1}), ([0, 1], {}), ([0, 1, 2, 3], {})]
+    simulated = run(SMALL, given).rounds["lightsecagg"]
+    assert told == [(sorted(u for u, _, _ in r.members), r.missed) for r in simulated]
+    assert figures.silent == ()
+    seen = [(row.user, row.online) for row in result.traces["lightsecagg"] if isinstance(row, rows.Presence)]
+    assert seen[:2] == [(3, False), (2, False)]
+    assert sorted(seen[2:]) == [(2, True), (3, True)]
+
+
+def test_a_user_that_stays_away_reports_all_the_same() -> None:
+    """An outage takes it offline amid the only round; the server learns it by its connection."""
+    tower = {"of": {"class": "far"}, "from_s": 0.3, "to_s": 99.0, "offline": True}
+    classes = {"near": {"share": 0.75}, "far": {"share": 0.25}}
+    given = {"network__outages": [tower], "population__classes": classes}
+    result, figures = played(population__devices__slowdown=60, **given)
+    (r,) = result.rounds["lightsecagg"]
+    assert [(list(r.missed), figures.silent)] == [([(2, "training")], ())]
+    trace = result.traces["lightsecagg"]
+    (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
+    lost = trace[gone.cause]
+    assert isinstance(lost, rows.Lost)
+    assert lost.why == "went offline"
+
+
+def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
+    part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
+    result, _ = played(
+        learning__partial=part,
+        population__devices={"slowdown": {"kind": "uniform", "low": 5.0, "high": 60.0}},
+    )
+    trainings = [
+        row for row in result.traces["lightsecagg"] if isinstance(row, rows.Step) and row.call == "train"
+    ]
+    cut = {row.party: row.what for row in trainings}
+    assert cut[3] == "" != cut[0]
+    assert len(cut) == 4
+
+
 def test_a_round_that_fails_is_aborted_live_too() -> None:
     losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
     study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
@@ -197,14 +298,9 @@ def test_a_round_that_fails_is_aborted_live_too() -> None:
 REFUSED = {
     "payload": {"payload": "shadow"},
     "record_updates": {"record_updates": True},
-    "learning.partial": {"learning.partial": {"within_s": 0.1}},
-    "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
     "population.devices.slowdown": {"population.devices.slowdown": 0.5},
-    "population.availability": {
-        "population.availability": {"kind": "churn", "online_s": 5.0, "offline_s": 5.0}
-    },
     "protocols.lightsecagg_async": {
         "protocols": ["lightsecagg_async"],
         "buffer": {"K": 2, "staleness_bound": 2},
@@ -221,8 +317,8 @@ def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
 
 def test_all_that_cannot_be_played_is_said_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
-        prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.peers"]))
-    assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.peers"]
+        prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
+    assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
 
 
 def test_rows_that_are_not_a_users_own_are_dropped() -> None:

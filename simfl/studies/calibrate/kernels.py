@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.crypto import field, keys, mds, prg, quantize, shamir
+from simfl.crypto import field, keys, mds, prg, quantize, shamir, signatures
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.handles import F32, U32, Handle
+from simfl.dataplane.work import CODEC
 from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
@@ -35,8 +36,10 @@ from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import SIZES, Law, LocalSgd, WayName, fit
 from simfl.learning.trainer import Trainer
+from simfl.live.wire import Codec, Parser, messages
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
+from simfl.protocols.keyed_messages import MaskedUpload
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Effects, Params, Update
 from simfl.protocols.protocol import Mode
@@ -81,7 +84,7 @@ def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
 
 
 def of_keys() -> Rates:
-    """Measure key pairs, agreements, and authenticated encryption."""
+    """Measure key pairs, agreements, authenticated encryption, and signatures."""
     secret, n = seed("secret"), 50
     publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
     agreed = keys.agree(secret, publics, b"x")
@@ -93,7 +96,14 @@ def of_keys() -> Rates:
         rows.append((n, n * length, seconds(seal)))
     agree_s = seconds(lambda: keys.agree(secret, publics, b"x")) / n
     public_s, (item_s, byte_s) = seconds(lambda: keys.public(secret), 15), solve(*rows)
-    return {"x25519": public_s, "agree": agree_s, "aead_item": item_s, "aead_byte": byte_s}
+    signed, said = signatures.sign(secret, bytes(400)), [bytes(400)] * n  # a set of a hundred users
+    made = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), said)
+    sign_s = seconds(lambda: signatures.sign(secret, bytes(400)), 15)
+    verify_s = seconds(lambda: signatures.verify(*made)) / n
+    return {
+        "x25519": public_s, "agree": agree_s, "sign": sign_s, "verify": verify_s,
+        "aead_item": item_s, "aead_byte": byte_s,
+    }  # fmt: skip
 
 
 def of_vectors() -> Rates:
@@ -115,6 +125,17 @@ def of_vectors() -> Rates:
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
         "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
     }
+
+
+def of_wire() -> Rates:
+    """Measure a message's encoding and decoding, half of both a byte, in fresh memory as in a live run."""
+    kind, params = PROTOCOLS["lightsecagg"](), Params(d=D, q=Q, T=1, U=2, t=2, k=2, clip=1.0)
+    codec = Codec(messages(kind, params)[0], kind, params, users=2)
+    upload = MaskedUpload(Handle(1, D, U32, prg.expand(seed("upload"), D, Q)[None]))
+    frame = memoryview(codec.encode(upload, 0, 0, 0))
+    forth_s = seconds(lambda: codec.encode(upload, 0, 0, 0))
+    back_s = seconds(lambda: list(map(codec.decode, Parser(len(frame)).feed(frame))))
+    return {CODEC: (forth_s + back_s) / (2 * upload.size_bytes)}
 
 
 def of_codes() -> Rates:
