@@ -26,7 +26,7 @@ from simfl.live.kernel_links import Place
 from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
-from simfl.live.tls import Address
+from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 
@@ -66,6 +66,7 @@ def listening(
     at: Address, context: ssl.SSLContext | None, certificate: str, tokens: Mapping[int, str]
 ) -> Listening:
     """Listen at an address, from now on: users wait in the backlog until a protocol begins."""
+    refuse_open(at[0], context is not None)
     try:
         family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         own = socket.create_server(where[:2], family=family, backlog=1024)
