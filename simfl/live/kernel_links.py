@@ -97,6 +97,8 @@ def problems(study: Experiment, delay: Delay) -> Iterator[tuple[str, str]]:
         yield "network.outages", steady
     if not isinstance(s.network.server.varies, Steady):
         yield "network.server.varies", steady
+    if s.network.peers == "direct" and delay == "wire":
+        yield "network.peers", "the wire is between users and server, not among users: use --delay user"
     for name, own in settings_of(s).items():
         key = key_of(s, name, "network")
         if not isinstance(own.network.varies, Steady):
