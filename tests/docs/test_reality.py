@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.live_grid import (
@@ -38,6 +36,7 @@ from tests.docs.reality import (
     tau,
 )
 
+MOST_DRIFT = 0.01
 STORED = read("simulated")
 FOUND = points(STORED)
 
@@ -47,16 +46,23 @@ def test_a_table_is_what_the_results_give(name: str) -> None:
     assert between(name)[2] == TABLES[name](FOUND, STORED)
 
 
-def test_simulations_are_still_what_they_were() -> None:
-    """Of the quickest cell; the slow test has the rest."""
-    cell = next(cell for cell in played() if cell.protocol == "fedavg")
-    assert json.loads(json.dumps(simulate(cell))) == STORED[cell.name]
+def drift(cell: Cell) -> float:
+    """By how much today's simulation of a cell is off the one that its runs were held against."""
+    today, then = (
+        sum(one["total_s"] for one in ways["a priori"]["aggregates"])
+        for ways in (simulate(cell), STORED[cell.name])
+    )
+    return abs(today / then - 1)
+
+
+def test_the_evidence_is_of_todays_simulator() -> None:
+    """Of the quickest cell; the slow test has the rest. Where it is not: `make live` again."""
+    assert drift(next(cell for cell in played() if cell.protocol == "fedavg")) < MOST_DRIFT
 
 
 @pytest.mark.slow
-def test_all_simulations_are_still_what_they_were() -> None:
-    for cell in played():
-        assert json.loads(json.dumps(simulate(cell))) == STORED[cell.name], cell.name
+def test_all_evidence_is_of_todays_simulator() -> None:
+    assert {cell.name: drift(cell) for cell in played() if drift(cell) >= MOST_DRIFT} == {}
 
 
 def test_the_results_are_those_of_the_grid() -> None:
