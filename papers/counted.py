@@ -26,9 +26,9 @@ Work = Counter[str]
 class Round:
     """What a round came to.
 
-    work: (party, phase) -> operations by kind; cpu_ns, calls: (party, call) -> CPU time and operations, a call
-    being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that each user
-    holds when its offline phase is over; survivors: whose upload counted.
+    work: (party, phase) -> operations by kind; cpu_ns, calls: (party, call) -> CPU time and operations, a
+    call being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that each
+    user holds when its offline phase is over; survivors: whose upload counted.
     """
 
     survivors: tuple[int, ...] = ()
