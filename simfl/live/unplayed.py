@@ -22,8 +22,6 @@ def problems(study: Experiment) -> Iterator[Problem]:
             "clock",
             "a recording has steps in an order that real messages do not keep: use measured or modelled",
         )
-    if s.entropy != "seeded":
-        yield "entropy", "the aggregates could not be checked: only users would know how they rounded"
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
     if s.network.tcp_start is not None:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Generator, Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from simfl.engine.user_round import State, UserRound
 from simfl.errors import BadInput
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
-from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
@@ -49,6 +50,7 @@ from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
+SHAKE_S = 600.0
 FLUSH_S = 60.0
 """So long the report may take to leave."""
 
@@ -71,6 +73,7 @@ class LiveUser(Owner, Session):
         self.finished = asyncio.Event()
         self.ended = False
         self.origin = 0
+        self.entropies: dict[int, Any] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         self.neighbours: Neighbours | None = None
@@ -99,8 +102,10 @@ class LiveUser(Owner, Session):
             return self.dialled
 
         dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
+        # The server may still be busy with the protocol before.
+        within_s = None if context is None else SHAKE_S
         try:
-            await dial(made, *self.address, ssl=context)
+            await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
         except OSError:  # there is no server any more
             self.finished.set()
 
@@ -150,7 +155,8 @@ class LiveUser(Owner, Session):
 
     def broken(self, connection: Connection) -> None:
         """The server closed the connection: what it asked for in a round is not wanted any more."""
-        if connection is self.dialled and not self.finished.is_set():
+        ended = self.finished.is_set() or self.env.failed.done()
+        if connection is self.dialled and not ended:
             for task in self.tasks.values():
                 self.release(task)
             self.report()
@@ -184,6 +190,8 @@ class LiveUser(Owner, Session):
                 plan = PlannedLoss(point, when, delay_ns) if point else None
                 nobody: Any = None  # the server's machine is elsewhere
                 made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+                if self.wires.admission.reveals:
+                    self.entropies[index] = made.entropy
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
                 self.over = {k for k in self.over if k in self.tasks}
             case Over():
@@ -246,6 +254,9 @@ class LiveUser(Owner, Session):
         connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
+        for index, entropy in self.entropies.items():
+            with suppress(ValueError):  # it did not come to rounding
+                connection.say(Rounding(entropy.peek("quantise").hex()), index)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset

@@ -245,6 +245,14 @@ class Codec:
         return "f4" if message is ModelDownload or not self.offline else "u4"
 
 
+class Words(Codec):
+    """To and from bytes for the driver's own words only, of no protocol."""
+
+    def __init__(self, takes: Iterable[type[Control]], users: int) -> None:
+        self.kinds = {message.kind: message for message in takes}
+        self.offline, self.q, self.users = False, 1, users
+
+
 LARGEST_ROWS = 2**31
 
 

@@ -20,7 +20,7 @@ from simfl.errors import ScenarioError
 from simfl.live import door
 from simfl.live import play as playing
 from simfl.live.play import play
-from simfl.live.server import LiveServer
+from simfl.live.server import LiveServer, Told
 from simfl.live.sides import Figures, is_own, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
@@ -297,7 +297,6 @@ def test_a_round_that_fails_is_aborted_live_too() -> None:
 
 REFUSED = {
     "payload": {"payload": "shadow"},
-    "entropy": {"entropy": "os"},
     "record_updates": {"record_updates": True},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
@@ -318,8 +317,8 @@ def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
 
 def test_all_that_cannot_be_played_is_said_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
-        prepared(load(SMALL, REFUSED["entropy"] | REFUSED["network.tcp_start"]))
-    assert [problem.path for problem in refused.value.problems] == ["entropy", "network.tcp_start"]
+        prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
+    assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
 
 
 def test_rows_that_are_not_a_users_own_are_dropped() -> None:
@@ -342,3 +341,13 @@ def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
             assert isinstance(cause, rows.Step)
             assert (cause.party, cause.end <= row.sent) == (row.sender, True)
     assert metrics.rounds(trace)[0].span["offline"] > 0
+
+
+@pytest.mark.parametrize("tampered", [False, True])
+def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the seeds of rounding, which users tell in the end; another one would not pass."""
+    if tampered:
+        monkeypatch.setattr(Told, "peek", lambda self, name: bytes(32))
+    study = prepared(load(SMALL, {"entropy": "os", "protocols": ["secagg"]}))
+    result, _ = play(study, links="none", processes=1)
+    assert [m.aggregate_exact for m in result.measured["secagg"]] == [not tampered]

@@ -133,7 +133,7 @@ def test_membership_needs_samples_that_nobody_has() -> None:
     world = World(size=40, epochs=1, lr=0.1, spare=0)
     problem = Membership().problem(world.split, world.parts)
     assert problem is not None
-    assert "three times the 40 of a user, and there are 60: deal fewer" in problem
+    assert "three times the 40 asked about of a user, and there are 60: deal fewer" in problem
 
 
 def test_scores_by_hand() -> None:

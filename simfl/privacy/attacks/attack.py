@@ -54,7 +54,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What the server does not have: the samples, whose they are (`parts`), and users' weighted updates.
+    """All that is hidden from the server: the samples, whose they are (`parts`), and users' weighted updates.
 
     first: each user's update w_i delta_i in the first round of a window that it took part in, by the place of
     the window's first round; NaN of a user that took no part in it.
@@ -109,7 +109,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an attack assumes beside the server's view, and what it measures, for the table's foot."""
+    """An attack's assumptions beside the server's view, and the meaning of its numbers: the table's foot."""
 
     assumes: str
     measures: str

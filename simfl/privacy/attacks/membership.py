@@ -39,12 +39,14 @@ class Membership(Attack):
     """Members that are asked about, of each user at most."""
 
     def problem(self, split: Split, parts: list[I64]) -> str | None:
-        held, free = max(map(len, parts)), len(_outsiders(split, parts))
+        held = min(max(map(len, parts)), self.samples)
+        free = len(_outsiders(split, parts))
         if free < 3 * held:
             few = max(1, len(split.y_train) // (4 * len(parts)))
             return (
-                f"membership needs samples that no user holds, three times the {held} of a user, and there "
-                f"are {free}: deal fewer, as by learning.partition: {{few: {few}}}"
+                "membership needs samples that no user holds, three times the "
+                f"{held} asked about of a user, and there are {free}: deal fewer, "
+                f"as by learning.partition: {{few: {few}}}"
             )
         return None
 
