@@ -274,7 +274,7 @@ class Session(ABC):
         self.network.link(task.user, up=True).cut()
         self.part_over(task.user)
         self.on_lost(task)
-        self.disconnections.report(task.user, task.id, task.server, phase, row)
+        self.disconnections.report(task.user, task.id, task.server, phase, row, task.round)
 
     def part_over(self, user: int) -> None:
         """A user does nothing more for a round or a cycle."""

@@ -20,7 +20,18 @@ from simfl.errors import RunFailed
 from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Bye, Done, Envelope, Free, Hello, Malformed, Rows, Start
+from simfl.live.wire import (
+    STRANGER_BYTES,
+    Bye,
+    Done,
+    Envelope,
+    Free,
+    Hello,
+    Malformed,
+    Rows,
+    Start,
+    Taken,
+)
 from simfl.protocols.machine import SERVER
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -60,6 +71,10 @@ class Door(Owner):
     @abstractmethod
     def free(self, user: int, index: int) -> None:
         """A user works no more on what it was asked for in a round."""
+
+    def acknowledged(self, user: int, count: int) -> None:
+        """A user is there, and has taken so many messages."""
+        raise Malformed("no count of messages is due")
 
     @abstractmethod
     def gone(self, user: int) -> None:
@@ -109,9 +124,8 @@ class Door(Owner):
     def _end(self) -> None:
         self.over = True
         self.close()
-        for peer in self.peers.values():
-            peer.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
-            peer.into = None
+        for peer in tuple(self.peers.values()):  # of which one may break, as what waited is malformed
+            peer.unshape()
             peer.say(Bye())
 
     # -- connections
@@ -128,6 +142,8 @@ class Door(Owner):
                 raise Malformed("a second hello")
             case Free():
                 self.free(user, envelope.round)
+            case Taken(count):
+                self.acknowledged(user, count)
             case Rows(lines):
                 self._report(user, lines)
             case Done():
@@ -174,6 +190,12 @@ class Door(Owner):
             )
         connection.abort()
         self.broken(connection)
+
+    def dismiss(self, user: int) -> None:
+        """End the connection of a user, of whose end nobody is to hear."""
+        peer = self.peers.pop(user, None)
+        if peer is not None:
+            peer.abort()
 
     def broken(self, connection: Connection) -> None:
         self.strangers.discard(connection)

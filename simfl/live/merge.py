@@ -14,19 +14,20 @@ from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Row, Trace
 
 
-def merged(parts: Mapping[int, list[Row]], broken_off: Iterable[tuple[int, int, str, int]]) -> Trace:
+def merged(parts: Mapping[int, list[Row]], broken_off: Iterable[tuple[int, int, str, str, int]]) -> Trace:
     """Return the trace of a run.
 
     Args:
         parts: rows by party, in the order in which it noted them.
-        broken_off: (round, user, phase, time) of connections that ended amid a user's part: of a user that
-            noted no loss, as it died with its rows, this is the loss.
+        broken_off: (round, user, update, phase, time) of connections that ended amid a user's part: of a user
+            that noted no loss, as it died with its rows, this is the loss.
     """
     parts = {party: list(own) for party, own in parts.items()}
-    noted = {(row.round, row.user) for own in parts.values() for row in own if isinstance(row, rows.Lost)}
-    for index, user, phase, at in broken_off:
-        if (index, user) not in noted:
-            lost = rows.Lost(index, user, "", phase, "its connection broke", -1, at)
+    losses_noted = (row for own in parts.values() for row in own if isinstance(row, rows.Lost))
+    noted = {(row.round, row.user, row.about) for row in losses_noted}
+    for index, user, about, phase, at in broken_off:
+        if (index, user, about) not in noted:
+            lost = rows.Lost(index, user, about, phase, "its connection broke", -1, at)
             own = parts.setdefault(user, [])
             own.append(lost)
     numbers: dict[tuple[int, int], int] = {}

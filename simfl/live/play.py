@@ -28,8 +28,11 @@ from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.folder.result import Result, atomic
 from simfl.learning.trainer import one_thread
+from simfl.live.buffer_server import LiveBufferServer
+from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Wires
 from simfl.live.merge import merged
+from simfl.live.parts import Parts
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -134,12 +137,13 @@ def _one(
 
     async def users_of(mine: range, port: int) -> None:
         worker = await started(partial(warm, kind, params, s.cohort, trainer))
-        made = (session(partial(_user, user, port, worker)) for user in mine)
+        one = LiveBufferUser if kind.asynchronous else LiveUser
+        made = (session(partial(_user, one, user, port, worker)) for user in mine)
         await asyncio.gather(*(user.run() for user in made if isinstance(user, LiveUser)))
 
-    async def serve(tell_port: Callable[[int], None]) -> LiveServer:
-        server = session(LiveServer)
-        assert isinstance(server, LiveServer)
+    async def serve(tell_port: Callable[[int], None]) -> Parts:
+        server = session(LiveBufferServer if kind.asynchronous else LiveServer)
+        assert isinstance(server, Parts)
         listening = await asyncio.get_running_loop().create_server(server.connection, "127.0.0.1", 0)
         tell_port(listening.sockets[0].getsockname()[1])
         try:
@@ -170,8 +174,10 @@ def _one(
     return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent)
 
 
-def _user(user: int, port: int, worker: Executor, wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, ("127.0.0.1", port), worker, *parts)  # type: ignore[arg-type]
+def _user(
+    one: type[LiveUser], user: int, port: int, worker: Executor, wires: Wires, *parts: object
+) -> LiveUser:
+    return one(wires, user, ("127.0.0.1", port), worker, *parts)  # type: ignore[arg-type]
 
 
 def _is_own(row: Row, user: int, rounds: int) -> bool:

@@ -59,9 +59,6 @@ def _of_users(study: Experiment) -> Iterator[Problem]:
 def _of_protocols(study: Experiment) -> Iterator[Problem]:
     s = study.scenario
     for name, kind in s.protocols.items():
-        if kind.asynchronous:
-            yield f"protocols.{name}", "runs over a buffer, and only rounds are played yet"
-            continue
         try:
             messages(kind, s.params(name, 1))
         except ValueError as problem:

@@ -34,7 +34,8 @@ KEPT = 2  # rounds of which messages may still come
 
 
 class LiveUser(Owner, Session):
-    """finished: set when the run is over for it, or the server is gone."""
+    """tasks: its parts, by the number of the round or of the cycle. finished: set when the run is over for
+    it, or the server is gone."""
 
     def __init__(
         self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
@@ -67,9 +68,13 @@ class LiveUser(Owner, Session):
             self.finished.set()
             return
         self.connected = connection
-        connection.say(Hello(self.user, self.wires.token))
+        self.greet(connection)
         rate = self.wires.rate(self.user, up=True)
         connection.shape(Link(self.env, rate), rate)
+
+    def greet(self, connection: Connection) -> None:
+        """Say who is there."""
+        connection.say(Hello(self.user, self.wires.token))
 
     def report(self, *_: Any) -> None:
         """A user is lost: close its connection behind what has left, and open another one."""
@@ -98,25 +103,33 @@ class LiveUser(Owner, Session):
         match envelope.message:
             case Start(origin):
                 self.env.start(origin)
-            case Part(point, when, delay_ns):
-                plan = PlannedLoss(point, when, delay_ns) if point else None
-                nobody: Any = None  # the server's machine is elsewhere
-                made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
-                self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
+            case Part(point, when, delay_ns, cycle):
+                number = index if cycle is None else cycle
+                made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point else None)
+                self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: made}
             case Over():
                 self.asked.add(index)
                 self._tell_free()
             case Bye():
                 self._leave(connection)
             case _:
-                task = self.tasks.get(index)
-                if task is not None and not task.lost:
-                    task.coming += 1
-                    self.later(self.user, False, partial(self._arrived, task, envelope))
+                self.take(envelope)
 
-    def _arrived(self, task: UserRound, envelope: Envelope) -> None:
+    def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
+        """Return what is to be done for a round, or for a cycle."""
+        nobody: Any = None  # the server's machine is elsewhere
+        return self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+
+    def take(self, envelope: Envelope) -> None:
+        """Take a message of the protocol."""
+        task = self.task_of(self.user, envelope.round, envelope.message.subject)
+        if task is not None and not task.lost:
+            task.coming += 1
+            self.later(self.user, False, partial(self._arrived, task, envelope))
+
+    def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         message = envelope.message
-        if isinstance(message, ModelDownload):
+        if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
         t = ToUser(self.transport, message, SERVER, self.user, envelope.round, envelope.step)
         t.at = min(t.at, envelope.at)
@@ -138,7 +151,7 @@ class LiveUser(Owner, Session):
     def _leave(self, connection: Connection) -> None:
         """Report, over a link that is not shaped any more, and leave."""
         self.close()
-        connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
+        connection.unshape()
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
         connection.say(Done(self.steps_ns, self.late_ns, self.held_ns))

@@ -38,7 +38,7 @@ def test_a_message_that_broke_off_is_caused_by_its_sender() -> None:
 
 def test_the_loss_of_a_dead_user_is_added_and_is_the_cause() -> None:
     server = [BEGIN, step(SERVER, "gone", -3, 20, 21)]
-    _, lost, gone = merged({SERVER: server}, [(0, 1, "training", 10)])
+    _, lost, gone = merged({SERVER: server}, [(0, 1, "", "training", 10)])
     assert lost == rows.Lost(0, 1, "", "training", "its connection broke", -1, 10)
     assert isinstance(gone, rows.Step)
     assert gone.cause == 1
@@ -46,7 +46,9 @@ def test_the_loss_of_a_dead_user_is_added_and_is_the_cause() -> None:
 
 def test_a_loss_that_the_user_noted_is_not_added() -> None:
     own = rows.Lost(0, 1, "", "upload", "amid sending upload", -1, 9)
-    trace = merged({SERVER: [BEGIN, step(SERVER, "gone", -3, 20, 21)], 1: [own]}, [(0, 1, "training", 10)])
+    trace = merged(
+        {SERVER: [BEGIN, step(SERVER, "gone", -3, 20, 21)], 1: [own]}, [(0, 1, "", "training", 10)]
+    )
     assert trace[:2] == [BEGIN, own]
     assert len(trace) == 3
 

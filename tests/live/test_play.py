@@ -222,10 +222,6 @@ REFUSED = {
     "population.availability": {
         "population.availability": {"kind": "churn", "online_s": 5.0, "offline_s": 5.0}
     },
-    "protocols.lightsecagg_async": {
-        "protocols": ["lightsecagg_async"],
-        "buffer": {"K": 2, "staleness_bound": 2},
-    },
 }
 
 
