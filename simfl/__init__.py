@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from simfl.folder.result import Result as Result
     from simfl.simulation import run as run
     from simfl.simulation import simulate as simulate
+    from simfl.studies.leaks.sweep import leaks as leaks
 
-__all__ = ["Result", "ScenarioError", "run", "simulate"]
+__all__ = ["Result", "ScenarioError", "leaks", "run", "simulate"]
 
 _HOMES = {
+    "leaks": "simfl.studies.leaks.sweep",
     "Result": "simfl.folder.result",
     "ScenarioError": "simfl.errors",
     "run": "simfl.simulation",

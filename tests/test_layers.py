@@ -58,7 +58,7 @@ MAY_IMPORT = {
     ),
     "studies": (
         "cluster", "errors", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
-        "scenario", "engine", "experiment", "folder", "simulation",
+        "scenario", "engine", "experiment", "folder", "simulation", "live",
     ),
     "reports": ("virtual_time",
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",

@@ -9,15 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import NO_AGGREGATE, Set, app, overrides, stages, tell, tell_whose_code, telling_removed
+from simfl.cli.common import (
+    NO_AGGREGATE,
+    Set,
+    app,
+    keeping,
+    overrides,
+    stages,
+    tell,
+    tell_whose_code,
+    telling_removed,
+)
 from simfl.errors import BadInput, counted
 
 if TYPE_CHECKING:
-    from simfl.live.play import Figures
+    from simfl.live.sides import Figures
+    from simfl.scenario.schema import Scenario
 
 LINKS_HELP = (
-    "`user` shapes links as the scenario says, in user space; `none` leaves them as this machine's are."
+    "`user` shapes links as the scenario says, in user space; `kernel` in namespaces, as root; `none` leaves "
+    "them as this machine's are."
 )
+DELAY_HELP = (
+    "The latency of kernel links: `wire` delays packets, so that TCP has the round trip; `user` messages."
+)
+RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
 PROCESSES_HELP = "Processes among which the users are dealt; one for each user unless given."
 
 
@@ -25,10 +41,12 @@ PROCESSES_HELP = "Processes among which the users are dealt; one for each user u
 def live_command(
     scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
-    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
+    links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
+    delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",
     processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
     set_: Set = None,
     protocols: Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")] = None,
+    resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
 ) -> None:
     """Play a scenario in real time on this machine: a process for each user, real sockets.
 
@@ -37,11 +55,12 @@ def live_command(
     """
     from simfl.folder.disk import reserve
     from simfl.folder.latest import RUNS
-    from simfl.live.play import play, prepared
-    from simfl.reports import terminal
-    from simfl.results.summary import read
+    from simfl.live.play import play
+    from simfl.live.sides import prepared
     from simfl.scenario.load import load, select_protocols
 
+    if resume and out is None:
+        raise typer.BadParameter("needs the folder of the unfinished run", param_hint="--out")
     loaded = load(scenario, overrides(set_))
     tell_whose_code()
     if protocols is not None:
@@ -51,16 +70,29 @@ def live_command(
         study = prepared(loaded)
     folder = out or reserve(RUNS / f"{loaded.name}-live")
     try:
-        with telling_removed(folder):
-            play(study, folder, links, processes, _tell)
+        with keeping(lambda: left(folder)), telling_removed(folder):
+            play(study, folder, links, processes, told, delay, resume)
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
             with suppress(OSError):  # where it is empty
                 made.rmdir()
         raise
+    shown(folder, loaded)
+
+
+def left(folder: Path) -> str:
+    """Return the end of the message of a run that was ended."""
+    unfinished = (folder / "unfinished").is_dir()
+    return f"; what was finished is in {folder}, and --out {folder} --resume goes on" * unfinished
+
+
+def shown(folder: Path, loaded: Scenario) -> None:
+    """Print the breakdown of a live run."""
+    from simfl.reports import terminal
+    from simfl.results.summary import read
+
     summary = read(folder / "summary.json")
-    terminal.show(terminal.console(), summary, loaded.profile)
-    tell(terminal.PLAYED)
+    terminal.show(terminal.console(), summary, loaded.profile, "real")
     tell(f"Written to {folder} (simfl report {folder} shows it)")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     if without:
@@ -68,7 +100,7 @@ def live_command(
         raise typer.Exit(NO_AGGREGATE)
 
 
-def _tell(name: str, figures: Figures) -> None:
+def told(name: str, figures: Figures) -> None:
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
     tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}")

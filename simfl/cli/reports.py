@@ -96,9 +96,7 @@ def report(
     tell("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
         say(f"- {decides}: {sentence}", further="  ")
-    terminal.show(terminal.console(), run.summary, run.scenario.profile)
-    if run.live:
-        tell(terminal.PLAYED)
+    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time)
     for name, sentence in advised.items():
         say(f"{name}: {sentence}", further="  ")
     for sentence in one_round.sentences(run, focus) if focus else ():

@@ -239,7 +239,7 @@ class BufferedSession(Session):
         if task is not None and not task.delivered:
             self.lose(task, task.phase, WHY[why], row)
         elif why != LOST:  # of a loss the transport is told already
-            self.disconnections.report(user, None, self.machine, "training", row, self.round)
+            self.disconnections.report(user, None, self.machine, "training", row)
 
     def came_online(self, user: int, row: int) -> None:
         self.disconnections.tell(user)  # a new connection tells that the old one broke

@@ -1,6 +1,7 @@
 """Clocks: three ways to give a step its duration.
 
-    measured   time of the step's work on this machine (CPU time, a device's kernels) x slowdown / cores
+    measured   time of the step's work on this machine (CPU time, a device's kernels) x slowdown / cores,
+               with caches as the step before left them, or cold
     modelled   counted work x seconds per operation of a device profile x slowdown / cores
     recorded   what an earlier run's trace says, by the kind of step, checked against what happens now
 
@@ -8,10 +9,13 @@ Each segment is rounded once, to integer nanoseconds. `cores` divides the server
 per-message overhead is added by the caller and divided by nothing.
 """
 
+import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from simfl.dataplane.work import Segment
 from simfl.errors import RunFailed
@@ -26,6 +30,8 @@ class ReplayError(RunFailed):
     """The run is not the recorded one: names the step and both sides."""
 
 
+COLD_BYTES, CACHE_LINE = 32 * 2**20, 64  # more than a core's share of the caches
+PAUSE_S = 0.02  # after 2 ms a step still takes less than in a process that waited for its message
 MAX_REMEMBERED = 64  # pieces of work of which a segment's sum is remembered
 
 Key = tuple[int, int, str, str, str]
@@ -40,6 +46,9 @@ class Clock(ABC):
 
     timing = False
     timed_by: str | None = None
+
+    def ready(self) -> None:
+        """Make the machine ready for a step, before its time begins."""
 
     @abstractmethod
     def work_ns(self, segment: Segment, slowdown: float) -> int:
@@ -86,12 +95,19 @@ class Clock(ABC):
 
 
 class Measured(Clock):
-    """The time of the step's work on this machine."""
+    """The time of the step's work on this machine. cold: after a pause and with other data in the caches;
+    for a simulation does one step after another, where a device waits in between."""
 
     timing = True
 
-    def __init__(self, timed_by: str) -> None:
-        self.timed_by = timed_by
+    def __init__(self, timed_by: str, cold: bool = False) -> None:
+        self.timed_by = f"{timed_by} with cold caches" if cold else timed_by
+        self._other_data = np.zeros(COLD_BYTES, np.uint8) if cold else None
+
+    def ready(self) -> None:
+        if self._other_data is not None:
+            time.sleep(PAUSE_S)
+            self._other_data[::CACHE_LINE].sum()
 
     def steps(
         self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
@@ -181,6 +197,10 @@ class Recorded(Clock):
     def __init__(self, recording: Recording, timed_by: str | None, then: Clock | None = None) -> None:
         self._recording, self._then, self.timed_by = recording, then, timed_by
         self.timing = then is not None and then.timing
+
+    def ready(self) -> None:
+        if self._then is not None:
+            self._then.ready()
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         raise TypeError("a recording knows steps, not work")  # pragma: no cover

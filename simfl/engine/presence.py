@@ -132,22 +132,25 @@ class Disconnections:
         self.session = session
         self._untold: dict[int, list[Callable[[], None]]] = {}
 
-    def report(
-        self, user: int, update: UpdateId | None, machine: AnyServer, phase: str, row: int, index: int
-    ) -> None:
+    def report(self, user: int, update: UpdateId | None, machine: AnyServer, phase: str, row: int) -> None:
         """Let the transport tell `machine` that a connection broke, if the scenario's transport does.
 
-        update: the one that the user was working on, if any; row: the cause in the trace; index: the round.
+        update: the one that the user was working on, if any; row: the cause in the trace.
         """
         session = self.session
         if session.world.disconnect_ns is None:
             return
         settling_ns = session.network.link(user, up=True).settling_ns
         later = session.env.now + max(session.world.disconnect_ns, settling_ns)
+        cause = session.trace[row]
+        index = cause.round if isinstance(cause, rows.Lost) else session.round
         more = {"subject": update, "round": index}
-        notice = partial(session.at_server, machine, "gone", user, row, phase, **more)
+        self.tell_at(later, user, partial(session.at_server, machine, "gone", user, row, phase, **more))
+
+    def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
+        """Tell the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
-        session.env.at(later, lambda: self.tell(user, notice))
+        self.session.env.at(when_ns, lambda: self.tell(user, notice))
 
     def tell(self, user: int, *notices: Callable[[], None]) -> None:
         """Tell the server of these broken connections of a user, or of all, once each."""

@@ -191,6 +191,7 @@ class Session(ABC):
         if collecting:
             gc.disable()
         where = (self.machines.name, job.round, device.party, job.call, job.what)
+        self.ready()
         try:
             ops.begin(where, job.phase)
             if self.world.codec and job.received:
@@ -214,6 +215,10 @@ class Session(ABC):
         overhead_ns = self.world.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+
+    def ready(self) -> None:
+        """Make the machine ready for a step that is timed."""
+        self.clock.ready()
 
     def _encode(self, job: Job) -> None:
         """Charge a step with encoding what it sends, once each: a message for many is encoded for all, and so
@@ -274,7 +279,7 @@ class Session(ABC):
         self.network.link(task.user, up=True).cut()
         self.part_over(task.user)
         self.on_lost(task)
-        self.disconnections.report(task.user, task.id, task.server, phase, row, task.round)
+        self.disconnections.report(task.user, task.id, task.server, phase, row)
 
     def part_over(self, user: int) -> None:
         """A user does nothing more for a round or a cycle."""

@@ -229,8 +229,8 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
     """Return the clock of each protocol's name. ScenarioError if a recording is absent or lacks one."""
     s = study.scenario
     match s.clock:
-        case Measured():
-            return lambda name: clocks.Measured(study.trainers[name].timer.described)
+        case Measured(caches=caches):
+            return lambda name: clocks.Measured(study.trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(study)
         case Recorded(dir=folder):

@@ -1,7 +1,7 @@
 """Saving of finished rounds every few seconds, and taking up an interrupted run again."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -59,6 +59,10 @@ class Saver:
         if scenario.entropy == "os":
             why = "with entropy: os its masks cannot be made again"
             raise BadInput(f"{self.own.run} cannot be resumed: {why}")
+        return self.resume_whole(scenario)
+
+    def resume_whole(self, scenario: Scenario) -> Result:
+        """Take up a run of which no protocol was interrupted: nothing has to be made again."""
         self._entries, result = self.own.read(scenario)
         folder = self.own.folder
         self._trace_size, self._journal_size = ((folder / file).stat().st_size for file in (TRACE, JOURNAL))
@@ -129,6 +133,12 @@ class Saver:
 
     def end(self) -> None:
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
+
+    def keep_whole(self, name: str, rows: Trace, measured: Sequence[Measurement]) -> None:
+        """Save a protocol once all its rounds are there."""
+        self.start(name, rows, None)
+        self._new = list(measured)
+        self.end()
 
     def finish(self, result: Result) -> None:
         result.write(self.own.run, self.own.folder / TRACE)

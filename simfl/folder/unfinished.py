@@ -57,7 +57,9 @@ class Entry(BaseModel):
 
 
 class Unfinished:
-    """The folder `unfinished` of a run's folder, whose lock is held."""
+    """The folder `unfinished` of a run's folder, whose lock is held. played: how, if not in virtual time."""
+
+    played = ""
 
     def __init__(self, folder: Path) -> None:
         self.run = folder
@@ -67,10 +69,13 @@ class Unfinished:
         for name in ("models", "updates"):
             (self.folder / name).mkdir()
         write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
-        write(self.folder / RUN, json.dumps(identified(scenario, code_version())).encode())
+        write(self.folder / RUN, json.dumps(self._identity(scenario)).encode())
         for name in (TRACE, JOURNAL):
             write(self.folder / name, b"")
         sync(self.folder)
+
+    def _identity(self, scenario: Scenario) -> dict[str, Any]:
+        return identified(scenario, code_version()) | ({"played": self.played} if self.played else {})
 
     def append(self, name: str, size: int, lines: Iterable[str]) -> int:
         """Append to a file of `size` bytes (what lies beyond was written half); return its new size."""
@@ -148,7 +153,7 @@ class Unfinished:
         path = self.folder / RUN
         with _readable(path):
             before = json.loads(path.read_text(encoding="utf-8"))
-        found = differences(before, json.loads(json.dumps(identified(scenario, code_version()))))
+        found = differences(before, json.loads(json.dumps(self._identity(scenario))))
         if found:
             what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
             more = f"; and {len(found) - 5} more" if len(found) > 5 else ""

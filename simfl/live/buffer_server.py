@@ -7,6 +7,7 @@ connection ends is away until it says that it is back; what is for it waits in i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from simfl.engine.buffered import BufferedSession
 from simfl.engine.presence import LOST
@@ -74,10 +75,16 @@ class LiveBufferServer(Parts, BufferedSession):
         else:
             self.presence.leave(user, LOST)
             row = len(self.trace) - 1
-            self.disconnections.report(user, None, self.machine, self.first_phase, row, self.round)
+            self.disconnections.report(user, None, self.machine, self.first_phase, row)
         if not self.watching:
             self.watching = True
-            self._watch()
+            self._look_out()
+
+    def back(self, user: int) -> None:
+        """It says first what it has."""
+
+    def online(self, user: int, now: bool) -> None:
+        self._box(user).online(now)
 
     def on_lost(self, task: UserRound) -> None:
         """The server itself loses a user that uploaded in vain, by ending its connection."""
@@ -86,21 +93,24 @@ class LiveBufferServer(Parts, BufferedSession):
         self.presence.leave(task.user, LOST)
 
     def acknowledged(self, user: int, count: int) -> None:
-        box = self.network.link(user, up=False)
-        assert isinstance(box, Mailbox)
-        box.acknowledge(count)
+        self._box(user).acknowledge(count)
         if user in self.presence.away and not self.done:
             self.presence.come(user, LOST)
 
-    def _watch(self) -> None:
+    def _box(self, user: int) -> Mailbox:
+        box: Any = self.network.link(user, up=False)
+        assert isinstance(box, Mailbox)
+        return box
+
+    def _look_out(self) -> None:
         """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
-        returning = any(user in self.presence.away for user in self.peers)
+        returning = any(user in self.presence.away for user in self._lines())
         if self.env.peek() == float("inf") and not returning:
             self.stall(
                 f"nothing left that could happen, {len(self.peers)} of {self.world.users} users online"
             )
         elif not self.done:
-            self.env.at(self.env.now + NS, self._watch)
+            self.env.at(self.env.now + NS, self._look_out)
 
     # -- the end
     def stall(self, why: str) -> None:

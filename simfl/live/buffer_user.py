@@ -1,6 +1,7 @@
 """A user of a live run over a buffer: its machine lives for the whole run, and a part of it is a cycle.
 
-A user that is lost has a new connection at once, for its report, and says that it is back when it is.
+A user that is lost is offline for a while, as in virtual time. When it is back it says how many messages it
+has taken, and is sent the others again.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from simfl.engine.user_round import UserRound
+from simfl.engine.presence import LOST, WHY
+from simfl.engine.user_round import State, UserRound
 from simfl.live.connection import Connection
 from simfl.live.user import LiveUser
 from simfl.live.wire import Envelope, Taken
@@ -16,15 +18,15 @@ from simfl.population.dropout import PlannedLoss
 from simfl.protocols.contracts import ClientMachine
 from simfl.protocols.machine import Subject, UpdateId
 
-SELDOM = 8  # messages of which the server is not told yet that they came
+SELDOM = 8  # messages of which the server need not know yet that they came
 
 
 class LiveBufferUser(LiveUser):
-    """came: messages of the protocol so far. away: it is lost, and not back yet."""
+    """came: messages of the protocol so far. stays: how often it went offline; what was in the air then is
+    sent to it again."""
 
     def __init__(self, wires: Any, *parts: Any) -> None:
-        self.came = 0
-        self.away = False
+        self.came = self.stays = 0
         super().__init__(wires, *parts)
         machines = self.machines
         self.entropy = machines.entropy(self.user, 0)
@@ -42,29 +44,50 @@ class LiveBufferUser(LiveUser):
         return self.client
 
     def take(self, envelope: Envelope) -> None:
+        self.later(self.user, False, partial(self._came, envelope, self.stays))
+
+    def _came(self, envelope: Envelope, stay: int) -> None:
+        if stay != self.stays:
+            return
         self.came += 1
         if self.came % SELDOM == 0:
             self._tell_taken()
-        if isinstance(envelope.message.subject, UpdateId):
-            super().take(envelope)
-        else:
-            self.later(self.user, False, partial(self._arrived, None, envelope))
+        subject = envelope.message.subject
+        task = self.task_of(self.user, envelope.round, subject)
+        if task is not None and not task.lost:
+            task.coming += 1
+            self._arrived(task, envelope)
+        elif not isinstance(subject, UpdateId):  # of no cycle, and not of one that came to nothing
+            self._arrived(None, envelope)
 
     # -- coming and going
-    def greet(self, connection: Connection) -> None:
-        super().greet(connection)
+    def get_ready(self, connection: Connection) -> None:
+        super().get_ready(connection)
         self._tell_taken()
 
     def _tell_taken(self) -> None:
-        if self.connected is not None and not self.away:
+        if self.connected is not None:
             self.connected.say(Taken(self.came))
 
-    def report(self, *_: Any) -> None:
-        super().report()
-        if not self.away:
-            self.away = True
-            self.env.at(self.env.now + (self.world.return_ns or 0), self._come_back)
+    def online(self, user: int, now: bool) -> None:
+        self.stays += not now
+        super().online(user, now)
 
-    def _come_back(self) -> None:
-        self.away = False
-        self._tell_taken()
+    def broken(self, connection: Connection) -> None:
+        super().broken(connection)
+        if not self.finished.is_set():
+            self._stay_away()
+
+    def on_lost(self, task: UserRound) -> None:
+        self._stay_away()
+
+    def _stay_away(self) -> None:
+        if self.presence.online(self.user):
+            self.presence.leave(self.user, LOST)
+            back = self.env.now + (self.world.return_ns or 0)
+            self.env.at(back, partial(self.presence.come, self.user, LOST))
+
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        for task in self.tasks.values():
+            if not task.lost and task.state < State.SENT:
+                self.lose(task, task.phase, WHY[why], row)

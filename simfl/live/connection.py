@@ -16,12 +16,23 @@ from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
 from simfl.engine.transport import Transmission
+from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 from simfl.population.links import Links, ServerLink
 from simfl.virtual_time import nanoseconds
 
+OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # A machine that is gone without a word is noticed within a minute, though nothing is sent to it.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+]
 QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
 
 
@@ -29,28 +40,34 @@ QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends 
 class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
-    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. token: users show it.
+    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
+    that a user sends before its report. join_s: until when all must have joined. rates_here, latency_here:
+    False where they are those of the sockets' own path.
     """
 
     up: Codec
     down: Codec
     most_bytes: int
-    token: str
+    admission: Admission
     links: Links | None
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
+    quota_bytes: int
+    join_s: float = 120.0
+    rates_here: bool = True
+    latency_here: bool = True
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
         links = self.links
-        if links is None:
+        if links is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(links(user, now)[0 if up else 1])
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
         """Return the rate of the server's link at a time; up: to the users."""
         server = self.server_link
-        if server is None:
+        if server is None or not self.rates_here:
             return lambda now: float("inf")
         return lambda now: float(server(now)[0 if up else 1])
 
@@ -91,6 +108,9 @@ class Owner(Session, ABC):
     def connection_of(self, user: int) -> Connection | None:
         """Return the connection over which a user is reached, or reaches the server."""
 
+    def online(self, user: int, now: bool) -> None:
+        """A user's own device has left, or is back."""
+
     def latency_ns(self, user: int) -> int:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
@@ -101,7 +121,7 @@ class Owner(Session, ABC):
 
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + self.latency_ns(user)
+        due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
@@ -109,6 +129,9 @@ class Owner(Session, ABC):
             due += 0 if draws is None else nanoseconds(next(draws))
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
         self.env.at(due, then)
+
+    def ready(self) -> None:
+        """A process that has waited has cold caches as it is."""
 
     def execute(self, device: Device, lane: str, job: Job) -> bool:
         if self.worker is not None and lane == "training":
@@ -158,10 +181,6 @@ class LiveLink:
         if connection is not None:
             connection.out.cut()
 
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
 
 class LiveNetwork:
     """The links of one side. Only the direction in which it sends has anything that can be cut."""
@@ -184,10 +203,10 @@ class LiveNetwork:
         return self.outward[user]
 
     def pause(self, user: int) -> None:
-        self.link(user, self.up).pause()
+        self.owner.online(user, False)
 
     def resume(self, user: int) -> None:
-        self.link(user, self.up).resume()
+        self.owner.online(user, True)
 
     def close(self) -> None: ...
 
@@ -199,19 +218,23 @@ class _Far(LiveLink):
 class Connection(asyncio.Protocol):
     """Frames over a socket. out: shapes what is sent; into: shapes what comes, through the server's own link.
 
-    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more.
+    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more;
+    closed: the socket is. heard_s: when something came last.
     """
 
     def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
+        self.closed = asyncio.Event()
+        self.heard_s = time.monotonic()
         self.out: Flow
         self.into: Flow | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in OPTIONS:
+            transport.get_extra_info("socket").setsockopt(level, option, value)
         self._unbounded()
 
     def _unbounded(self) -> None:
@@ -242,6 +265,7 @@ class Connection(asyncio.Protocol):
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
         self.owner.env.hear(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
@@ -269,6 +293,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.out.cut()
+        self.closed.set()
         if self.into is not None and self.into.waiting:
             self.into.put(b"", self._ended)  # behind what came before
         else:

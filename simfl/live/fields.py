@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, NewType, get_type_hints
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import Number, RecoveryId, UpdateId
 
 LARGEST = 2**63 - 1
+Signed = NewType("Signed", int)
+ZERO = Signed(0)
 
 
 class Malformed(Exception):
@@ -36,6 +38,10 @@ def whole(value: Any, users: int = 0) -> int:
     return value
 
 
+def _signed(value: Any, users: int) -> int:
+    return whole(value) if type(value) is not int else value if abs(value) <= LARGEST else whole(-1)
+
+
 def _whole_or_none(value: Any, users: int) -> int | None:
     return None if value is None else whole(value)
 
@@ -43,6 +49,10 @@ def _whole_or_none(value: Any, users: int) -> int | None:
 def _text(value: Any, users: int) -> str:
     if type(value) is not str:
         raise Malformed("a text is due")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        raise Malformed("a text that is none") from None
     return value
 
 
@@ -89,6 +99,7 @@ def handle(value: Any, users: int) -> Handle:
 _READ: dict[Any, Callable[..., Any]] = {
     Handle: handle,
     int: whole,
+    Signed: _signed,
     str: _text,
     Users: _users,
     "int | None": _whole_or_none,

@@ -25,13 +25,10 @@ class Mailbox(LiveLink):
         if not self.paused:
             super().send(transmission)
 
-    def pause(self) -> None:
-        """Keep messages, as the user is offline."""
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-        for transmission in self.kept:
+    def online(self, now: bool) -> None:
+        """Keep messages while the user is offline; send them when it is back."""
+        self.paused = not now
+        for transmission in self.kept if now else ():
             super().send(transmission)
 
     def acknowledge(self, count: int) -> None:

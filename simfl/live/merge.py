@@ -2,8 +2,8 @@
 
 A party numbers its own rows. The cause of a message that arrived is a row of its sender; all other causes
 are rows of the same party, but of the step in which the server hears that a user is gone, which is -2 - user:
-there the cause is that user's loss. All parties read the same clock, so a cause comes before what it causes;
-whoever says otherwise is not believed, and the row has no cause.
+there the cause is that user's loss. All parties read the same clock, or one that was set by the server's, so
+that a cause comes before what it causes; whoever says otherwise is not believed, and the row has no cause.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,20 @@ from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Row, Trace
 
 
-def merged(parts: Mapping[int, list[Row]], broken_off: Iterable[tuple[int, int, str, str, int]]) -> Trace:
+def merged(
+    parts: Mapping[int, list[Row]],
+    broken_off: Iterable[tuple[int, int, str, str, int]],
+    later: Mapping[int, int] = {},
+) -> Trace:
     """Return the trace of a run.
 
     Args:
         parts: rows by party, in the order in which it noted them.
         broken_off: (round, user, update, phase, time) of connections that ended amid a user's part: of a user
             that noted no loss, as it died with its rows, this is the loss.
+        later: nanoseconds by which a party's clock turned out to be behind.
     """
-    parts = {party: list(own) for party, own in parts.items()}
+    parts = {party: [_set(row, party, later) for row in own] for party, own in parts.items()}
     losses_noted = (row for own in parts.values() for row in own if isinstance(row, rows.Lost))
     noted = {(row.round, row.user, row.about) for row in losses_noted}
     for index, user, about, phase, at in broken_off:
@@ -37,7 +42,14 @@ def merged(parts: Mapping[int, list[Row]], broken_off: Iterable[tuple[int, int, 
     def numbered(party: int, cause: int) -> int:
         return losses.get(-2 - cause, -1) if cause <= -2 else numbers.get((party, cause), -1)
 
+    seen: dict[tuple[int, bool], int] = {}
     for _, _, k, party, row in merge(*(_timed(party, own) for party, own in parts.items())):
+        if isinstance(row, rows.Presence):
+            own_row = (row.user, row.online)
+            if party == SERVER and own_row in seen:  # which is what it heard of
+                numbers[party, k] = seen.pop(own_row)
+                continue
+            seen[own_row] = len(trace)
         if isinstance(row, rows.Sent) and row.arrived is not None:
             row = row._replace(cause=numbered(row.sender, row.cause))
         elif isinstance(row, rows.Step):
@@ -48,6 +60,25 @@ def merged(parts: Mapping[int, list[Row]], broken_off: Iterable[tuple[int, int, 
         if isinstance(row, rows.Lost):
             losses[row.user] = numbers[party, k]
     return trace
+
+
+def _set(row: Row, party: int, later: Mapping[int, int]) -> Row:
+    """Return a row with its times by the server's clock."""
+    own = later.get(party, 0)
+    match row:
+        case rows.Sent():
+            sent, arrived = row.sent + later.get(row.sender, 0), row.arrived
+            if arrived is not None:
+                arrived = max(sent + 1, arrived + own)  # behind the step that sent it
+            return row._replace(sent=sent, arrived=arrived)
+        case _ if not own:
+            return row
+        case rows.Step():
+            return row._replace(ready=row.ready + own, start=row.start + own, end=row.end + own)
+        case rows.Lost() | rows.Ignored() | rows.Refused() | rows.Presence():
+            return row._replace(at=row.at + own)
+        case _:
+            return row
 
 
 def _timed(party: int, own: list[Row]) -> Iterable[tuple[int, int, int, int, Row]]:

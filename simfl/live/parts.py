@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from simfl.dataplane.handles import Handle
@@ -60,9 +61,9 @@ class Parts(Door):
             peer.say(Part(point, when, delay_ns, cycle), task.round)
 
     def recall(self, task: UserRound) -> None:
-        """Tell a user that nobody waits for its part any more, if it may still work for it."""
+        """Tell a user that its part is over."""
         peer = self.peers.get(task.user)
-        if self.working(task) and peer is not None:
+        if peer is not None:
             peer.say(Over(), number_of(task))
 
     def working(self, task: UserRound) -> bool:
@@ -81,9 +82,15 @@ class Parts(Door):
     def broke_off(self, task: UserRound) -> None:
         """The connection of a user ended amid its part: it is lost, and the server may hear of it."""
         task.lost = True
-        phase = self._waited_in(task)
-        self.broken_off.append((task.round, task.user, name_of(task.id), phase, self.env.now))
-        self.disconnections.report(task.user, task.id, task.server, phase, -2 - task.user, task.round)
+        phase, user = self._waited_in(task), task.user
+        self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))
+        if self.world.disconnect_ns is not None:
+            latency_ns = self.latency_ns(user)
+            delay_ns = max(self.world.disconnect_ns, latency_ns)
+            delay_ns -= 0 if self.wires.latency_here else latency_ns  # the connection's end was as slow
+            more = {"subject": task.id, "round": task.round}
+            gone = partial(self.at_server, task.server, "gone", user, -2 - user, phase, **more)
+            self.disconnections.tell_at(self.env.now + delay_ns, user, gone)
 
     def _waited_in(self, task: UserRound) -> str:
         """Return the phase of the latest deadline: for all that the server knows, a user is missed there."""
@@ -102,16 +109,20 @@ class Parts(Door):
         super().end_round(step, closed)
         self.changed.set()
 
-    def audited(self) -> Iterator[ClosedRound]:
-        """Yield the closed rounds with their audits and evaluations, all of it done now."""
+    def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
+        """Yield the closed rounds with their audits and evaluations, all of it done now.
+
+        trace: of all parties, which says how much users trained.
+        """
         ops = self.ops
+        trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
+        what = {(row.party, row.round, row.about): row.what for row in trainings}
         for closed in self.outcomes:
             if closed.round in self.results:
                 result, self.host.weights, self.tasks = self.results[closed.round]
                 ops.begin((self.machines.name, closed.round, SERVER, "audit", ""), "recovery")
                 for task in self.tasks.values():
-                    task.train(ops, self.trainer, self.training.seed(task))
-                    task.weigh(ops, self.world.clip, self.world.samples(task.user))
+                    self.training.again(task, what.get((task.user, task.round, name_of(task.id)), ""))
                 ops.end()
                 self.round = closed.round
                 yield replace(close_round(self, result), at=closed.at)

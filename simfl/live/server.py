@@ -61,3 +61,6 @@ class LiveServer(Parts, RoundSession):
             current = task.round == self.round and not self.done
             if task.user == user and not task.lost and (current or self.working(task)):
                 self.broke_off(task)
+
+    def back(self, user: int) -> None:
+        self.disconnections.tell(user)  # a new connection tells that the old one broke

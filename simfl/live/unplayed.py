@@ -25,8 +25,6 @@ def problems(study: Experiment) -> Iterator[Problem]:
         yield "entropy", "the aggregates could not be checked: only users would know how they rounded"
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
-    if s.learning.partial is not None:
-        yield "learning.partial", "users do not tell yet how many minibatches they did"
     if s.network.peers == "direct":
         yield "network.peers", "users are not connected to each other yet: use relayed"
     if s.network.tcp_start is not None:
@@ -36,8 +34,6 @@ def problems(study: Experiment) -> Iterator[Problem]:
         yield "server", f"{speed} make it faster than this machine: slowdown must be at least cores"
     if s.server.energy is not None:
         yield "server.energy", "energy is counted in simulations only"
-    if study.people.outages.take_offline:
-        yield "network.outages", "users who go offline and come back are not played yet"
     yield from _of_users(study)
     yield from _of_protocols(study)
 
@@ -47,9 +43,6 @@ def _of_users(study: Experiment) -> Iterator[Problem]:
     for name, own in settings_of(s).items():
         if own.energy is not None:
             yield key_of(s, name, "energy"), "energy is counted in simulations only"
-        if own.availability.changes == "with time":
-            kind = own.availability.kind
-            yield key_of(s, name, "availability"), f"{kind} changes with time, which is not played yet"
     slowest = float(study.people.slowdown.min())
     if slowest < 1:
         user = int(study.people.slowdown.argmin())

@@ -1,12 +1,14 @@
 """A user of a live run: the engine's session around one user, whose server is at the other end of a socket.
 
-When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time. A user that is lost closes
-its connection, and opens another one for the rounds to come.
+When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time, and when it is offline,
+its own `Presence`'s. A user that is lost closes its connection, and opens another one for the rounds to come.
+While it is offline that one is for its report alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator, Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -17,34 +19,47 @@ import simpy
 
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
+from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
 from simfl.engine.transport import ToUser
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_round import State, UserRound
+from simfl.errors import BadInput
+from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Turned, Welcome
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import Bye, Done, Envelope, Free, Hello, Malformed, Over, Part, Rows, Start
+from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
+FLUSH_S = 60.0
+"""So long the report may take to leave."""
 
 
 class LiveUser(Owner, Session):
-    """tasks: its parts, by the number of the round or of the cycle. finished: set when the run is over for
-    it, or the server is gone."""
+    """dialled: its latest connection; connected: the same while it takes part. tasks: its parts, by round or
+    by cycle. over: those of which the server has said so; asked: those of which it has still to hear that
+    nothing is under way. finished: set when the run is over for it, or the server is gone; ended: which of
+    them. offset: of the server's clock, at the hello and at the end; None where both have one clock."""
 
     def __init__(
         self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
     ) -> None:
         self.user, self.address, self.worker = user, address, worker
+        self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
+        self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
+        self.ended = False
+        self.origin = 0
+        self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
         self.training_ops = EagerOps(self.machines.params.q)
@@ -57,38 +72,63 @@ class LiveUser(Owner, Session):
         await self._dial()
         await either(self.finished, self.env.failed)
         self.env.stop()
+        if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
+            await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
 
     async def _dial(self) -> None:
         def made() -> Connection:
-            return Connection(self, self.wires.down, self.wires.most_bytes, SERVER)
+            self.dialled = _ToServer(self, self.wires.down, self.wires.most_bytes, SERVER)
+            return self.dialled
 
+        dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(made, *self.address)
+            await dial(made, *self.address, ssl=context)
         except OSError:  # there is no server any more
             self.finished.set()
+
+    def fail(self, why: str) -> None:
+        """End it: the server is another one, or turned the user away."""
+        if not self.env.failed.done():
+            self.env.failed.set_exception(BadInput(why))
+
+    def _ask(self, connection: Connection) -> None:
+        """Ask for the server's clock, and go on once it is known."""
+        assert self.offset is not None
+        if not self.offset.known:
+            connection.say(Ping(time.monotonic_ns()))
+        elif self.origin:
+            self._leave(connection)
+        else:
+            self.first_offset = self.offset
+            self.get_ready(connection)
+
+    def get_ready(self, connection: Connection) -> None:
+        if not self.presence.online(self.user):
+            connection.say(Away())
             return
+        connection.say(Ready())
         self.connected = connection
-        self.greet(connection)
         rate = self.wires.rate(self.user, up=True)
         connection.shape(Link(self.env, rate), rate)
 
-    def greet(self, connection: Connection) -> None:
-        """Say who is there."""
-        connection.say(Hello(self.user, self.wires.token))
-
     def report(self, *_: Any) -> None:
         """A user is lost: close its connection behind what has left, and open another one."""
-        connection, self.connected = self.connected, None
+        connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
-        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    def online(self, user: int, now: bool) -> None:
+        if now or self.connected is not None:
+            self.report()
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
 
     def broken(self, connection: Connection) -> None:
         """The server closed the connection: what it asked for in a round is not wanted any more."""
-        if connection is self.connected and not self.finished.is_set():
+        if connection is self.dialled and not self.finished.is_set():
             for task in self.tasks.values():
                 self.release(task)
             self.report()
@@ -101,17 +141,36 @@ class LiveUser(Owner, Session):
     def taken(self, connection: Connection, envelope: Envelope) -> None:
         index = envelope.round
         match envelope.message:
+            case Challenge(nonce):
+                connection.say(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
+                if self.offset is None or self.origin:
+                    self.get_ready(connection)
+            case Turned(why):
+                self.fail(why)
+            case Welcome():
+                if self.offset is not None and not self.origin:
+                    self._ask(connection)
+            case Pong(sent, at) if self.offset is not None:
+                self.offset.take(sent, at)
+                self._ask(connection)
             case Start(origin):
-                self.env.start(origin)
+                self.origin = origin
+                self.env.start(origin - (0 if self.offset is None else self.offset.ns))
             case Part(point, when, delay_ns, cycle):
                 number = index if cycle is None else cycle
                 made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point else None)
                 self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: made}
+                self.over = {k for k in self.over if k in self.tasks}
             case Over():
+                self.over.add(index)
                 self.asked.add(index)
                 self._tell_free()
-            case Bye():
+            case Bye() if self.offset is None or not self.origin:
                 self._leave(connection)
+            case Bye():
+                connection.unshape()
+                self.offset = Offset()
+                self._ask(connection)
             case _:
                 self.take(envelope)
 
@@ -122,12 +181,15 @@ class LiveUser(Owner, Session):
 
     def take(self, envelope: Envelope) -> None:
         """Take a message of the protocol."""
-        task = self.task_of(self.user, envelope.round, envelope.message.subject)
+        task = self.tasks.get(envelope.round)
         if task is not None and not task.lost:
             task.coming += 1
             self.later(self.user, False, partial(self._arrived, task, envelope))
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
+        """A message is there, a latency later."""
+        if not self.presence.online(self.user):
+            return
         message = envelope.message
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
@@ -154,12 +216,18 @@ class LiveUser(Owner, Session):
         connection.unshape()
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
-        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns))
+        clock: tuple[Any, ...] = ()
+        if self.offset is not None and self.first_offset is not None:
+            now, then = self.offset, self.first_offset
+            clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
+        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns, *clock))
         connection.leave()
+        self.ended = True
         self.finished.set()
 
     # -- what a session asks
     def main(self) -> Generator[simpy.Event, Any, None]:
+        self.presence.follow(self.user)
         yield self.env.event()
 
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
@@ -171,8 +239,24 @@ class LiveUser(Owner, Session):
     def at_work(self) -> Iterable[UserRound]:
         return filter(self.working, self.tasks.values())
 
-    def went_offline(self, user: int, why: str, row: int) -> None: ...
+    def went_offline(self, user: int, why: str, row: int) -> None:
+        for task in self.tasks.values():
+            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
+                self.lose(task, task.phase, WHY[why], row)
 
     @property
     def awaited(self) -> str:
         return ""
+
+
+class _ToServer(Connection):
+    """A connection whose other end is the server that is meant, or not a word is said."""
+
+    owner: LiveUser
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if why := self.owner.wires.admission.pinned(transport):
+            self.closing = True
+            self.owner.fail(why)
+            transport.close()

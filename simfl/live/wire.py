@@ -20,7 +20,7 @@ import numpy as np
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
-from simfl.live.fields import LARGEST, handle, readers, whole
+from simfl.live.fields import LARGEST, ZERO, Signed, handle, readers, whole
 from simfl.live.fields import Malformed as Malformed
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
@@ -34,15 +34,6 @@ STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
 @dataclass(frozen=True, slots=True)
 class Control:
     kind: ClassVar[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Hello(Control):
-    """A user's first frame."""
-
-    kind = ".hello"
-    user: int
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class Part(Control):
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The round (the cycle) of this number is over without the user's upload: the user says `Free` once it
+    """The round (the cycle) of this number is over: a user whose upload is not there says `Free` once it
     works on it no more."""
 
     kind = ".over"
@@ -84,6 +75,13 @@ class Taken(Control):
 
     kind = ".taken"
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Away(Control):
+    """The user is offline: over this connection it only reports, if the run ends before it is back."""
+
+    kind = ".away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +102,19 @@ class Rows(Control):
 @dataclass(frozen=True, slots=True)
 class Done(Control):
     """All rows are there. Nanoseconds of its steps, by how much they took longer than they should, and the
-    longest real work of one."""
+    longest real work of one; the server's clock less the user's as the run began, by how much it has gone
+    ahead since, and the most by which these are wrong."""
 
     kind = ".done"
     steps_ns: int
     late_ns: int
     held_ns: int
+    offset_ns: Signed = ZERO
+    ahead_ns: Signed = ZERO
+    off_ns: int = 0
 
 
-UPWARD: tuple[type[Control], ...] = (Hello, Free, Taken, Rows, Done)
+UPWARD: tuple[type[Control], ...] = (Away, Free, Taken, Rows, Done)
 DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 

@@ -22,6 +22,7 @@ def page(comparison: Comparison) -> str:
     return template.render(
         sides=comparison.sides,
         unit=comparison.unit,
+        time=comparison.time,
         settings={key: list(map(setting, values)) for key, values in comparison.settings.items()},
         entries=[{"title": in_words(match.key), "same": match.same_rounds} for match in matches],
         alone=[f"{in_words(key)}, only in {side.label}" for key, side in comparison.alone],

@@ -30,7 +30,11 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     labels = [side.label for side in comparison.sides]
     first = f"{labels[0]}{' (interrupted)' * comparison.sides[0].interrupted}"
     others = (f"{side.label}{' (interrupted)' * side.interrupted}" for side in comparison.sides[1:])
-    say(console, f"{', '.join(others)} against {first}: seconds of virtual time per aggregate", "italic")
+    say(
+        console,
+        f"{', '.join(others)} against {first}: seconds of {comparison.time} time per aggregate",
+        "italic",
+    )
     for line in _settings(comparison):
         say(console, line, "")
     console.print()

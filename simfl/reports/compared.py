@@ -11,7 +11,7 @@ from typing import Any
 from simfl.errors import BadInput, reason
 from simfl.folder.repeats import finished, repeats_in
 from simfl.folder.unfinished import recover
-from simfl.reports.folder import open_summary
+from simfl.reports.folder import open_summary, time_in
 from simfl.results.columns import Measure
 from simfl.results.compare import Case, Comparison, Key, Side
 from simfl.results.drift import Drift
@@ -85,6 +85,7 @@ def _run(folder: Path, label: str) -> Side:
         settings={**settings, "versions": first.versions},
         cases=cases,
         clock=first.clock,
+        time=time_in(runs[0]),
         interrupted=any(s.interrupted for s in summaries),
         drifts=[s.drift for s in summaries],
     )

@@ -31,13 +31,17 @@ class Run:
         return any(rows.buffered for rows in self.traces.values())
 
     @property
-    def live(self) -> bool:
-        """True of a run that was played in real time."""
-        return (self.folder / "live.json").is_file()
+    def time(self) -> str:
+        return time_in(self.folder)
 
     @property
     def unit(self) -> str:
         return unit(self.buffered)
+
+
+def time_in(folder: Path) -> str:
+    """Return the word for the time in a run's folder: real if it was played, else virtual."""
+    return "real" if (folder / "live.json").is_file() else "virtual"
 
 
 def open_summary(folder: Path, scenario: Scenario) -> Summary:

@@ -72,7 +72,13 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         energy=energy(protocols),
         classes=by_class.table(protocols, tables.NO_VALUE),
         timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
-        meta={"phases": PHASES, "kinds": KINDS, "protocols": shown, "focus": focus and vars(focus)},
+        meta={
+            "time": run.time,
+            "phases": PHASES,
+            "kinds": KINDS,
+            "protocols": shown,
+            "focus": focus and vars(focus),
+        },
         paths={name: parts(advice) for name, advice in advices.items()},
     )
 

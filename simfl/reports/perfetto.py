@@ -71,10 +71,11 @@ def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
 
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     """The text of `trace.perfetto.json`, an event a line."""
+    world = "the simulated world" if run.time == "virtual" else "the run"
     facts = {
         "simulator": f"simfl {run.summary.versions.get('simfl', '')}".rstrip(),
         **{key: getattr(run.summary, key) for key in ("scenario", "seed", "clock")},
-        "time": "virtual; 1 us of the trace is 1 us of the simulated world",
+        "time": f"{run.time}; 1 us of the trace is 1 us of {world}",
         "left_out": left_out(run, chosen),
     }
     yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(facts) + ',"traceEvents":[\n'

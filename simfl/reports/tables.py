@@ -97,7 +97,7 @@ def latex(run: Run) -> str:
         f"% {escape(run.summary.scenario)}; \\usepackage{{booktabs}}",
         f"\\begin{{tabular}}{{l{'r' * (len(left) - 1 + len(shown))}}}",
         "\\toprule",
-        *_latex_units(shown, run.unit, len(left)),
+        *_latex_units(shown, run, len(left)),
         _latex_row([*left, *(column.latex for column in shown)]),
         "\\midrule",
     ]
@@ -116,12 +116,16 @@ def latex(run: Run) -> str:
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
-def _latex_units(shown: list[Column], unit: str, place: int) -> tuple[str, str]:
+def _latex_units(shown: list[Column], run: Run, place: int) -> tuple[str, str]:
     """The line of units above the headings and the rules under it; `place` columns come before."""
     cells, rules = [""] * place, []
     for name, columns in groupby(shown, lambda column: column.unit):
         many = len(list(columns))
-        cells += [f"\\multicolumn{{{many}}}{{c}}{{{name.format(unit=unit)}}}"] if name else [""] * many
+        cells += (
+            [f"\\multicolumn{{{many}}}{{c}}{{{name.format(unit=run.unit, time=run.time)}}}"]
+            if name
+            else [""] * many
+        )
         rules += [f"\\cmidrule(lr){{{place + 1}-{place + many}}}"] * bool(name)
         place += many
     return " ".join(_latex_row(cells).split()), " ".join(rules)

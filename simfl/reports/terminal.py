@@ -23,7 +23,6 @@ from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
 MARK = "†"
-PLAYED = "Played in real time: all times are real, also where a heading says virtual"
 CLOCKS = {
     "measured": "measured: {timed_by} of the real work on this machine x each device's slowdown "
     "(--clock modelled for times that are the same on any machine)",
@@ -95,12 +94,12 @@ class _TimeLeft(ProgressColumn):
         return Text(f"{timedelta(seconds=round(left_s))} left")
 
 
-def show(console: Console, summary: Summary, profile: str) -> None:
+def show(console: Console, summary: Summary, profile: str, time: str = "virtual") -> None:
     """Print the breakdown of a run, as tables."""
-    show_repeats(console, [summary], profile)
+    show_repeats(console, [summary], profile, time)
 
 
-def show_repeats(console: Console, summaries: Sequence[Summary], profile: str) -> None:
+def show_repeats(console: Console, summaries: Sequence[Summary], profile: str, time: str = "virtual") -> None:
     """Print the breakdown of one run, or the means over several runs of one scenario, as tables."""
     first, several = summaries[0], len(summaries) > 1
     runs = {name: [s.protocols[name] for s in summaries] for name in first.protocols}
@@ -108,7 +107,7 @@ def show_repeats(console: Console, summaries: Sequence[Summary], profile: str) -
     noisy, same = first.clock != "modelled", all(s.same_rounds for s in summaries)
     state = " (interrupted)" if any(s.interrupted for s in summaries) else ""
     over = f" of {len(summaries)} runs, with the 95 % interval of its mean" if several else ""
-    heading = f"{first.scenario}{state}: seconds of virtual time per aggregate{over}"
+    heading = f"{first.scenario}{state}: seconds of {time} time per aggregate{over}"
     say(console, f"{heading}, then the means of completed {rounds}s", "italic")
     print_grid(console, list(runs), _sections(runs, noisy, same))
     if noisy and not several:

@@ -231,11 +231,11 @@ def _to_target(what: str, of: Of) -> tuple[Column, ...]:
 
 COLUMNS: tuple[Column, ...] = (
     Column("per_aggregate_s", "mean", _cycle(lambda r: r.total_s),
-           unit="Seconds of virtual time", time="per aggregate",
+           unit="Seconds of {time} time", time="per aggregate",
            headline="Seconds per aggregate", phases="Per aggregate, s", latex="Per aggregate",
            sweep="aggregate", csv=True),
     Column("failed_s", "mean", _cycle(lambda r: 0 if r.completed else r.total_s),
-           unit="Seconds of virtual time", rare=True,
+           unit="Seconds of {time} time", rare=True,
            time="  in failed rounds", headline="Of it in failed rounds", phases="In failed rounds, s",
            latex="Failed", csv=True),
     *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),

@@ -129,7 +129,7 @@ def _mean_text(column: Column, mean: Estimate) -> str:
 @dataclass(frozen=True)
 class Side:
     """A run, repeats of one, or a sweep. over: the things that its intervals are over, "" without any.
-    drifts: of the machine's speed, one of each run or cell."""
+    time: real or virtual. drifts: of the machine's speed, one of each run or cell."""
 
     label: str
     folder: str
@@ -138,6 +138,7 @@ class Side:
     settings: Mapping[str, Any]
     cases: Mapping[Key, Case]
     clock: str = ""
+    time: str = "virtual"
     interrupted: bool = False
     drifts: Sequence[Drift | None] = ()
 
@@ -199,6 +200,11 @@ class Comparison:
         """A round, or an aggregation where an entry is asynchronous."""
         protocols = (p for match in self.matches for case in match.cases if case for p in case.protocols)
         return unit(any(p.buffered for p in protocols))
+
+    @property
+    def time(self) -> str:
+        """Real, virtual, or both where a live run is compared with a simulation."""
+        return " and ".join(sorted({side.time for side in self.sides}))
 
     @cached_property
     def moved(self) -> str | None:

@@ -35,6 +35,8 @@ class Measured(Block):
     """CPU seconds that each step really took on this machine, times the device's slowdown."""
 
     kind: Literal["measured"] = "measured"
+    caches: Literal["warm", "cold"] = "warm"
+    """`cold` times each step after a pause, with other data in the caches: of a device that has waited."""
 
 
 class Modelled(Block):
@@ -51,7 +53,9 @@ class Recorded(Block):
     """The folder of that run, from the working directory."""
 
 
-Clock = Annotated[Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(recorded="dir")]
+Clock = Annotated[
+    Measured | Modelled | Recorded, Field(discriminator="kind"), shorthand(measured="caches", recorded="dir")
+]
 
 
 class Devices(Block):

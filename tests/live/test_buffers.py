@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from simfl.live.play import Figures, play, prepared
+from simfl.live.play import play
+from simfl.live.sides import Figures, prepared
 from simfl.results import trace as rows
 from simfl.results.metrics import Round
 from simfl.results.trace import SERVER

@@ -31,11 +31,14 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert called("run", scenario, "--out", simulated, "--no-progress") == 0
     capsys.readouterr()
     assert called("report", real) == 0
-    assert "all times are real" in capsys.readouterr().out
-    assert "all times are real" in (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
+    assert "seconds of real time per aggregate" in capsys.readouterr().out
+    page = (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
+    assert "All times are real, as it was played" in page
+    assert "virtual time" not in page
     assert called("report", simulated) == 0
-    assert "all times are real" not in capsys.readouterr().out
+    assert "of virtual time" in capsys.readouterr().out
     assert called("compare", real, simulated) == 0
+    assert "seconds of real and virtual time per aggregate" in capsys.readouterr().out
     assert (tmp_path / "real" / "trace.perfetto.json").exists()
 
 

@@ -62,3 +62,12 @@ def test_a_users_times_never_go_back() -> None:
     user = [step(1, "receive", -1, 5, 9), sent(1, SERVER, 0, 2, None)]
     trace = merged({SERVER: [BEGIN, step(SERVER, "start", 0, 0, 7)], 1: user}, [])
     assert [type(row).__name__ for row in trace] == ["Begin", "Step", "Step", "Sent"]
+
+
+def test_a_clock_that_was_behind_is_set() -> None:
+    server = [BEGIN, step(SERVER, "start", 0, 0, 2), sent(1, SERVER, 1, 9, 12)]
+    user = [sent(SERVER, 1, 1, 2, 4), step(1, "receive", 0, 4, 9)]
+    trace = merged({SERVER: server, 1: user}, [], {1: 2})
+    assert trace[2:] == [sent(SERVER, 1, 1, 2, 6), step(1, "receive", 2, 6, 11), sent(1, SERVER, 3, 11, 12)]
+    early = merged({SERVER: server, 1: user}, [], {1: -3})
+    assert early[2] == sent(SERVER, 1, 1, 2, 3), "a message arrives after it was sent"

@@ -19,7 +19,8 @@ from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import door
 from simfl.live import play as playing
-from simfl.live.play import Figures, play, prepared
+from simfl.live.play import play
+from simfl.live.sides import Figures, is_own, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
 from simfl.results import trace as rows
@@ -81,13 +82,14 @@ def frame(header: Any, size: int | None = None) -> bytes:
     return struct.pack(">II", len(text) + 4 if size is None else size, len(text)) + text
 
 
+HELLO = [0, "a guess", "run", "", "", "lightsecagg", 0]
 STRANGERS = [
     b"\xff" * 100,
     b"GET / HTTP/1.1\r\n\r\n",
-    frame([".hello", 0, 0, 0, [0, "a guess"]]),
-    frame([".hello", 0, 0, 0, [99, "a guess"]]),
+    frame([".hello", 0, 0, 0, HELLO]),
+    frame([".hello", 0, 0, 0, [99, *HELLO[1:]]]),
     frame(["upload", 0, 0, 0, [[1, 0, "u4"]]]),
-    frame([".hello", 0, 0, 0, [0, "a guess"]])[:9],  # and never the rest
+    frame([".hello", 0, 0, 0, HELLO])[:9],  # and never the rest
     b"",  # silent
 ]
 
@@ -201,6 +203,55 @@ def test_losses_at_every_point_are_those_of_a_simulation() -> None:
     assert told(result.rounds["lightsecagg"]) == told(run(SMALL, given).rounds["lightsecagg"])
 
 
+def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Path) -> None:
+    """One leaves amid training and is back amid the next round, one comes for the first time then."""
+    online = tmp_path / "online.csv"
+    online.write_text("user,from_s,to_s\n0,0,99\n1,0,99\n2,0,0.25\n2,0.95,99\n3,0.95,99\n")
+    given = {
+        "population.availability": {"kind": "trace", "file": str(online)},
+        "population.devices.slowdown": 60,
+        "rounds": 3,
+    }
+    result, figures = played(**given)
+    told = [(sorted(u for u, _, _ in r.members), r.missed) for r in result.rounds["lightsecagg"]]
+    assert told == [([0, 1], {(2, "training"): 1}), ([0, 1], {}), ([0, 1, 2, 3], {})]
+    simulated = run(SMALL, given).rounds["lightsecagg"]
+    assert told == [(sorted(u for u, _, _ in r.members), r.missed) for r in simulated]
+    assert figures.silent == ()
+    seen = [(row.user, row.online) for row in result.traces["lightsecagg"] if isinstance(row, rows.Presence)]
+    assert seen[:2] == [(3, False), (2, False)]
+    assert sorted(seen[2:]) == [(2, True), (3, True)]
+
+
+def test_a_user_that_stays_away_reports_all_the_same() -> None:
+    """An outage takes it offline amid the only round; the server learns it by its connection."""
+    tower = {"of": {"class": "far"}, "from_s": 0.3, "to_s": 99.0, "offline": True}
+    classes = {"near": {"share": 0.75}, "far": {"share": 0.25}}
+    given = {"network__outages": [tower], "population__classes": classes}
+    result, figures = played(population__devices__slowdown=60, **given)
+    (r,) = result.rounds["lightsecagg"]
+    assert [(list(r.missed), figures.silent)] == [([(2, "training")], ())]
+    trace = result.traces["lightsecagg"]
+    (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
+    lost = trace[gone.cause]
+    assert isinstance(lost, rows.Lost)
+    assert lost.why == "went offline"
+
+
+def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
+    part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
+    result, _ = played(
+        learning__partial=part,
+        population__devices={"slowdown": {"kind": "uniform", "low": 5.0, "high": 60.0}},
+    )
+    trainings = [
+        row for row in result.traces["lightsecagg"] if isinstance(row, rows.Step) and row.call == "train"
+    ]
+    cut = {row.party: row.what for row in trainings}
+    assert cut[3] == "" != cut[0]
+    assert len(cut) == 4
+
+
 def test_a_round_that_fails_is_aborted_live_too() -> None:
     losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
     study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
@@ -214,14 +265,10 @@ REFUSED = {
     "payload": {"payload": "shadow"},
     "entropy": {"entropy": "os"},
     "record_updates": {"record_updates": True},
-    "learning.partial": {"learning.partial": {"within_s": 0.1}},
     "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
     "population.devices.slowdown": {"population.devices.slowdown": 0.5},
-    "population.availability": {
-        "population.availability": {"kind": "churn", "online_s": 5.0, "offline_s": 5.0}
-    },
 }
 
 
@@ -240,11 +287,11 @@ def test_all_that_cannot_be_played_is_said_at_once() -> None:
 
 def test_rows_that_are_not_a_users_own_are_dropped() -> None:
     own = rows.Lost(0, 1, "", "upload", "", -1, 5)
-    assert playing._is_own(own, 1, rounds=1)
-    assert not playing._is_own(own, 2, rounds=1)
-    assert not playing._is_own(own, 1, rounds=0)
-    assert not playing._is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
-    assert not playing._is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
+    assert is_own(own, 1, rounds=1)
+    assert not is_own(own, 2, rounds=1)
+    assert not is_own(own, 1, rounds=0)
+    assert not is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
+    assert not is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
 
 
 def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from simfl.dataplane.handles import F32, U8, Handle
 from simfl.engine.setup import ModelDownload
+from simfl.live.hello import DOWN, UP
 from simfl.live.wire import Codec, Control, Malformed, Parser, messages
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Others, Users
@@ -33,6 +34,7 @@ def block(kind: type[Protocol]) -> Protocol:
 
 def codecs(kind: Protocol) -> tuple[Codec, Codec, list[type[Any]], list[type[Any]]]:
     up, down = messages(kind, PARAMS)
+    up, down = [*up, *UP], [*down, *DOWN]
     return Codec(up, kind, PARAMS, USERS), Codec(down, kind, PARAMS, USERS), up, down
 
 
@@ -123,8 +125,10 @@ BAD = {
     "a user beyond": (["answer", 0, 0, 0, [[1, 4, "u1"], [USERS]]], bytes(4)),
     "no user": (["answer", 0, 0, 0, [[1, 4, "u1"], ["x"]]], bytes(4)),
     "half a user": (["answer", 0, 0, 0, [[1, 4, "u1"], [1.5]]], bytes(4)),
-    "a hello without a name": ([".hello", 0, 0, 0, [None, "x"]], b""),
-    "a token that is a number": ([".hello", 0, 0, 0, [1, 7]], b""),
+    "a hello without a name": ([".hello", 0, 0, 0, [None, "x", "run", "", "", "", 0]], b""),
+    "a proof that is a number": ([".hello", 0, 0, 0, [1, 7, "run", "", "", "", 0]], b""),
+    "half a surrogate": ([".hello", 0, 0, 0, [1, "\ud800", "run", "", "", "", 0]], b""),
+    "a clock too far": ([".done", 0, 0, 0, [1, 1, 1, -(2**63), 0, 0]], b""),
 }
 
 
@@ -138,6 +142,8 @@ def test_the_good_twins_of_bad_frames_pass() -> None:
     codec = codecs(block(PROTOCOLS["secagg"]))[0]
     upload = codec.decode(frame_of(["upload", 0, -1, 0, [[1, 4, "u4"]]], bytes(16))).message
     assert isinstance(upload, MaskedUpload)
+    assert codec.decode(frame_of([".hello", 0, 0, 0, [1, "x", "run", "", "", "", 0]])).message.user == 1
+    assert codec.decode(frame_of([".done", 0, 0, 0, [1, 1, 1, -1, 0, 0]])).message.offset_ns == -1
     assert codec.decode(frame_of(["answer", 0, 0, 0, [[1, 4, "u1"], [USERS - 1]]], bytes(4))).message.missing
 
 

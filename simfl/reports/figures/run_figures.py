@@ -59,14 +59,14 @@ def breakdown(run: Run) -> Figure | None:
     axes.tick_params("y", length=0)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
-    axes.set_xlabel("critical path (seconds of virtual time per aggregate)", loc="right")
+    axes.set_xlabel(f"critical path (seconds of {run.time} time per aggregate)", loc="right")
     legend(figure)
     return figure
 
 
 @style()
 def accuracy(run: Run) -> Figure | None:
-    """Accuracy on the test set against virtual time and against rounds, a line a protocol.
+    """Accuracy on the test set against time and against rounds, a line a protocol.
 
     A target is a thin line across; a ring marks where a protocol first reached it.
     """
@@ -83,7 +83,7 @@ def accuracy(run: Run) -> Figure | None:
         by_time.plot([r.end_s for r, _ in values], shares, **how)
         by_round.plot([r.index + 1 for r, _ in values], shares, **how)
     _target(run, by_time, by_round)
-    by_time.set(xlabel="virtual time (s)", ylabel="accuracy on the test set (share)")
+    by_time.set(xlabel=f"{run.time} time (s)", ylabel="accuracy on the test set (share)")
     by_round.set_xlabel(f"{run.unit}s")
     by_round.xaxis.set_major_locator(MaxNLocator(integer=True))
     by_time.set_xlim(left=0)

@@ -117,7 +117,7 @@ def timing(run: Run) -> list[Figure]:
         figure, cells = panels(len(drawn), WIDE, height, grid="x", sharex=True)
         for axes, diagram in zip(cells, drawn, strict=True):
             _draw(axes, diagram, run.unit)
-        cells[-1].set(xlabel="virtual time (s)", xlim=(0, 1.01 * longest / NS))
+        cells[-1].set(xlabel=f"{run.time} time (s)", xlim=(0, 1.01 * longest / NS))
         kinds = [Patch(color="#555555", label="computing"), Patch(color=pale("#555555"), label="on its link")]
         legend(figure, *kinds, Line2D([], [], color=INK, linewidth=END_LINE, label=f"end of the {run.unit}"))
         figures.append(figure)

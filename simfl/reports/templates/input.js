@@ -203,7 +203,7 @@ function look() {
   hide();
   const left = info.left_out ? ` This page holds ${info.left_out}.` : "";
   $("tl-caption").textContent = `${state.view.label[0].toUpperCase()}${state.view.label.slice(1)}, ${info.name}: from `
-    + `${time(state.view.base / 1e3)} of virtual time on, ${time(state.view.length)} long.${left}`;
+    + `${time(state.view.base / 1e3)} of ${meta.time} time on, ${time(state.view.length)} long.${left}`;
   layout();
   fit();
   drawStrips();

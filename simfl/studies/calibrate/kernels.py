@@ -26,7 +26,8 @@ from scipy.optimize import nnls
 from simfl.crypto import field, keys, mds, prg, quantize, shamir
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.handles import F32, U32, Handle
+from simfl.dataplane.work import CODEC
 from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
@@ -35,8 +36,10 @@ from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import SIZES, Law, LocalSgd, WayName, fit
 from simfl.learning.trainer import Trainer
+from simfl.live.wire import Codec, Parser, messages
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
+from simfl.protocols.keyed_messages import MaskedUpload
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Effects, Params, Update
 from simfl.protocols.protocol import Mode
@@ -115,6 +118,17 @@ def of_vectors() -> Rates:
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
         "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
     }
+
+
+def of_wire() -> Rates:
+    """Measure a message's encoding and decoding, half of both a byte, in fresh memory as in a live run."""
+    kind, params = PROTOCOLS["lightsecagg"](), Params(d=D, q=Q, T=1, U=2, t=2, k=2, clip=1.0)
+    codec = Codec(messages(kind, params)[0], kind, params, users=2)
+    upload = MaskedUpload(Handle(1, D, U32, prg.expand(seed("upload"), D, Q)[None]))
+    frame = memoryview(codec.encode(upload, 0, 0, 0))
+    forth_s = seconds(lambda: codec.encode(upload, 0, 0, 0))
+    back_s = seconds(lambda: list(map(codec.decode, Parser(len(frame)).feed(frame))))
+    return {CODEC: (forth_s + back_s) / (2 * upload.size_bytes)}
 
 
 def of_codes() -> Rates:

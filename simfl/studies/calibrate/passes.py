@@ -16,7 +16,7 @@ from typing import Any
 
 from scipy.stats import binom
 
-from simfl.dataplane.work import WORK
+from simfl.dataplane.work import CODEC, WORK
 from simfl.learning.device_clock import timer_of
 from simfl.learning.sgd import Law
 from simfl.learning.trainer import one_thread
@@ -51,7 +51,13 @@ def calibrate(
         rates: defaultdict[str, list[float]] = defaultdict(list)
         laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
         for index in range(passes + 1):
-            found = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **of_steps()}
+            found = {
+                **kernels.of_keys(),
+                **kernels.of_vectors(),
+                **kernels.of_codes(),
+                **kernels.of_wire(),
+                **of_steps(),
+            }
             found |= kernels.of_rounds(found, index)
             fitted = [measure() for measure in trainings.values()]
             if index == 0:  # it warms up
@@ -62,7 +68,7 @@ def calibrate(
                 law["start"].append(max(fit.start, 1e-9))
                 law["sample"].append(max(fit.sample, 1e-12))
             tell(index)
-    seconds, intervals = _spread({name: rates[name] for name in WORK if name in rates})
+    seconds, intervals = _spread({name: rates[name] for name in (*WORK, CODEC) if name in rates})
     training = []
     for (model, shape, batch_size), law in zip(trainings, laws, strict=True):
         medians, within = _spread(law)

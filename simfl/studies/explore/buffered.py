@@ -94,8 +94,12 @@ class BufferCohort(Cohort):
         usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
         return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
 
+    def experiment(self, pattern: Pattern, detect: Detect) -> Experiment:
+        """Return the short run of a pattern, ready for a session."""
+        return replace(self._built[detect], scenario=self.replayable(pattern, detect))
+
     def run(self, pattern: Pattern, detect: Detect) -> Played:
-        return play(replace(self._built[detect], scenario=self.replayable(pattern, detect)), self.protocol)
+        return play(self.experiment(pattern, detect), self.protocol)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""

@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from simfl import cli, profiles
-from simfl.dataplane.work import WORK
+from simfl.dataplane.work import CODEC, WORK
 from simfl.learning.device_clock import DeviceTimer
 from simfl.learning.models import MODELS
 from simfl.profiles import TRAINING_WORK
 from simfl.studies.calibrate import kernels, passes
 from tests.engine.harness import ROOT
 
-KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted(set(WORK) - set(TRAINING_WORK)))}
+KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted({*WORK, CODEC} - set(TRAINING_WORK)))}
 
 
 @pytest.mark.parametrize("n", [*range(6, 30), 59])
@@ -73,10 +73,11 @@ def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> 
         **kernels.of_keys(),
         **kernels.of_vectors(),
         **kernels.of_codes(),
+        **kernels.of_wire(),
         **kernels.of_steps()(),
     }
     found |= kernels.of_rounds(found, 0)
-    assert set(found) == set(WORK) - set(TRAINING_WORK)
+    assert set(found) == {*WORK, CODEC} - set(TRAINING_WORK)
     assert all(0 < rate < 0.1 for rate in found.values())
 
 
@@ -89,7 +90,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         k = next(index)
         return {kind: k * rate for kind, rate in KNOWN.items()}
 
-    for name in ("of_keys", "of_vectors", "of_codes"):
+    for name in ("of_keys", "of_vectors", "of_codes", "of_wire"):
         monkeypatch.setattr(kernels, name, dict)
     monkeypatch.setattr(kernels, "of_steps", lambda: dict)
     monkeypatch.setattr(kernels, "of_rounds", found)

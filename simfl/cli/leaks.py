@@ -1,0 +1,113 @@
+"""The command that says what an adversary learns."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
+from simfl.errors import counted
+
+if TYPE_CHECKING:
+    from simfl.studies.leaks.sweep import Found, Report
+
+SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
+
+
+@app.command()
+def leak(
+    target: Annotated[
+        str, Argument(help="A protocol (ours, or path.py:Name), or a scenario.", metavar="PROTOCOL|SCENARIO")
+    ],
+    users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 5 use --random.")] = 4,
+    collude: Annotated[int, Option(min=0, help="The most users who pool what they see with the server.")] = 1,
+    random: Annotated[
+        int | None, Option(min=1, metavar="COUNT", help="So many random loss patterns instead of all.")
+    ] = None,
+    seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
+    set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
+) -> None:
+    """Say what the server and colluding users learn beyond the sum, whoever is lost.
+
+    Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
+    """
+    if Path(target).suffix in (".yaml", ".yml"):
+        leaks = _of_scenario(Path(target), collude, set_)
+    else:
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out))
+    if leaks:
+        raise typer.Exit(FAILED)
+
+
+def _of_protocol(
+    protocol: str, users: int, collude: int, random: int | None, seed: int, set_: Set, out: Path
+) -> bool:
+    from simfl.folder.result import atomic
+    from simfl.scenario.load import resolved_yaml
+    from simfl.studies.leaks.sweep import Report, make_small, sample, sweep
+
+    small = make_small(protocol, users, seed, overrides(set_))
+    tell_whose_code()
+    label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
+    report = Report()
+
+    def watch(now: Report) -> None:
+        nonlocal report
+        report = now
+
+    with keeping(lambda: f"; {report.rounds} rounds so far"), stages() as stage:
+        stage(f"{label}: every loss")
+        report = sweep(small, collude, watch) if random is None else sample(small, random, collude, watch)
+    say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
+    _show(report)
+    if report.found is None:
+        return False
+    assert report.found.case is not None
+    with atomic(out) as file:
+        file.writelines(f"# {line}\n" for line in str(report.found).splitlines())
+        file.write(resolved_yaml(small.scenario(report.found.case)))
+    colluders = len(report.found.coalition)
+    tell(f"Written to {out}; replay it with: simfl leak {out} --collude {colluders}")
+    return True
+
+
+def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
+    from simfl.scenario.load import load
+    from simfl.studies.leaks.sweep import of_scenario
+
+    scenario, leaks = load(file, overrides(set_)), False
+    tell_whose_code()
+    for name in scenario.protocols:
+        since = time.monotonic()
+        with keeping(str), stages() as stage:
+            stage(f"{name}: the run on symbols")
+            report = of_scenario(scenario, name, collude)
+        users = scenario.population.users
+        say(f"{name}, {users} users, the whole run: {time.monotonic() - since:.0f} s")
+        _show(report)
+        leaks |= report.found is not None
+    return leaks
+
+
+def _show(report: Report) -> None:
+    for size, views in sorted(report.views.items()):
+        who = f"the server and {counted(size, 'user')}" if size else "the server alone"
+        leaks = report.leaks[size]
+        found = f"{leaks} with more than the sum" if leaks else "nothing beyond the sum"
+        say(f"  {who}: {counted(views, 'view')}, {found}", further="    ")
+    if report.found is not None:
+        _tell(report.found)
+    elif report.further is not None:
+        size = len(report.further.coalition)
+        say(f"With {counted(size, 'colluding user')} it would leak:")
+        _tell(report.further)
+
+
+def _tell(found: Found) -> None:
+    for line in str(found).splitlines():
+        say(f"  {line}", further=" " * (len(line) - len(line.lstrip()) + 6))

@@ -1,0 +1,304 @@
+"""Operations on terms: each kernel has a twin that takes and gives rows of terms.
+
+Invariant: a twin says of its kernel's result all that a party with unbounded time could tell of it, given
+ideal primitives. The linear kernels (masks, sums, the MDS code, Shamir's shares) use the coefficients of the
+real ones. A kernel without a twin raises `NoTwin`: nothing is passed over in silence.
+
+    TWINS[my_kernel] = my_twin          # for a protocol with a kernel of its own
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from simfl.crypto import field as fq
+from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir
+from simfl.dataplane import audit
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.handles import F32, Handle, Kernel, Shape
+from simfl.dataplane.ops import Trainer, seed_array
+from simfl.dataplane.terms import (
+    REALS,
+    Agreed,
+    Constant,
+    Coordinate,
+    Element,
+    Form,
+    Item,
+    Public,
+    Row,
+    Rows,
+    Sealed,
+    Tampered,
+    Term,
+    Value,
+    combined,
+    residue,
+)
+from simfl.errors import BadInput
+
+PURPOSES: dict[Any, tuple[int, str]] = {
+    prg.expand: (0, "a mask"),
+    prg.mask: (1, "a mask"),
+    mds.encode: (1, "the noise of a code"),
+    shamir.share: (1, "the coefficients of shares"),
+    quantize.quantise: (4, "rounding"),
+    keys.seal: (0, "sealing"),
+}
+"""Kernels that expand seeds or keys: which argument, and what for."""
+
+
+class NoTwin(BadInput):
+    """A kernel whose meaning on terms nobody has stated."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        name = f"{kernel.__module__}.{getattr(kernel, '__qualname__', kernel)}"
+        super().__init__(f"{name} has no twin on terms: add one to simfl.dataplane.symbolic.TWINS")
+
+
+class Named(bytes):
+    """Entropy that knows its own name, as `term`."""
+
+    term: Term
+
+
+class SymbolicOps(EagerOps):
+    """Computes on terms. longest: coordinates that vectors have as terms, whatever their handles say, so that
+    a whole model takes the time that it takes and is looked at in a few coordinates; None for all."""
+
+    def __init__(self, q: int, longest: int | None = None) -> None:
+        super().__init__(q)
+        self.longest = longest
+        self.purposes: defaultdict[Term, set[str]] = defaultdict(set)
+        self.sealed: dict[tuple[Term, bytes], Row] = {}
+        self.misuse: dict[str, None] = {}  # in the order in which it came
+        self._trained: Counter[int] = Counter()
+
+    def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
+        twin = TWINS.get(kernel)
+        if twin is None:
+            raise NoTwin(kernel)
+        contents = [self._content(argument) for argument in args]
+        if self.longest is not None:
+            if kernel is prg.expand:
+                contents[1] = min(contents[1], self.longest)
+            elif kernel is quantize.quantise:
+                contents[-1] = False  # the last coordinate stands for the weight
+        if kernel in PURPOSES:
+            self._note(kernel, contents)
+        return Handle(*shape, twin(*contents))
+
+    def _note(self, kernel: Kernel, contents: list[Any]) -> None:
+        """Keep what seeds are used for, and what was sealed under each nonce."""
+        place, purpose = PURPOSES[kernel]
+        for ((seed, *_),) in zip(contents[place], strict=True):
+            uses = self.purposes[seed]
+            uses.add(purpose)
+            if len(uses) > 1:
+                self.misuse[f"{seed} is the seed of {' and of '.join(sorted(uses))}"] = None
+        if kernel is keys.seal:
+            for (key,), row, nonce in zip(contents[0], contents[1], contents[2], strict=True):
+                if self.sealed.setdefault((key, nonce), row) != row:
+                    self.misuse[f"the {key} sealed two rows under nonce {nonce.hex()}"] = None
+
+    # -- the simulator's own, which no kernel's twin can tell
+    def train(
+        self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int, steps: Any = None
+    ) -> Handle:
+        """Return an update of unknown coordinates; what they were trained from is left out."""
+        self._charge(trainer.work(user, steps if isinstance(steps, int) else None))
+        update, length = self._trained[user], trainer.d if self.longest is None else self.longest
+        self._trained[user] += 1
+        return Handle(1, trainer.d, F32, [tuple(Coordinate(user, update, k) for k in range(length))])
+
+    def clip(self, kernel: Kernel, update: Handle) -> Handle:
+        """Return the update: whatever its user did to it, it is what is unknown of that user."""
+        self._charge({"real_mac": 2 * update.columns})
+        return update
+
+    def scale(self, update: Handle, factor: float) -> Handle:
+        self._charge({"real_mac": update.columns})
+        return update
+
+    def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
+        """Return the model, which follows from sums that are judged by themselves."""
+        self._charge({"apply_element": weights.columns})
+        return weights
+
+    def moments(self, update: Kernel, state: Handle, *args: Any) -> Handle:
+        self._charge({"apply_element": state.rows * state.columns})
+        return state
+
+    def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
+        """Return zeros: audits and evaluations tell nobody anything."""
+        return Handle(*shape, np.zeros((shape[0], 1 if shape[1] > 3 else shape[1]), shape[2]))
+
+
+Terms = list[tuple[Any]]
+"""Rows of one term: keys, or sealed rows."""
+
+
+# --- rows ---------------------------------------------------------------------------------------
+def only(rows: Terms) -> Any:
+    """Return the item of one row of one item."""
+    ((item,),) = rows
+    return item
+
+
+def _secret(entropy: bytes) -> Rows:
+    return [(entropy.term if isinstance(entropy, Named) else Constant(bytes(entropy)),)]
+
+
+def _parts(rows: Rows, which: Sequence[int], length: int) -> Rows:
+    cut = []
+    for row, at in zip(rows, which, strict=True):
+        n = length // _columns(row[0])
+        cut.append(row[at * n : (at + 1) * n])
+    return cut
+
+
+def _columns(item: Item) -> int:
+    """Return the columns of a handle that an item stands for."""
+    if isinstance(item, Form):
+        return shamir.SHARE_BYTES if item.q == shamir.P else 1
+    return keys.KEY_BYTES
+
+
+def _tamper(rows: Rows, at: int) -> Rows:
+    return [(Tampered(row),) if k == at else row for k, row in enumerate(rows)]
+
+
+# --- keys: ideal encryption opens what was sealed under that key, nonce and aad, and nothing else ---
+def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
+    mine = only(secret)
+    theirs = (p.secret if isinstance(p, Public) else p for (p,) in publics)
+    return [(Agreed(frozenset((mine, their)), info),) for their in theirs]
+
+
+def _seal(under: Terms, items: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Rows:
+    parts = zip(under, items, nonces, aads, strict=True)
+    return [(Sealed(key, row, nonce, aad),) for (key,), row, nonce, aad in parts]
+
+
+def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[bytes], dtype: Any) -> Rows:
+    opened = []
+    for k, ((key,), (item,), nonce, aad) in enumerate(zip(under, sealed, nonces, aads, strict=True)):
+        if not isinstance(item, Sealed) or (item.key, item.nonce, item.aad) != (key, nonce, aad):
+            raise keys.Forged(k, "does not authenticate")
+        opened.append(item.row)
+    return opened
+
+
+# --- Shamir ---------------------------------------------------------------------------------------
+def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
+    p, n, of = shamir.P, len(secrets), only(seed)
+    polynomials = [
+        [Value(secret), *(Element(of, p, j * n + k) for j in range(t - 1))]
+        for k, (secret,) in enumerate(secrets)
+    ]
+    powers = mds.matrix(tuple(points), t, p).tolist()
+    return [tuple(Form(p, dict(zip(poly, row, strict=True))) for poly in polynomials) for row in powers]
+
+
+def _reconstruct(rows: list[Rows], held: Sequence[tuple[Any, Any]], points: Sequence[int]) -> Rows:
+    found: Rows = []
+    for k, (users, which) in enumerate(held):
+        weights = _at_zero(tuple(points[j] for j in users))
+        shares = (rows[j][i][0] for j, i in zip(users, which, strict=True))
+        back = combined(shamir.P, zip(weights, shares, strict=True)).of
+        value = next(iter(back), None)
+        if len(back) != 1 or not isinstance(value, Value) or back[value] != 1:
+            raise shamir.Inconsistent("shares do not belong to one secret", k)
+        found.append((value.secret,))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
+    """Return Lagrange's weights at 0."""
+    return tuple(mds.interpolation(points, 1, shamir.P)[0].tolist())
+
+
+# --- vectors over F_q, and over the reals -----------------------------------------------------------
+def _expand(seed: Terms, length: int, q: int) -> Rows:
+    of = only(seed)
+    return [tuple(Form(q, {Element(of, q, k): 1}) for k in range(length))]
+
+
+def _mask(x: Rows, seeds: Terms, signs: Sequence[int], q: int) -> Rows:
+    row = []
+    for k, item in enumerate(x[0]):
+        streams = ((sign, Element(seed, q, k)) for (seed,), sign in zip(seeds, signs, strict=True))
+        row.append(combined(q, [(1, item), *streams]))
+    return [tuple(row)]
+
+
+def _weighted_sum(vectors: Any, weights: Sequence[Any] | None, q: int) -> Rows:
+    """Of one handle's rows, or of handles of one row each."""
+    rows = [v[0] if isinstance(v, list) else v for v in vectors]
+    factors = [1] * len(rows) if weights is None else weights
+    return [tuple(combined(q, zip(factors, column, strict=True)) for column in zip(*rows, strict=True))]
+
+
+def _real_sum(vectors: Any, weights: Sequence[float]) -> Rows:
+    return _weighted_sum(vectors, [residue(weight, REALS) for weight in weights], REALS)
+
+
+def _encode(z: Rows, seed: Terms, points: Sequence[int], U: int, T: int, q: int) -> Rows:
+    m = mds.share_length(len(z[0]), U, T)
+    padding = [Form(q, {})] * ((U - T) * m - len(z[0]))
+    uncoded = [*z[0], *padding, *_expand(seed, T * m, q)[0]]
+    return _product(mds.matrix(tuple(points), U, q), [uncoded[k * m : (k + 1) * m] for k in range(U)], q)
+
+
+def _decode(coded: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> Rows:
+    sub_masks = _product(mds.interpolation(points, U - T, q), coded, q)
+    return [tuple(item for row in sub_masks for item in row)[:d]]
+
+
+def _product(matrix: Any, rows: Sequence[Sequence[Item]], q: int) -> Rows:
+    columns = list(zip(*rows, strict=True))
+    return [tuple(combined(q, zip(w, column, strict=True)) for column in columns) for w in matrix.tolist()]
+
+
+def _quantise(
+    delta: Rows, weight: int, clip: float, levels: int, seed: Terms, q: int, append_weight: bool
+) -> Rows:
+    """Return the quantised, weighted update as so many unknowns, its weight being one more."""
+    first: Coordinate = delta[0][0]  # type: ignore[assignment]
+    length = len(delta[0]) + append_weight
+    return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in range(length))]
+
+
+TWINS: dict[Any, Callable[..., Rows]] = {
+    seed_array: _secret,
+    row_routing.pick: lambda rows, at: [rows[i] for i in at],
+    row_routing.gather: lambda rows, at: [some[i] for some, i in zip(rows, at, strict=True)],
+    row_routing.join: lambda rows: [row for some in rows for row in some],
+    row_routing.parts: _parts,
+    row_routing.tamper: _tamper,
+    keys.public: lambda secret: [(Public(only(secret)),)],
+    keys.agree: _agree,
+    keys.seal: _seal,
+    keys.open_: _open,
+    shamir.share: _share,
+    shamir.reconstruct_many: _reconstruct,
+    prg.expand: _expand,
+    prg.mask: _mask,
+    fq.add: lambda a, b, q: _weighted_sum([a, b], [1, 1], q),
+    fq.sub: lambda a, b, q: _weighted_sum([a, b], [1, -1], q),
+    fq.weighted_sum: _weighted_sum,
+    mds.encode: _encode,
+    mds.decode: _decode,
+    quantize.quantise: _quantise,
+    # Of a total, what it stands for is the same unknowns: of the weights' sum nothing is to be told apart.
+    quantize.dequantise: lambda total, levels, divisor, q: total,
+    audit.real_sum: _real_sum,
+    np.divide: lambda total, divisor: total,
+}
+"""The meaning of each kernel on rows of terms: a function of the kernel's own arguments."""

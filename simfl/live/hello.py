@@ -1,0 +1,166 @@
+"""The first words on a connection: who is there, of which code and scenario, and whether it may come in.
+
+    server                                user
+    Challenge(nonce)                 ->
+                                     <-   Hello(user, proof, code, scenario, protocol, ...)
+    Welcome(...), or Turned(why)     ->
+
+A user proves that it has its token without showing it. `proof` is an HMAC-SHA256, with the token as its key,
+of the fingerprint of the certificate that the user saw, of the server's nonce and of the user's number. Under
+TLS 1.3 there is no `tls-unique`, and Python 3.11 offers no exporter, so this is `tls-server-end-point`
+(RFC 5929) with a nonce:
+
+- Whoever listens learns nothing (TLS), and who breaks in between has another certificate: the user's pin
+  differs, and it leaves before it says a word. With a wrong pin, its proof would be of that certificate, and
+  of no use at the server.
+- A proof is good for one connection, as its nonce is; that connection's keys protect what follows.
+- A token opens no other user's place, as the number is in the proof.
+- Whoever has the server's private key, or a token, is that server, or that user.
+
+It protects the hop. Users still believe the server who else takes part: there is no PKI among them, so
+that a server can make up the other users of a round. Without TLS (loopback only) the fingerprint is empty.
+
+The fields of these words never change: simfl of another version must be able to say that it is another one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from simfl.errors import cut
+from simfl.live.tls import fingerprint
+from simfl.live.wire import Control
+
+RUN, LOOK = "run", "look"
+"""A user's reasons to connect: to take part, or to look at the scenario and at the link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge(Control):
+    """The server's first word."""
+
+    kind = ".challenge"
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Control):
+    """A user's first word. origin: of the run as it was told by `Start`, 0 if it was not yet."""
+
+    kind = ".hello"
+    user: int
+    proof: str
+    wants: str
+    code: str
+    scenario: str
+    protocol: str
+    origin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome(Control):
+    """The user may take part, or look. For those who look: the resolved scenario, and the protocols, behind
+    commas, that are still to be played."""
+
+    kind = ".welcome"
+    scenario: str
+    protocols: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turned(Control):
+    """The user is turned away."""
+
+    kind = ".turned"
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Control):
+    """A question for the server's clock; the answer is to carry so many characters."""
+
+    kind = ".ping"
+    sent: int
+    size: int = 0
+    pad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong(Control):
+    """The answer: the question's `sent`, and the server's clock."""
+
+    kind = ".pong"
+    sent: int
+    at: int
+    pad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Control):
+    """The user knows the server's clock, and can begin."""
+
+    kind = ".ready"
+
+
+UP: tuple[type[Control], ...] = (Hello, Ping, Ready)
+DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Turned, Pong)
+
+
+def proof(token: str, certificate: str, nonce: str, user: int) -> str:
+    said = json.dumps(["simfl hello 1", certificate, nonce, user]).encode()
+    return hmac.new(token.encode(), said, sha256).hexdigest()
+
+
+@dataclass(frozen=True)
+class Admission:
+    """One side's part of the hello. tokens: by user, of all at the server. certificate: the fingerprint of
+    the server's, which users have pinned; empty without TLS. code, scenario: what this side has, as digests.
+    welcome: the server's. one_clock: both sides are on one machine."""
+
+    tokens: Mapping[int, str]
+    certificate: str = ""
+    context: ssl.SSLContext | None = None
+    code: str = ""
+    scenario: str = ""
+    protocol: str = ""
+    welcome: Welcome = Welcome("", "")
+    one_clock: bool = False
+
+    # -- a user's side
+    def pinned(self, transport: Any) -> str:
+        """Return why this is not the server that is meant; empty if it is."""
+        if self.context is None:
+            return ""
+        found = fingerprint(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        if hmac.compare_digest(found, self.certificate):
+            return ""
+        return f"the server's certificate has the fingerprint {found}, and the pin is {self.certificate}"
+
+    def hello(self, user: int, nonce: str, wants: str, origin: int = 0) -> Hello:
+        shown = proof(self.tokens[user], self.certificate, nonce, user)
+        return Hello(user, shown, wants, self.code, self.scenario, self.protocol, origin)
+
+    # -- the server's side
+    def fault(self, hello: Hello, nonce: str) -> str:
+        """Return why a stranger is turned away; empty if it is not. Nothing is compared before its proof."""
+        if hello.user not in self.tokens:
+            return "not a user of this run"
+        right = proof(self.tokens[hello.user], self.certificate, nonce, hello.user)
+        if not hmac.compare_digest(right.encode(), hello.proof.encode()):
+            return f"user {hello.user} does not have its token"
+        if hello.wants not in (RUN, LOOK):
+            return f"user {hello.user} wants neither to take part nor to look"
+        of = f"user {hello.user} has"
+        if self.code != hello.code:
+            return f"{of} simfl {cut(hello.code, 60)}, and the server {self.code}"
+        if hello.scenario != self.scenario and (hello.scenario or hello.wants == RUN):
+            return f"{of} scenario {cut(hello.scenario, 70) or 'none'}, and the server {self.scenario}"
+        if hello.wants == RUN and hello.protocol != self.protocol:
+            return f"{of} protocol {cut(hello.protocol)}, and the server {self.protocol}"
+        return ""

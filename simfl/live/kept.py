@@ -1,0 +1,119 @@
+"""A live run's folder: protocols that were played to their end are kept, and a resumed run plays the others.
+
+In virtual time a run is resumed within a protocol, by going over its rounds once more. Real time does not
+come again, and users report when a protocol is over; so what is kept here is whole protocols.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from simfl.errors import BadInput
+from simfl.experiment.assumptions import assumed
+from simfl.experiment.build import Experiment
+from simfl.folder import unfinished
+from simfl.folder.result import Result, atomic
+from simfl.folder.saving import Saver
+from simfl.folder.unfinished import TRACE, Unfinished
+from simfl.live.sides import Figures, Played
+
+NAME = "live.json"
+
+
+class Kept:
+    """The result so far, with the figures of each protocol. facts: of the run, for its live.json."""
+
+    def __init__(
+        self, study: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
+    ) -> None:
+        self.study, self.saver, self.facts = study, saver, dict(facts)
+        self.figures: dict[str, Figures] = {}
+        self._before: dict[str, Any] = {}
+        self.result = Result(study.scenario)
+        if saver is not None:
+            self.result = (saver.resume_whole if resume else saver.begin)(study.scenario)
+            self._before = _figures_in(saver.own.run) if resume else {}
+            self.write_figures()
+        self.result.assumed = assumed(study)
+
+    @property
+    def todo(self) -> list[str]:
+        """The protocols that are still to be played."""
+        saver, names = self.saver, list(self.study.scenario.protocols)
+        return [name for name in names if saver is None or not saver.is_done(name)]
+
+    def add(self, name: str, played: Played) -> Figures:
+        """Take in what a protocol came to, and keep it."""
+        self.result.traces[name], self.result.measured[name], self.figures[name] = played
+        if self.saver is not None:
+            self.saver.keep_whole(name, self.result.traces[name], self.result.measured[name])
+            self.write_figures()
+        return self.figures[name]
+
+    def write_figures(self) -> None:
+        assert self.saver is not None
+        protocols = self._before | {name: asdict(figures) for name, figures in self.figures.items()}
+        with atomic(self.saver.own.run / NAME) as file:
+            file.write(json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n")
+
+    def finish(self) -> None:
+        if self.saver is not None:
+            self.saver.finish(self.result)
+            self.write_figures()  # what tells of earlier results was removed
+
+    def stop(self) -> None:
+        """Write the files of what was finished; it can be resumed."""
+        self.result.interrupted = True
+        if self.saver is None:
+            return
+        own = self.saver.own
+        if any(self.result.measured.values()):
+            self.result.write(own.run, own.folder / TRACE)
+            self.write_figures()
+        else:
+            unfinished.discard(own.run)
+            (own.run / NAME).unlink(missing_ok=True)
+
+
+@contextmanager
+def kept(
+    study: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
+) -> Iterator[Kept]:
+    """Open the folder of a live run; leave there what was finished, whatever ends it.
+
+    Args:
+        study: the experiment that is played.
+        out: the folder; nothing is written unless given.
+        resume: go on with the unfinished live run in `out`, which must be of this scenario, code and facts.
+        facts: of the run, such as how its links are made.
+    """
+    if resume and out is None:
+        raise BadInput("resume: out must be the folder of an unfinished run")
+    folder: AbstractContextManager[Unfinished | None] = nullcontext()
+    if out is not None:
+        folder = unfinished.locked(out) if resume else unfinished.taken(out)
+    with folder as own:
+        saver = None
+        if own is not None:
+            own.played = ", ".join(("live", *(f"{key} {value}" for key, value in facts.items())))
+            saver = Saver(own, 0)
+            if resume:
+                own.check(study.scenario)
+        runs = Kept(study, saver, resume, facts)
+        try:
+            yield runs
+        except BaseException:
+            runs.stop()
+            raise
+        runs.finish()
+
+
+def _figures_in(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / NAME).read_text(encoding="utf-8"))["protocols"]
+        return dict(found)
+    except (OSError, ValueError, KeyError, TypeError):  # it was removed: then there are none
+        return {}

@@ -1,0 +1,176 @@
+"""The two sides of one protocol's live run, wherever they are: how each is made, and what it came to."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from simfl.dataplane.eager import EagerOps
+from simfl.engine.session import Session
+from simfl.engine.warm_up import warm
+from simfl.errors import ScenarioError
+from simfl.experiment.build import Experiment, build, make_clocks
+from simfl.live.buffer_server import LiveBufferServer
+from simfl.live.buffer_user import LiveBufferUser
+from simfl.live.connection import Wires
+from simfl.live.hello import DOWN, UP, Admission
+from simfl.live.kernel_links import Place
+from simfl.live.merge import merged
+from simfl.live.parts import Parts
+from simfl.live.server import LiveServer
+from simfl.live.unplayed import problems
+from simfl.live.user import LiveUser
+from simfl.live.wire import Codec, messages
+from simfl.live.worker import started
+from simfl.results import trace as rows
+from simfl.results.summary import Measurement
+from simfl.results.trace import SERVER, Row
+from simfl.results.trace_reader import TraceError, rows_of
+from simfl.scenario.messages import error
+from simfl.scenario.schema import Scenario
+from simfl.simulation import measurement
+from simfl.virtual_time import NS
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Facts of one protocol's live run. overrun: the share of step time by which steps were late, as this
+    machine could not deliver them; held_s: the longest real work of a step, during which its process heard
+    nothing; refused: frames and connections that were cut off, by reason; silent: users without a report;
+    clocks: of users on machines of their own: the server's clock less theirs as the run began, by how much it
+    went ahead since, and the most by which these are wrong, seconds."""
+
+    wall_s: float
+    overrun: float
+    held_s: float
+    refused: dict[str, int]
+    silent: tuple[int, ...]
+    clocks: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+
+
+Played = tuple[rows.Trace, list[Measurement], Figures]
+
+
+def prepared(scenario: Scenario) -> Experiment:
+    """Return the experiment of a scenario that can be played; ScenarioError with every key that cannot."""
+    study = build(scenario)
+    found = [error(scenario, path, message) for path, message in problems(study)]
+    if found:
+        raise ScenarioError([problem for one in found for problem in one.problems])
+    return study
+
+
+class Sides:
+    """One entry of a scenario's protocols, to be played. place: of its sockets.
+    admission: of users to the run; unless given, of those only whom this process forks."""
+
+    def __init__(
+        self,
+        study: Experiment,
+        name: str,
+        place: Place,
+        admission: Admission | None = None,
+        join_s: float = 120,
+    ) -> None:
+        self.study, self.name = study, name
+        self.scenario, self.trainer = study.scenario.of(name), study.trainers[name]
+        self.kind = self.scenario.protocols[name]
+        self.params = self.scenario.params(name, self.trainer.d)
+        self.users = self.scenario.population.users
+        up, down = messages(self.kind, self.params)
+        most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
+        self.wires = Wires(
+            up=Codec([*up, *UP], self.kind, self.params, self.users),
+            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
+            most_bytes=most_bytes,
+            admission=admission or forked(self.users),
+            links=study.people.links if place.linked else None,
+            server_link=study.people.server_link if place.linked else None,
+            jitter=study.people.jitter(),
+            quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
+            join_s=join_s,
+            rates_here=place.rates,
+            latency_here=place.latency,
+        )
+
+    def warm(self) -> None:
+        """Do once what takes longer the first time."""
+        warm(self.kind, self.params, self.scenario.cohort, self.trainer)
+
+    def _session(self, make: Callable[..., Session]) -> Any:
+        clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
+        return self.study.session(self.name, clock, ops, make=partial(make, self.wires))
+
+    def server(self) -> Parts:
+        made: Parts = self._session(LiveBufferServer if self.kind.asynchronous else LiveServer)
+        return made
+
+    async def worker(self) -> Executor:
+        """Return the thread in which this process's users train, warm."""
+        return await started(self.warm)
+
+    async def be_users(self, mine: range, address: tuple[str, int], worker: Executor) -> None:
+        """Be some of the users until the run is over, or the server is gone."""
+        one = LiveBufferUser if self.kind.asynchronous else LiveUser
+        made = [self._session(partial(_user, one, user, address, worker)) for user in mine]
+        await asyncio.gather(*(user.run() for user in made))
+
+    def outcome(self, server: Parts, wall_s: float) -> Played:
+        """Return the trace that all parties noted together, the checked aggregates, and the facts."""
+        parts: dict[int, list[Row]] = {SERVER: list(server.trace)}
+        for user, lines in server.reports.items():
+            try:
+                rows_ = rows_of("".join(lines), self.users)
+                parts[user] = [row for row in rows_ if is_own(row, user, self.scenario.rounds)]
+            except TraceError as fault:
+                server.refused[str(fault)] += 1
+        done = server.reported
+        # Between hello and end a clock was ahead of the other by what they found, half of it on average.
+        trace = merged(parts, server.broken_off, {user: one.ahead_ns // 2 for user, one in done.items()})
+        trace.timed_by = server.clock.timed_by
+        measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
+        late_ns = server.late_ns + sum(one.late_ns for one in done.values())
+        steps_ns = server.steps_ns + sum(one.steps_ns for one in done.values())
+        silent = tuple(sorted(set(range(self.users)) - done.keys()))
+        held_s = max([server.held_ns, *(one.held_ns for one in done.values())]) / NS
+        overrun = late_ns / max(1, steps_ns)
+        clocks = {
+            user: (one.offset_ns / NS, one.ahead_ns / NS, one.off_ns / NS)
+            for user, one in sorted(done.items())
+            if one.off_ns
+        }
+        return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent, clocks)
+
+
+def forked(users: int) -> Admission:
+    """Return the admission of users in processes that are forked: they know a token of this run."""
+    return Admission(dict.fromkeys(range(users), secrets.token_hex(16)), one_clock=True)
+
+
+def _user(
+    one: type[LiveUser],
+    user: int,
+    address: tuple[str, int],
+    worker: Executor,
+    wires: Wires,
+    *parts: object,
+) -> LiveUser:
+    return one(wires, user, address, worker, *parts)  # type: ignore[arg-type]
+
+
+def is_own(row: Row, user: int, rounds: int) -> bool:
+    """Return True for a row that this user can know of."""
+    match row:
+        case rows.Step() | rows.Ignored() | rows.Refused():
+            return row.party == user and row.round < rounds
+        case rows.Sent():
+            return user == (row.sender if row.arrived is None else row.to) and row.round < rounds
+        case rows.Lost():
+            return row.user == user and row.round < rounds
+        case rows.Presence():
+            return row.user == user
+        case _:
+            return False

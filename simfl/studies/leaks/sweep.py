@@ -1,0 +1,204 @@
+"""The sweep: the laws of `laws.py` for every case of `cases.py`, times every coalition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
+from typing import Any
+
+from simfl.experiment.build import build
+from simfl.random_streams import Streams
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
+from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort
+from simfl.studies.explore.rounds import make_cohort
+from simfl.studies.leaks.cases import Case, Small, SmallBuffer
+from simfl.studies.leaks.engine import on_engine
+from simfl.studies.leaks.laws import Leak, beyond, broken
+from simfl.studies.leaks.views import Transcript
+
+MOST_COALITIONS = 200  # of a size, in a whole run: beyond, so many random ones
+FEW_LOSSES = 1  # with which one colluder more is tried
+Coalitions = Mapping[int, Sequence[tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A broken law: in which case, who colludes, and the leak or the sentence of another law."""
+
+    case: Case | None
+    coalition: tuple[int, ...]
+    what: Leak | str
+
+    def __str__(self) -> str:
+        who = ", ".join(map(str, self.coalition))
+        said = f"users {who} collude" if len(self.coalition) > 1 else f"user {who} colludes"
+        case = f"{self.case}; " if self.case else ""
+        return f"{case}{said if self.coalition else 'nobody colludes'}:\n{self.what}"
+
+
+@dataclass
+class Report:
+    """The counts of a sweep: rounds (or runs), those with a result, and by the number of colluders the views
+    and those that break a law. first: the smallest finding of each number of colluders; further: the first of
+    one colluder more than was asked for."""
+
+    rounds: int = 0
+    results: int = 0
+    views: Counter[int] = field(default_factory=Counter)
+    leaks: Counter[int] = field(default_factory=Counter)
+    first: dict[int, Found] = field(default_factory=dict)
+    further: Found | None = None
+
+    @property
+    def found(self) -> Found | None:
+        """The finding with the fewest colluders."""
+        return self.first[min(self.first)] if self.first else None
+
+    def look(self, case: Case | None, seen: Transcript, coalitions: Coalitions) -> None:
+        """Hold the laws to the view of every coalition, and count."""
+        self.rounds += 1
+        self.results += bool(seen.results)
+        base = seen.view()
+        for size, some in coalitions.items():
+            for coalition in some:
+                self.views[size] += 1
+                knowledge = seen.view(coalition, base) if coalition else base
+                what = beyond(seen, knowledge) or next(iter([*seen.broken, *broken(seen, knowledge)]), None)
+                if what is not None:
+                    self.leaks[size] += 1
+                    self._keep(Found(case, coalition, what))
+
+    def _keep(self, found: Found) -> None:
+        size = len(found.coalition)
+        best = self.first.get(size)
+        if best is None or (found.case and best.case and found.case.losses < best.case.losses):
+            self.first[size] = found
+
+
+def coalitions_of(users: int, sizes: Iterable[int]) -> dict[int, list[tuple[int, ...]]]:
+    return {size: list(combinations(range(users), size)) for size in sizes}
+
+
+def make_small(
+    protocol: str, users: int, seed: int = 0, changes: Mapping[str, Any] | None = None
+) -> Small | SmallBuffer:
+    """Return a protocol with a few users. changes: of its scenario by dotted key, or by a letter: U, T and D
+    are of `privacy`, others the protocol's own."""
+    changes = dict(changes or {})
+    name = protocol.rpartition(":")[2]
+    long = {
+        key if "." in key else f"{'privacy' if key in 'UTD' else f'protocols.{name}'}.{key}": value
+        for key, value in changes.items()
+    }
+    if "D" not in changes and changes.keys() & {"U", "t"}:
+        long.setdefault("privacy.D", 0)  # it is U or t that says how many may be lost
+    cohort = make_cohort(protocol, users, seed, long)
+    return Small(cohort) if isinstance(cohort, RoundCohort) else SmallBuffer(cohort)
+
+
+def sweep(
+    small: Small | SmallBuffer,
+    collude: int = 1,
+    watch: Callable[[Report], None] = lambda report: None,
+    until_found: bool = False,
+) -> Report:
+    """Try every case with every coalition of at most so many users. Where nothing is found, `further` is what
+    one colluder more learns. until_found: end with the first finding."""
+    report, users = Report(), small.cohort.users
+    most = min(collude, users - 2)
+    coalitions = coalitions_of(users, range(most + 1))
+    for case, seen in small.every_case():
+        report.look(case, seen, coalitions)
+        watch(report)
+        if until_found and report.first:
+            return report
+    if not report.first and most + 1 <= users - 2:
+        report.further = _beyond_the_threshold(small, most + 1)
+    return report
+
+
+def _beyond_the_threshold(small: Small | SmallBuffer, collude: int) -> Found | None:
+    report, coalitions = Report(), coalitions_of(small.cohort.users, [collude])
+    for case, seen in small.every_case(FEW_LOSSES):
+        report.look(case, seen, coalitions)
+        if report.first:
+            break
+    return report.found
+
+
+def sample(
+    small: Small | SmallBuffer,
+    examples: int,
+    collude: int = 1,
+    watch: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """Try random patterns, drawn and shrunk by hypothesis, with every coalition."""
+    from hypothesis import Phase, find, settings
+    from hypothesis import strategies as st
+    from hypothesis.errors import NoSuchExample
+
+    cohort, report = small.cohort, Report()
+    coalitions = coalitions_of(cohort.users, range(min(collude, cohort.users - 2) + 1))
+
+    def leaks(case: tuple[Detect, Pattern]) -> bool:
+        detect, pattern = case
+        before = report.leaks.total()
+        report.look(Case(pattern, detect), small.one(pattern, detect), coalitions)
+        watch(report)
+        return report.leaks.total() > before
+
+    def patterns(detect: Detect) -> Any:
+        fate = st.none() | st.sampled_from(cohort.fates(detect))
+        return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
+
+    phases = (Phase.generate, Phase.shrink)
+    how = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
+    with suppress(NoSuchExample):
+        find(st.sampled_from(cohort.detects).flatmap(patterns), leaks, settings=how)
+    return report
+
+
+def of_scenario(scenario: Scenario, protocol: str, collude: int = 1) -> Report:
+    """Look at a whole run of one entry of a scenario on the engine, with every coalition of its users, or
+    with `MOST_COALITIONS` random ones of a size."""
+    if isinstance(scenario.clock, Measured):  # it would measure symbols
+        scenario = load(scenario, {"clock": "modelled"})
+    seen, users = on_engine(build(scenario), protocol), range(scenario.population.users)
+    rng = Streams(scenario.seed).rng("coalitions")
+    coalitions = {}
+    for size in range(min(collude, len(users) - 2) + 1):
+        if comb(len(users), size) <= MOST_COALITIONS:
+            coalitions[size] = list(combinations(users, size))
+        else:
+            drawn = (rng.choice(len(users), size, replace=False).tolist() for _ in range(MOST_COALITIONS))
+            coalitions[size] = [tuple(sorted(some)) for some in drawn]
+    report = Report()
+    report.look(None, seen, coalitions)
+    return report
+
+
+def leaks(
+    protocol: str, users: int = 4, collude: int = 1, random: int | None = None, seed: int = 0, **changes: Any
+) -> Report:
+    """Return what the server and at most `collude` of a few users learn beyond sums, whoever is lost.
+
+    Args:
+        protocol: one of ours, or `path.py:Name`.
+        users: in all; beyond 5 give `random`.
+        random: so many random loss patterns instead of all.
+        changes: letters of the protocol, such as `U=3`.
+
+    Raises:
+        BadInput: the parameters do not fit, or a kernel of the protocol has no twin on terms.
+
+    Example:
+        simfl.leaks("lightsecagg", collude=2).found
+    """
+    small = make_small(protocol, users, seed, changes)
+    return sweep(small, collude) if random is None else sample(small, random, collude)

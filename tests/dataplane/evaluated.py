@@ -1,0 +1,58 @@
+"""Terms evaluated with the real entropy: what a symbolic run says that the real one's bytes are."""
+
+from functools import cache
+
+import numpy as np
+
+from simfl.crypto import keys, prg, shamir
+from simfl.dataplane.ops import seed_array
+from simfl.dataplane.terms import Agreed, Coordinate, Element, Form, Public, Sealed, Secret, Value
+
+LIMBS = 9
+
+
+class Evaluated:
+    """secrets: a `Secret` -> its 32 bytes; updates: (user, update) -> its quantised vector."""
+
+    def __init__(self, secrets, updates):
+        self.secrets, self.updates = secrets, updates
+        self.bytes, self.number, self.stream = cache(self._bytes), cache(self._number), cache(self._stream)
+
+    def row(self, items, itemsize):
+        """A row of a handle, as bytes."""
+        if itemsize == 4:
+            return np.array([self.form(item, None) for item in items], "<u4").tobytes()
+        return b"".join(self.share(item) if isinstance(item, Form) else self.bytes(item) for item in items)
+
+    def share(self, form):
+        return np.array([self.form(form, limb) for limb in range(LIMBS)], "<u4").tobytes()
+
+    def form(self, form, limb):
+        return sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q
+
+    def _number(self, symbol, limb):
+        if isinstance(symbol, Coordinate):
+            return int(self.updates[symbol.user, symbol.update][symbol.k])
+        if isinstance(symbol, Value):
+            return shamir.limbs(self.bytes(symbol.secret))[limb]
+        assert isinstance(symbol, Element)
+        at = symbol.k if limb is None else symbol.k * LIMBS + limb
+        return int(self.stream(symbol.seed, symbol.q)[at])
+
+    def _stream(self, seed, q):
+        return prg.expand(seed_array(self.bytes(seed)), 256, q)[0]
+
+    def _bytes(self, term):
+        if isinstance(term, Secret):
+            return self.secrets(term)
+        if isinstance(term, Public):
+            return keys.public(seed_array(self.bytes(term.secret))).tobytes()
+        if isinstance(term, Agreed):
+            mine, theirs = (*term.between, *term.between)[:2]
+            public = keys.public(seed_array(self.bytes(theirs)))
+            return keys.agree(seed_array(self.bytes(mine)), public, term.info).tobytes()
+        assert isinstance(term, Sealed)
+        vector = isinstance(term.row[0], Form) and term.row[0].q != shamir.P
+        plain = np.frombuffer(self.row(term.row, 4 if vector else 1), np.uint8)
+        key = seed_array(self.bytes(term.key))
+        return keys.seal(key, plain[None], [term.nonce], [term.aad])[0].tobytes()

@@ -1,0 +1,80 @@
+"""A live run that ends before its time leaves the protocols that were played, and goes on with the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simfl.errors import BadInput
+from simfl.folder.unfinished import recover
+from simfl.live.play import play
+from simfl.live.sides import prepared
+from simfl.results import trace_reader
+from simfl.results.summary import read
+from simfl.scenario.load import load
+from simfl.simulation import run
+from tests.live.test_play import SMALL
+
+TWO = {"protocols": ["fedavg", "secagg"]}
+
+
+def study(**more: Any) -> Any:
+    return prepared(load(SMALL, TWO | more))
+
+
+def interrupted(name: str, *_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def killed(name: str, *_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        play(study(), tmp_path, "none", 1, interrupted)
+    summary = read(tmp_path / "summary.json")
+    assert (list(summary.protocols), summary.interrupted) == (["fedavg"], True)
+    played = list[str]()
+    result, _ = play(study(), tmp_path, "none", 1, lambda name, _: played.append(name), resume=True)
+    assert played == ["secagg"]
+    summary = read(tmp_path / "summary.json")
+    assert (sorted(summary.protocols), summary.interrupted) == (["fedavg", "secagg"], False)
+    assert trace_reader.read(tmp_path / "trace.jsonl", 4)["fedavg"] == result.traces["fedavg"]
+    assert set(json.loads((tmp_path / "live.json").read_text())["protocols"]) == {"fedavg", "secagg"}
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_a_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            play(study(), tmp_path, "none", 1, killed)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    recover(tmp_path)
+    assert list(read(tmp_path / "summary.json").protocols) == ["fedavg"]
+    for wrong in (study(rounds=2), study(seed=8)):
+        with pytest.raises(BadInput, match="it was another run"):
+            play(wrong, tmp_path, "none", 1, resume=True)
+    with pytest.raises(BadInput, match="links user"):
+        play(study(), tmp_path, "user", 1, resume=True)
+    with pytest.raises(BadInput, match="played: live"):
+        run(load(SMALL, TWO), None, tmp_path, resume=True)
+    play(study(), tmp_path, "none", 1, resume=True)
+    assert len(read(tmp_path / "summary.json").protocols) == 2
+
+
+def test_a_run_without_a_finished_protocol_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simfl.live.play._one", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        play(study(), tmp_path / "run", "none", 1)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,92 @@
+"""`simfl leak`: counts, proofs, scenarios that replay a leak, and its exit codes."""
+
+import re
+
+import pytest
+
+from simfl.cli import main
+from tests.engine.harness import ROOT
+
+PADS = ROOT / "examples" / "dealt_pads.py"
+
+
+@pytest.fixture
+def leak(capsys, tmp_path, monkeypatch):
+    """Run the command in a folder of its own; (exit code, what it printed, errors)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main(["leak", *map(str, arguments)])
+        return (left.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
+    code, out, _ = leak("lightsecagg", "--set", "U=4")
+    assert code == 0
+    assert re.match(
+        r"lightsecagg, 4 users: 1188 rounds, 83 with a result, \d+ s\n"
+        r"  the server alone: 1188 views, nothing beyond the sum\n"
+        r"  the server and 1 user: 4752 views, nothing beyond the sum\n"
+        r"With 2 colluding users it would leak:\n"
+        r"  nobody lost \(timeout\); users 0, 1 collude:\n"
+        r"  x_2\[2\] .* is known, from\n",
+        out,
+    )
+
+
+def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
+    code, out, errors = leak(f"{PADS}:DealtPads", "--users", "3", "--collude", "0", "--out", "pads.yaml")
+    assert code == 1
+    assert errors.endswith(f"Runs the code of {PADS}\n")
+    assert "\n".join(out.splitlines()[2:]) == (
+        "  nobody lost (timeout); nobody colludes:\n"
+        "  x_0[0] is known, from\n"
+        "    + upload of user 0 [0]\n"
+        "    less PRG('pad 0' of the server): drawn by the server\n"
+        "Written to pads.yaml; replay it with: simfl leak pads.yaml --collude 0"
+    )
+    assert (tmp_path / "pads.yaml").read_text().startswith("# nobody lost (timeout); nobody colludes:\n# x_0")
+    code, out, _ = leak("pads.yaml", "--collude", "0")
+    assert code == 1
+    assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
+
+
+def test_a_scenario_is_looked_at_as_a_whole(leak) -> None:
+    code, out, _ = leak(ROOT / "scenarios" / "tutorial.yaml", "--set", "rounds=2")
+    assert code == 1  # of fedavg's uploads
+    for protocol in ("secagg", "lightsecagg"):
+        assert re.search(
+            rf"{protocol}, 12 users, the whole run: \d+ s\n"
+            r"  the server alone: 1 view, nothing beyond the sum\n"
+            r"  the server and 1 user: 12 views, nothing beyond the sum\n",
+            out,
+        )
+
+
+def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
+    text = PADS.read_text().replace(
+        "ops.total(ops.join([message.padded for message in got.values()]))",
+        "ops._op(_sum, (1, self.params.d + 1, U32), {}, [message.padded for message in got.values()])",
+    )
+    (tmp_path / "pads.py").write_text(f"{text}\n\ndef _sum(rows):\n    return sum(rows)\n")
+    code, out, errors = leak("pads.py:DealtPads", "--users", "3")
+    assert (code, out) == (2, "")
+    assert "_sum has no twin on terms: add one to simfl.dataplane.symbolic.TWINS" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["secag"], "unknown protocol 'secag'"),
+        (["secagg", "--users", "2"], "greater than or equal to 3"),
+        (["lightsecagg", "--set", "U=9"], "privacy.U: U=9 must not be above N - D = 4"),
+        (["no_such.yaml"], "no_such.yaml: cannot be read"),
+    ],
+)
+def test_bad_usage_is_one_message(leak, arguments, says) -> None:
+    code, out, errors = leak(*arguments)
+    assert (code, out) == (2, "")
+    assert says in " ".join(errors.split())
