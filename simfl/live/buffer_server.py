@@ -6,8 +6,10 @@ connection ends is away until it says that it is back; what is for it waits in i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
+
+import simpy
 
 from simfl.engine.buffered import BufferedSession
 from simfl.engine.presence import LOST
@@ -64,6 +66,15 @@ class LiveBufferServer(Parts, BufferedSession):
         return min(self.round, self.world.rounds - 1) if self.env.origin is not None else -1
 
     # -- coming and going
+    def main(self) -> Generator[simpy.Event, Any, None]:
+        """Run as the session's own process, in which those have left who are offline from the start."""
+        beginning = super().main()
+        begun = next(beginning)
+        for user in self.absent:
+            self.presence.leave(user, LOST)
+        yield begun
+        yield from beginning
+
     def gone(self, user: int) -> None:
         if self.env.origin is None or self.done or user in self.presence.away:
             return

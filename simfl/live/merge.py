@@ -28,6 +28,7 @@ def merged(
         later: nanoseconds by which a party's clock turned out to be behind.
     """
     parts = {party: [_set(row, party, later) for row in own] for party, own in parts.items()}
+    told = parts.keys() - {SERVER}
     losses_noted = (row for own in parts.values() for row in own if isinstance(row, rows.Lost))
     noted = {(row.round, row.user, row.about) for row in losses_noted}
     for index, user, about, phase, at in broken_off:
@@ -42,14 +43,13 @@ def merged(
     def numbered(party: int, cause: int) -> int:
         return losses.get(-2 - cause, -1) if cause <= -2 else numbers.get((party, cause), -1)
 
-    seen: dict[tuple[int, bool], int] = {}
+    came: dict[tuple[int, bool], int] = {}
     for _, _, k, party, row in merge(*(_timed(party, own) for party, own in parts.items())):
         if isinstance(row, rows.Presence):
-            own_row = (row.user, row.online)
-            if party == SERVER and own_row in seen:  # which is what it heard of
-                numbers[party, k] = seen.pop(own_row)
+            if party == SERVER and row.user in told:  # what it heard of is in the user's own rows
+                numbers[party, k] = came.get((row.user, row.online), -1)
                 continue
-            seen[own_row] = len(trace)
+            came[row.user, row.online] = len(trace)
         if isinstance(row, rows.Sent) and row.arrived is not None:
             row = row._replace(cause=numbered(row.sender, row.cause))
         elif isinstance(row, rows.Step):

@@ -29,6 +29,7 @@ def played(name: str, processes: int | None = 1, **overrides: Any) -> tuple[Any,
     given = BUFFER | {"protocols": [name]} | {key.replace("__", "."): v for key, v in overrides.items()}
     result, figures = play(prepared(load(SMALL, given)), processes=processes)
     assert all(m.aggregate_exact for m in result.measured[name])
+    assert figures[name].silent == ()
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
     return result, figures[name], run(SMALL, given)
@@ -45,7 +46,6 @@ def test_a_buffer_is_exact(name: str) -> None:
     assert len(real) == len(virtual) == 6
     assert [len(r.members) for r in real] == [2] * 6
     assert figures.refused == {}
-    assert figures.silent == ()
     assert not [row for row in result.traces[name] if isinstance(row, rows.Step) and row.round >= 6]
 
 

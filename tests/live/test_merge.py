@@ -71,3 +71,13 @@ def test_a_clock_that_was_behind_is_set() -> None:
     assert trace[2:] == [sent(SERVER, 1, 1, 2, 6), step(1, "receive", 2, 6, 11), sent(1, SERVER, 3, 11, 12)]
     early = merged({SERVER: server, 1: user}, [], {1: -3})
     assert early[2] == sent(SERVER, 1, 1, 2, 3), "a message arrives after it was sent"
+
+
+def test_comings_and_goings_are_those_that_the_user_noted() -> None:
+    """The server's rows stand where a user has none, as it died; else what they caused is the user's."""
+    server = [BEGIN, rows.Presence(1, False, 7), rows.Presence(1, True, 9), step(SERVER, "back", 2, 9, 10)]
+    user: list[rows.Row] = [rows.Presence(1, False, 5), rows.Presence(1, True, 8)]
+    trace = merged({SERVER: server, 1: user}, [])
+    assert trace[:3] == [BEGIN, *user]
+    assert [getattr(row, "cause", None) for row in trace[3:]] == [2]
+    assert merged({SERVER: server}, [])[1:3] == server[1:3]

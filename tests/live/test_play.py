@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import struct
 import threading
@@ -125,28 +124,6 @@ def test_a_round_is_exact_whoever_else_knocks(
         stranger.close()
 
 
-def test_a_killed_user_is_a_loss_like_any_other(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    took = LiveUser._arrived
-
-    def dies(self: LiveUser, task: Any, envelope: Any) -> None:
-        if self.user == 2 and envelope.message.kind == "inbox":
-            os.kill(os.getpid(), signal.SIGKILL)
-        took(self, task, envelope)
-
-    monkeypatch.setattr(LiveUser, "_arrived", dies)
-    result, figures = played(processes=None, rounds=2)
-    first, second = result.rounds["lightsecagg"]
-    assert len(forked) == 4
-    assert [sorted(user for user, _, _ in r.members) for r in (first, second)] == [[0, 1, 3]] * 2
-    assert list(first.missed) == [(2, "upload")]
-    assert second.selected == 3
-    assert figures.silent == (2,)
-    trace = result.traces["lightsecagg"]
-    (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
-    assert isinstance(trace[gone.cause], rows.Lost)
-    assert gone.segments[0][0] == "upload"
-
-
 def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     took = LiveUser._arrived
 
@@ -167,7 +144,7 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     train = UserRound.train
 
     def slowly(self: UserRound, *arguments: Any) -> Any:
-        time.sleep(0.3)
+        time.sleep(0.2)
         return train(self, *arguments)
 
     monkeypatch.setattr(UserRound, "train", slowly)
@@ -175,9 +152,9 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     trace = result.traces["lightsecagg"]
     steps = [row for row in trace if isinstance(row, rows.Step) and row.party != SERVER]
     training = next(row for row in steps if row.lane == "training")
-    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 25 * 10**7]
+    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 15 * 10**7]
     assert amid
-    assert figures.held_s < 0.3
+    assert figures.held_s < 0.2
 
 
 LOSSES = [
