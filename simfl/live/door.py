@@ -30,6 +30,8 @@ HELLO_S = 5.0
 """Until when whoever connects must have said who it is."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
+AGAIN_S = 1.0
+"""So long a user whose connection ended may take to open another one, as the run ends."""
 REPORT_S = 20.0
 STRANGERS = 64
 """Connections of nobody that may be open at once."""
@@ -48,7 +50,8 @@ class Door(Owner):
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos: of each user.
+    reason. origin: when the run began. heard_bytes, hellos: of each user. broke_s: when the connection ended
+    of a user that has no other yet.
     """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
@@ -59,6 +62,7 @@ class Door(Owner):
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
         self.heard_bytes: Counter[int] = Counter()
+        self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
         self.origin = 0
         self.over = False
@@ -119,6 +123,7 @@ class Door(Owner):
         await self._until(lambda: self.done, None, "")
         longest = max(map(self.latency_ns, range(self.world.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
+        await self._connecting()
         self.env.hear(self._end)
         await self._until(self._all_reported, REPORT_S, "do not report")
 
@@ -131,6 +136,11 @@ class Door(Owner):
             if not await either(self.changed, self.env.failed, left):
                 missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
                 raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
+
+    async def _connecting(self) -> None:
+        """Wait for users whose connection ended just now: they are opening another one, or are dead."""
+        while self.broke_s and max(self.broke_s.values()) > time.monotonic() - AGAIN_S:
+            await asyncio.sleep(AGAIN_S / 20)
 
     def _lines(self) -> dict[int, Peer]:
         """Return the connections of all users, of those too who are offline."""
@@ -177,6 +187,7 @@ class Door(Owner):
             case Away():
                 self.broken(connection)
                 self.absent[user] = connection
+                self.broke_s.pop(user, None)
                 self.changed.set()
             case _ if self._lines().get(user) is not connection:
                 raise Malformed(f"{message.kind} of a user that has not joined")
@@ -227,6 +238,7 @@ class Door(Owner):
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
             self.broken(earlier)
+        self.broke_s.pop(user, None)
         connection.shape(self.to_users, self.wires.rate(user, up=False))
         connection.take_through(self.from_users)
         self.peers[user] = connection
@@ -289,6 +301,8 @@ class Door(Owner):
     def broken(self, connection: Connection) -> None:
         self.strangers.discard(connection)
         user = connection.user
+        if self._lines().get(user) is connection:
+            self.broke_s[user] = time.monotonic()
         if self.peers.get(user) is connection:
             del self.peers[user]
             self.changed.set()

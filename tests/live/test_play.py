@@ -271,6 +271,15 @@ def test_rows_that_are_not_a_users_own_are_dropped() -> None:
     assert not is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
 
 
+def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
+    given = {"learning.server": {"kind": "fedyogi"}, "rounds": 2, "protocols": ["fedavg"]}
+    result, _ = played(**given)
+    simulated = run(SMALL, given)
+    learned = [[m.accuracy for m in r.measured["fedavg"]] for r in (result, simulated)]
+    assert learned[0] == learned[1]
+    assert None not in learned[0]
+
+
 def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
     result, _ = played()
     trace: Trace = result.traces["lightsecagg"]
