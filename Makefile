@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-all fuzz bench gpu lint clean
+.PHONY: run test test-all fuzz bench live gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
@@ -18,6 +18,9 @@ fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
+
+live: .venv/ready  # as root, for links by the kernel; about 22 minutes on two quiet cores, and a rerun goes on
+	$(BIN)/python -m benchmarks.live && $(BIN)/python -m tests.docs.reality
 
 DEVICE ?= cuda
 gpu:  # at most 8 minutes; installs nothing: docs/gpu.md lists what must be there

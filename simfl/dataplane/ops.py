@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from simfl.crypto import A8, keys, mds, prg, quantize, shamir
+from simfl.crypto import A8, keys, mds, prg, quantize, shamir, signatures
 from simfl.crypto import field as fq
 from simfl.crypto import row_routing as relay
 from simfl.crypto.keys import Octets
@@ -143,6 +143,36 @@ class Ops(Ledger, ABC):
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
+
+    # -- signatures
+    def signing_key(self, secret: Handle) -> Handle:
+        """Return the Ed25519 public key, 1 x 32: it takes as long as one of X25519."""
+        return self._op(signatures.public, (1, 32, U8), {"x25519": 1}, secret)
+
+    def sign(self, secret: Handle, said: bytes, rows: Handle | None = None) -> Handle:
+        """Return the Ed25519 signature of what is said, and of rows behind it, 1 x 64."""
+        out = self._op(signatures.sign, (1, 64, U8), {"sign": 1}, secret, said, rows)
+        return _forged(out, [0] if rows is not None and rows.forged else [])
+
+    def verify(
+        self,
+        publics: Handle,
+        signed: Handle,
+        said: Octets,
+        signers: Sequence[int],
+        rows: Handle | None = None,
+    ) -> Handle:
+        """Return the keys of those who signed; rows: i, n + i, ... are behind what the i-th of n said.
+        PeerFault if a signature is not its signer's, or if it, its key or a row of it is forged."""
+        n, work = publics.rows, {"verify": publics.rows}
+        behind = {row % n for row in rows.forged} if rows is not None else set[int]()
+        try:
+            if forged := publics.forged | signed.forged | behind:
+                self._charge(work)
+                raise keys.Forged(min(forged), "does not verify")
+            return self._op(signatures.verify, (n, 32, U8), work, publics, signed, said, rows)
+        except keys.Forged as fault:
+            raise PeerFault(signers[fault.row], fault.why) from None
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
         """Return Shamir shares of all secrets, one row of 36 bytes a secret per point."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir
+from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir, signatures
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
@@ -34,6 +34,7 @@ from simfl.dataplane.terms import (
     Row,
     Rows,
     Sealed,
+    Signed,
     Tampered,
     Term,
     Value,
@@ -194,6 +195,20 @@ def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[b
     return opened
 
 
+def _sign(secret: Terms, said: bytes, rows: Terms | None) -> Rows:
+    return [(Signed(only(secret), said, tuple(row for (row,) in rows or ())),)]
+
+
+def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Terms | None) -> Rows:
+    n, checked = len(publics), list[Any]()
+    for i, ((key,), (signature,), text) in enumerate(zip(publics, signed, said, strict=True)):
+        behind = tuple(row for (row,) in (rows or [])[i::n])
+        if not isinstance(key, Public) or signature is not Signed(key.secret, text, behind):
+            raise keys.Forged(i, "does not verify")
+        checked.append((key,))
+    return checked
+
+
 # --- Shamir ---------------------------------------------------------------------------------------
 def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
     p, n, of = shamir.P, len(secrets), only(seed)
@@ -286,6 +301,9 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     keys.agree: _agree,
     keys.seal: _seal,
     keys.open_: _open,
+    signatures.public: lambda secret: [(Public(only(secret)),)],
+    signatures.sign: _sign,
+    signatures.verify: _verify,
     shamir.share: _share,
     shamir.reconstruct_many: _reconstruct,
     prg.expand: _expand,

@@ -89,6 +89,15 @@ class Sealed(Term):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Signed(Term, metaclass=_Interned):
+    """A signature: made with the secret alone, and of nothing but what was said and the rows behind it."""
+
+    secret: Term
+    said: bytes
+    rows: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Tampered(Term):
     """A row of which a bit was flipped."""
 

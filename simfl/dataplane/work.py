@@ -10,8 +10,10 @@ WORK = {
     "step": "calls of a party's machine, by a message or otherwise",
     "call": "operations that a machine asks for",
     "row": "rows picked, relayed or summed, one by one",
-    "x25519": "public keys derived",
+    "x25519": "public keys derived, of agreements and of signatures",
     "agree": "key agreements with HKDF",
+    "sign": "signatures made",
+    "verify": "signatures verified",
     "aead_item": "items sealed or opened",
     "aead_byte": "bytes sealed or opened",
     "prg_seed": "seeds expanded, to whatever length",
@@ -100,10 +102,12 @@ class Ledger:
 
     @contextmanager
     def uncharged(self) -> Iterator[None]:
-        """Keep the simulator's own work meanwhile out of the party's time."""
+        """Keep the simulator's own work meanwhile out of the party's time, and out of its count."""
         if self._segments:
             self._mark()
+        counted, self._counted = self._counted, None
         yield
+        self._counted = counted
         self._mark_ns = self.now_ns()
 
     def with_more(self, work: dict[str, int]) -> Segment:

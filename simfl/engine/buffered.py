@@ -145,6 +145,7 @@ class BufferedSession(Session):
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
+        behind = 0 if self.world.behind is None else self.world.behind(user, cycle)
         update, machine, plan = (
             UpdateId(user, cycle),
             self.machine,
@@ -160,7 +161,7 @@ class BufferedSession(Session):
 
         def run() -> Effects:
             self.pending.discard(user)
-            return self.host.open_cycle(machine, task)
+            return self.host.open_cycle(machine, task, behind)
 
         self.at_server(machine, "begin", None, cause, self.first_phase, subject=update, task=task, run=run)
 

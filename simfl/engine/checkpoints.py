@@ -57,7 +57,7 @@ class Checkpoints:
     def standing(self, session: Session) -> Standing:
         """Note the state of the session at the end of a round."""
         if session.ops.executes:
-            used = {id(task.weights) for task in session.at_work()} | {id(session.host.weights)}
+            used = {id(task.weights) for task in session.at_work()} | set(map(id, session.host.models))
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
         if session.round == self.past.rounds:
             session.ops.deferring = False

@@ -7,8 +7,8 @@ its latency after its last bit has left, but no sooner than the one before it. I
 at which it is sent; its rate is that of every moment at which it moves. States are read lazily: of a link
 that moves nothing, nobody asks for the state, and no event waits.
 
-Under TCP a message moves with its headers, and what it waits for acknowledgements passes before its first
-byte: the stream is taken meanwhile, the server's link is not.
+Under TCP a message moves with its headers, one window after the other: the next may leave a round trip after
+the last one's first byte. While it waits for that the stream is taken, and the server's link is not.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from simfl.engine.fair_link import FairLink, Flow
 from simfl.population.links import Links
 from simfl.population.tcp import Connection, Tcp
 from simfl.population.timelines import FOR_EVER
-from simfl.virtual_time import nanoseconds
+from simfl.virtual_time import NS, nanoseconds
 
 UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
 
@@ -57,9 +57,9 @@ class UserLink:
     """
 
     __slots__ = (
-        "_epoch", "_follow_at", "_last", "active", "connection", "env", "flying", "heard", "jitter_s",
-        "latency_ns", "latency_s", "links", "paused", "peers", "queue", "rate", "shared", "until", "up",
-        "user",
+        "_epoch", "_follow_at", "_last", "_moved", "_since", "_window", "active", "connection", "env",
+        "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue", "rate",
+        "shared", "until", "up", "user",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +92,9 @@ class UserLink:
         self.heard: Callable[[Transfer, int | None], None] | None = None
         self._epoch = 0
         self._last = 0
+        self._window = 0  # of TCP: bytes of the next one; 0 where none is waited for,
+        self._moved = 0  # bytes on the wire of those that have left,
+        self._since = 0  # and when the last one began
 
     def send(self, transfer: Transfer) -> None:
         if self.env.now >= self.until:
@@ -152,7 +155,7 @@ class UserLink:
         if self.active is None:
             return []
         (transfer, link, flow), self.active = self.active, None
-        moved_bytes = 0 if flow is None else link.stop(flow)
+        moved_bytes = self._moved + (0 if flow is None else link.stop(flow))
         if self.heard is not None:
             self.heard(transfer, moved_bytes)
         if moved_bytes and self.connection is not None:  # of the message itself
@@ -174,28 +177,40 @@ class UserLink:
         link = self.peers if transfer.relayed else self.shared
         if self.heard is not None:
             self.heard(transfer, None)
-        size = transfer.size_bytes
+        self._moved = 0
         if self.connection is not None:
-            now = self.env.now
-            waits_ns = self.connection.begin(size, now, 2 * self.latency_ns, self.rate)
-            if waits_ns:
-                self.active = waiting = (transfer, link, None)
-                self.env.at(now + waits_ns, partial(self._acknowledged, waiting))
-                return
-            size = self._on_wire(transfer)
-        self._move(transfer, link, size)
+            self._window = self.connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
+        self._move(transfer, link)
+
+    def _move(self, transfer: Transfer, link: FairLink) -> None:
+        """Move the next window of a message, or all the rest where nothing will be waited for."""
+        size, done = self._on_wire(transfer) - self._moved, self._sent
+        if self._window:
+            assert self.connection is not None
+            window = self.connection.tcp.wire_bytes(self._window)
+            if size > window and 8 * NS * window < 2 * self.latency_ns * self.rate:
+                size, done = window, partial(self._left, window)
+                self._since = self.env.now
+        self.active = (transfer, link, link.start(size, self.rate, done))
+        if self.until < FOR_EVER:
+            self._follow()
+
+    def _left(self, window_bytes: int) -> None:
+        """A window has left: the next one is twice as long, and waits for an acknowledgement."""
+        assert self.active is not None
+        transfer, link, _ = self.active
+        self._moved += window_bytes
+        self._window *= 2
+        self.active = waiting = (transfer, link, None)
+        self.env.at(
+            max(self.env.now, self._since + 2 * self.latency_ns), partial(self._acknowledged, waiting)
+        )
 
     def _acknowledged(self, waiting: tuple[Transfer, FairLink, None]) -> None:
         if self.active is waiting:  # it was not broken off
             if self.env.now >= self.until:
                 self._look()
-            transfer, link, _ = waiting
-            self._move(transfer, link, self._on_wire(transfer))
-
-    def _move(self, transfer: Transfer, link: FairLink, size_bytes: int) -> None:
-        self.active = (transfer, link, link.start(size_bytes, self.rate, self._sent))
-        if self.until < FOR_EVER:
-            self._follow()
+            self._move(*waiting[:2])
 
     def _look(self) -> None:
         """Take the link's state from now on, also for the transfer that is moving."""

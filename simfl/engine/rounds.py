@@ -34,7 +34,7 @@ class RoundSession(Session):
             self.closed = self.env.event()
             chosen = self._select()
             if not chosen:  # wait as long as for the first answers, and ask once more
-                yield self.env.timeout(self.world.deadlines_ns[self.machines.kind.timers[0]])
+                yield self.env.timeout(self.world.deadlines_ns[self.machines.kind.round_timers[0]])
                 chosen = self._select()
             self._begin(chosen or [])
             yield self.closed
@@ -56,7 +56,7 @@ class RoundSession(Session):
         return self.world.select(available, self.history, self.round)
 
     def _begin(self, chosen: list[int]) -> None:
-        index, params = self.round, self.machines.params
+        index, params = self.round, self.machines.in_round(self.round)
         cause, self.begun = self.trace.add(rows.Begin(index, self.start, tuple(chosen))), index
         if not chosen:
             available = f"{len(self._available())} of {self.world.users} users available"

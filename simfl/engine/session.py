@@ -82,7 +82,7 @@ class Session(ABC):
         self.done = False
         self.progress = Progress(world.users, self.trace)
         seed = seed_array(streams.bytes("initial weights"))
-        self.host = ServerHost(machines.kind, ops, trainer, rule, world.server_lr, world.overlap, seed)
+        self.host = ServerHost(machines.kind, ops, trainer, rule, world, seed)
         self.env.process(self.main())
 
     # -- to be implemented by rounds and buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,8 @@ class RunConfig:
     partial: PartialWork | None = None
     batteries: bool = False
     codec: bool = False
+    behind: Callable[[int, int], int] | None = None  # of a user's cycle: how old its model shall be
+    most_behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +112,16 @@ class ProtocolSetup:
         """The phase with which a round begins."""
         return "offline" if self.kind.offline else "training"
 
+    def in_round(self, index: int) -> Params:
+        """Return the parameters in one round, whose number is part of what is signed in it."""
+        return replace(self.params, round=index)
+
     def user_round(
         self, user: int, index: int, ops: Ops, server: AnyServer, weights: Handle, plan: PlannedLoss | None
     ) -> UserRound:
         """Return a user's part in a synchronous round, at its beginning."""
         own = self.entropy(user, index)
-        client = self.client(user, self.params, ops, own)
+        client = self.client(user, self.in_round(index), ops, own)
         return self.part(user, index, client, own, server, weights, plan)
 
     def part(

@@ -6,6 +6,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from os import urandom
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -36,6 +37,7 @@ from simfl.learning import partition
 from simfl.learning.clipping import NoClip
 from simfl.learning.trainer import Trainer
 from simfl.population.tcp_start import lv08
+from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER
 from simfl.protocols.server import grace
 from simfl.python_files import blamed
@@ -104,7 +106,10 @@ class Experiment:
         kernels that are done elsewhere. make: makes it of another kind than in virtual time."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        losses = self.people.losses(s, spec.points)
+        if p.pki is not None:
+            root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
+            p = replace(p, pki=Directory(root))
+        losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)
@@ -170,10 +175,18 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))
 
+    def behind(user: int, cycle: int) -> int:
+        assert s.buffer is not None
+        assert s.buffer.staleness is not None
+        low, high = s.buffer.staleness.uniform
+        return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
+
     given, buffer, clip = s.deadlines.given, s.buffer, s.learning.clip
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
     quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    if buffer and buffer.every_s is not None:
+        deadlines["buffer"] = nanoseconds(buffer.every_s)
     answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
     if (enough := s.selection.enough()) is not None:
         answers["upload"] = enough
@@ -207,6 +220,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         server_powers=s.server.energy.powers() if s.server.energy else None,
         partial=s.learning.partial,
         codec=s.network.codec,
+        behind=behind if buffer and buffer.staleness else None,
+        most_behind=buffer.staleness.uniform[1] if buffer and buffer.staleness else 0,
     )
 
 

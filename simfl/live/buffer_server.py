@@ -33,6 +33,9 @@ class LiveBufferServer(Parts, BufferedSession):
     def key(self, task: UserRound) -> UpdateId | None:
         return task.id
 
+    def parts_of(self, user: int) -> int:
+        return self.cycles[user]
+
     def _begin(self, user: int, cause: int) -> None:
         super()._begin(user, cause)
         self.ask(self.current[user])

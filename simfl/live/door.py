@@ -7,6 +7,7 @@ they are. What is malformed ends its connection, is counted, and the run goes on
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from abc import abstractmethod
@@ -16,27 +17,39 @@ from functools import partial
 from typing import Any
 
 from simfl.engine.setup import RunConfig
+from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed
 from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
-from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.neighbours import Listens, Others, introductions
+from simfl.live.peer import Peer
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Away, Bye, Done, Envelope, Free, Malformed, Rows, Start, Taken
-from simfl.protocols.machine import SERVER
+from simfl.live.wire import (
+    STRANGER_BYTES,
+    Away,
+    Bye,
+    Control,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Rows,
+    Start,
+    Taken,
+)
+from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
-HELLO_S = 5.0
-"""Until when whoever connects must have said who it is."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 AGAIN_S = 1.0
 """So long a user whose connection ended may take to open another one, as the run ends."""
 REPORT_S = 20.0
-STRANGERS = 64
-"""Connections of nobody that may be open at once."""
 LONGEST_REPORT = 10**9  # characters of all rows of a user
 GUEST_BYTES = 2**20  # in a frame of a user who looks
+GUEST_QUOTA = 2**26  # bytes that all looks of a user may cost, either way
 LOOK_S = 120.0  # so long it may look
 MOST_PINGS = 1000  # over one connection
 HELLOS = 64  # of one user within a minute
@@ -50,8 +63,8 @@ class Door(Owner):
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos: of each user. broke_s: when the connection ended
-    of a user that has no other yet.
+    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. broke_s: when the
+    connection ended of a user that has no other yet. rounding: seeds that users told, by user and part.
     """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
@@ -61,9 +74,11 @@ class Door(Owner):
         self.refused: Counter[str] = Counter()
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
-        self.heard_bytes: Counter[int] = Counter()
+        self.heard_bytes: Counter[tuple[int, bool]] = Counter()
         self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self.rounding: dict[tuple[int, int], bytes] = {}
         self.origin = 0
         self.over = False
         self.changed = asyncio.Event()
@@ -81,6 +96,10 @@ class Door(Owner):
     def free(self, user: int, index: int) -> None:
         """A user works no more on what it was asked for in a round."""
 
+    def parts_of(self, user: int) -> int:
+        """Return the number behind that of a user's last part."""
+        return self.world.rounds
+
     def acknowledged(self, user: int, count: int) -> None:
         """A user is there, and has taken so many messages."""
         raise Malformed("no count of messages is due")
@@ -97,7 +116,6 @@ class Door(Owner):
     def refusal_round(self) -> int:
         """Return the round in which a refused frame is noted; -1 before the first."""
 
-    # -- the run
     def connection(self) -> Peer:
         """Return the server's end of a new connection: a stranger's, as yet."""
         return Peer(self, self.wires.up, STRANGER_BYTES)
@@ -115,7 +133,10 @@ class Door(Owner):
         joined = self.wires.join_s
         await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
         origin = self.origin = time.monotonic_ns()
-        for peer in self._lines().values():
+        secret = secrets.token_bytes(32)
+        for user, peer in self._lines().items():
+            if self.wires.among is not None:
+                peer.say(Others(introductions(secret, self.addresses, user)))
             peer.say(Start(origin))
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
@@ -142,9 +163,12 @@ class Door(Owner):
         while self.broke_s and max(self.broke_s.values()) > time.monotonic() - AGAIN_S:
             await asyncio.sleep(AGAIN_S / 20)
 
+    def _line(self, user: int) -> Peer | None:
+        return self.peers.get(user) or self.absent.get(user)
+
     def _lines(self) -> dict[int, Peer]:
         """Return the connections of all users, of those too who are offline."""
-        return self.peers | {user: line for user, line in self.absent.items() if line is not None}
+        return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
 
     def _all_reported(self) -> bool:
         return self.reported.keys() >= self._lines().keys()
@@ -160,7 +184,11 @@ class Door(Owner):
             peer.unshape()
             peer.say(Bye())
 
-    # -- connections
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """The rows are at the user already; as long as its downlink would take for them, all else waits."""
+        connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
+        return transmission.message
+
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
 
@@ -170,37 +198,42 @@ class Door(Owner):
         if user < 0:
             self._enter(connection, message)
             return
-        self.heard_bytes[user] += envelope.size
-        if self.heard_bytes[user] > self.wires.quota_bytes and not self.over:
-            raise Malformed(f"more than {self.wires.quota_bytes} bytes of a user")
+        most = GUEST_QUOTA if connection.looks else self.wires.quota_bytes
+        self.heard_bytes[user, connection.looks] += envelope.size
+        if self.heard_bytes[user, connection.looks] > most and not self.over:
+            raise Malformed(f"more than {most} bytes of a user")
         match message:
             case Hello():
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Ready() | Away() if connection.looks:
+            case Listens(port) if self.wires.among is not None and not self.origin:
+                self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
+            case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
-            case Ready() if connection in self.peers.values():
-                raise Malformed("ready, and not asked for")
-            case Ready():
-                self._join(connection)
-            case Away():
-                self.broken(connection)
-                self.absent[user] = connection
-                self.broke_s.pop(user, None)
-                self.changed.set()
-            case _ if self._lines().get(user) is not connection:
+            case Ready() | Away():
+                self._join(connection, online=isinstance(message, Ready))
+            case _ if connection is not self._line(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
                 self.free(user, envelope.round)
             case Taken(count):
                 self.acknowledged(user, count)
+            case Rounding(seed):
+                if not self.over or not re.fullmatch("[0-9a-f]{64}", seed):
+                    raise Malformed("a seed that is not asked for")
+                if envelope.round < self.parts_of(user):
+                    self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows(lines):
                 self._report(user, lines)
             case Done():
                 self._report(user, "")
                 self.reported[user] = message
                 self.changed.set()
+            case _ if user in self.absent:
+                raise Malformed(f"{message.kind} of a user that is offline")
+            case Control():
+                raise Malformed(f"{message.kind} is not due")
             case _:
                 self.heard(user, envelope)
 
@@ -217,7 +250,7 @@ class Door(Owner):
         connection.user, connection.looks = hello.user, hello.wants == LOOK
         connection.parser.most = GUEST_BYTES if connection.looks else self.wires.most_bytes
         welcome = self.wires.admission.welcome
-        connection.say(welcome if connection.looks else Welcome("", ""))
+        connection.say(welcome if connection.looks else Welcome())
         if connection.looks:
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
@@ -232,19 +265,22 @@ class Door(Owner):
             return f"the run has begun without this process of user {hello.user}"
         return ""
 
-    def _join(self, connection: Peer) -> None:
+    def _join(self, connection: Peer, online: bool) -> None:
         user = connection.user
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
             self.broken(earlier)
         self.broke_s.pop(user, None)
-        connection.shape(self.to_users, self.wires.rate(user, up=False))
-        connection.take_through(self.from_users)
-        self.peers[user] = connection
-        if user in self.absent:
-            del self.absent[user]
-            self.back(user)
+        if not online:
+            self.absent[user] = connection
+        else:
+            connection.shape(self.to_users, self.wires.rate(user, up=False))
+            connection.take_through(self.from_users)
+            self.peers[user] = connection
+            if user in self.absent:
+                del self.absent[user]
+                self.back(user)
         if self.over:
             connection.say(Bye())
         self.changed.set()
@@ -252,6 +288,7 @@ class Door(Owner):
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
         if size > (GUEST_BYTES // 2 if connection.looks else 0):
             raise Malformed(f"a ping for {size} bytes")
+        self.heard_bytes[connection.user, connection.looks] += size
         connection.answered += 1
         if connection.answered > MOST_PINGS:
             raise Malformed(f"more than {MOST_PINGS} pings")
@@ -311,28 +348,3 @@ class Door(Owner):
         elif self.absent.get(user) is connection:
             self.absent[user] = None
             self.changed.set()
-
-
-class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
-
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
-    """
-
-    owner: Door
-    looks = False
-    answered = 0
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
-        self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
-
-    def _expect_hello(self) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

@@ -96,8 +96,13 @@ def handle(value: Any, users: int) -> Handle:
     raise NotImplementedError  # pragma: no cover - the codec reads these
 
 
+def handle_or_none(value: Any, users: int) -> None:
+    return None  # the codec reads those that are there
+
+
 _READ: dict[Any, Callable[..., Any]] = {
     Handle: handle,
+    Handle | None: handle_or_none,
     int: whole,
     Signed: _signed,
     str: _text,

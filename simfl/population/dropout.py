@@ -22,7 +22,7 @@ from simfl.population.intervals import numbered
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
 
-Point = Literal["advertise", "shares", "training", "upload", "recovery"]
+Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
 WhenAtOne = When | Literal["not_counted"]
 """Of a loss at one given point: an upload may also be lost although all of it arrives."""

@@ -2,6 +2,7 @@
 
     a user       admitted --begin--> in flight --upload--> waiting in the buffer --aggregate--> admitted
     the server   K updates wait and no recovery is open --> aggregate --> version + 1
+                 where a time is set: fewer than K once it has passed, `least` or more
 
 The version t counts aggregates; an update made on version t_i has staleness t - t_i when its aggregate
 starts, and is thrown away beyond the bound. One recovery is open at a time, so t is one number for all
@@ -73,10 +74,12 @@ class BufferedServer(ABC):
         self.flights: dict[int, tuple[UpdateId, int]] = {}
         self.buffer: list[Upload] = []
         self.aggregating: frozenset[int] = frozenset()
+        self.closing: Timer | None = None
+        self.due = False  # the time has passed: fewer than K will do
 
     def start(self) -> Effects:
         """Open the run."""
-        return []
+        return self._wait()
 
     def invite(self, update: UpdateId) -> Effects:
         """Return the messages with which a user begins its cycle, beside the model."""
@@ -94,11 +97,11 @@ class BufferedServer(ABC):
         waits = any(w.update.user == user for w in self.buffer)
         return user not in self.flights and user not in self.aggregating and not waits
 
-    def begin(self, user: int, cycle: int) -> Effects:
+    def begin(self, user: int, cycle: int, behind: int = 0) -> Effects:
         if not self.admits(user):
             raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
         update = UpdateId(user, cycle)
-        self.flights[user] = (update, self.version)
+        self.flights[user] = (update, self.version - behind)
         return [Timer("upload", "upload", update), *self.invite(update)]
 
     def receive(self, sender: int, message: Message) -> Effects:
@@ -120,12 +123,17 @@ class BufferedServer(ABC):
         return self.next()
 
     def awaits(self, timer: Timer) -> bool:
+        if timer.name == "buffer":
+            return timer is self.closing
         update = timer.subject
         return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
     def expire(self, timer: Timer) -> Effects:
         if not self.awaits(timer):
             return [Ignore(SERVER, "timer", Reason.STALE_TIMER, timer.subject)]
+        if timer is self.closing:
+            self.due = True
+            return self.next()
         assert isinstance(timer.subject, UpdateId)
         return self._give_up(timer.subject.user)
 
@@ -136,13 +144,14 @@ class BufferedServer(ABC):
         return []
 
     def next(self) -> Effects:
-        """Throw stale updates away, and aggregate if K are left and nothing is open."""
+        """Throw stale updates away, and aggregate if enough are left and nothing is open."""
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
         beyond = f"beyond {self.params.staleness_bound}"
         effects: Effects = [Discard(w.update, Discarded.STALE, beyond) for w in stale]
-        if len(self.buffer) < self.params.K or self.aggregating:
+        enough = self.params.least if self.due else self.params.K
+        if len(self.buffer) < enough or self.aggregating:
             return effects
         taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]
         self.aggregating = frozenset(w.update.user for w in taken)
@@ -153,7 +162,13 @@ class BufferedServer(ABC):
         """Close the open aggregation; `advance` if the model has a new version."""
         self.aggregating = frozenset()
         self.version += advance
-        return [*effects, *self.next()]
+        return [*effects, *self._wait(), *self.next()]
+
+    def _wait(self) -> Effects:
+        """Let the time begin after which fewer than K will do."""
+        self.due = False
+        self.closing = Timer("buffer", "upload") if self.params.timed else None
+        return [self.closing] if self.closing else []
 
     def member(self, upload: Upload, factor: float) -> Member:
         """Return an update as a member of the aggregate that starts now."""

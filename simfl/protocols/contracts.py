@@ -155,7 +155,7 @@ class BufferServer(_ServerMachine, Protocol):
     def admits(self, user: int) -> bool:
         """Return True if a user may begin a cycle: asked of idle users, and changes nothing."""
 
-    def begin(self, user: int, cycle: int) -> Effects:
+    def begin(self, user: int, cycle: int, behind: int = 0) -> Effects:
         """Begin a cycle of a user that is admitted and gets the present version: numbered from 0 on."""
 
     def back(self, user: int) -> Effects:

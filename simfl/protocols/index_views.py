@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain, islice, repeat
 from typing import Any, Generic, TypeVar, overload
 
@@ -125,6 +126,11 @@ class Users(tuple[int, ...]):
     @cached_property
     def distinct(self) -> bool:
         return len(self.place) == len(self)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the set: one for all orders of a list, and found once for all who share it."""
+        return sha256(np.sort(self.array).astype("<i8").tobytes()).digest()
 
     @cached_property
     def _within(self) -> dict[int, tuple[Users, bool]]:

@@ -28,17 +28,20 @@ class Invite(Message):
 class Advertise(Message):
     kind, phase, point = "advertise", "offline", "advertise"
     publics: Handle  # one row each
+    signature: Handle | None = None  # of all of them, under the user's long-term key
 
 
 @dataclass(frozen=True, slots=True)
 class Roster(Message):
     """The public keys of the users that the receiver is to share with; itself is among them. t: how many of
-    them are to reconstruct its secrets, t_i, where that is the receiver's own."""
+    them are to reconstruct its secrets, t_i, where that is the receiver's own; signatures: one row of each
+    user, under its long-term key, where they have them."""
 
     kind, phase = "roster", "offline"
     users: Users
     publics: Handle
     t: int | None = None
+    signatures: Handle | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.users, Users):
@@ -73,6 +76,27 @@ class Survivors(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Signature(Message):
+    """A survivor's signature of the set of survivors that it was told."""
+
+    kind, phase, point = "signature", "recovery", "consistency"
+    signed: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures(Message):
+    """The signatures of the users in the receiver's roster who sent one, a row of each."""
+
+    kind, phase = "signatures", "recovery"
+    users: Users
+    signed: Handle
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
+
+
+@dataclass(frozen=True, slots=True)
 class MaskedUpload(Message):
     kind, phase, point = "upload", "upload", "upload"
     masked: Handle  # a vector over F_q
@@ -88,8 +112,8 @@ class Answer(Message):
     missing: tuple[int, ...] = ()
 
 
-TO_SERVER = (Advertise, Shares, MaskedUpload, Answer)
-TO_USERS = (Invite, Roster, Inbox, Survivors)
+TO_SERVER = (Advertise, Shares, MaskedUpload, Signature, Answer)
+TO_USERS = (Invite, Roster, Inbox, Survivors, Signatures)
 
 
 def coded_bytes(params: Params, length: int) -> int:

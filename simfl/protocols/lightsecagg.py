@@ -14,10 +14,11 @@ from typing import Literal
 
 from simfl.crypto import mds
 from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
-from simfl.dataplane.handles import U32, Handle, HandleList
+from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
 from simfl.protocols.graphs import complete
-from simfl.protocols.index_views import Lookup, Users, rows_of
+from simfl.protocols.index_views import Lookup, rows_of
 from simfl.protocols.keyed_messages import (
     TO_SERVER,
     TO_USERS,
@@ -53,9 +54,6 @@ class LightSecAggClient(MaskedClient):
         noise = ops.secret(self.entropy("noise"))
         return ops.encode(self.z, noise, Lookup(partial(mds.point_of, q=p.q), roster.users), p.U, p.T)
 
-    def mask(self, x: Handle) -> Handle:
-        return self.ops.add(x, self.z)
-
     def answer(self, survivors: Survivors) -> Effects:
         """Sum the coded shares of the survivors' masks (eq. 6)."""
         users = self.check(survivors)
@@ -80,9 +78,6 @@ class LightSecAggServer(MaskedServer):
     @property
     def share_bytes(self) -> int:
         return coded_bytes(self.params, self.params.d + 1)
-
-    def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        return Roster(users, self.ops.join(list(publics)))
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         if missing:  # then it has no sum to answer with
@@ -122,7 +117,15 @@ class Coded(Protocol):
         return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share sealed, opened and once more
 
 
-class LightSecAgg(Coded):
+class SignedLightSecAggClient(SigningClient, LightSecAggClient):
+    """A user who signs."""
+
+
+class SignedLightSecAggServer(SigningServer, LightSecAggServer):
+    """The server of users who sign."""
+
+
+class LightSecAgg(Consistent, Coded):
     """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
 
     source = "LightSecAgg Alg. 1"
@@ -134,7 +137,7 @@ class LightSecAgg(Coded):
     protocol: Literal["lightsecagg"] = "lightsecagg"
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> LightSecAggClient:
-        return LightSecAggClient(user, p, ops, entropy)
+        return (SignedLightSecAggClient if self.signed else LightSecAggClient)(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> LightSecAggServer:
-        return LightSecAggServer(users, p, ops)
+        return (SignedLightSecAggServer if self.signed else LightSecAggServer)(users, p, ops)

@@ -69,7 +69,11 @@ class LightSecAggAsyncServer(BufferedServer):
         self.answers: dict[int, Handle] = {}
 
     def start(self) -> Effects:
-        return [Timer("advertise", "offline"), *(Send(user, Invite()) for user in self.users)]
+        return [
+            Timer("advertise", "offline"),
+            *super().start(),
+            *(Send(user, Invite()) for user in self.users),
+        ]
 
     def take(self, sender: int, message: Upload) -> Effects:
         if self.shared.get(sender) != message.update:
@@ -109,7 +113,7 @@ class LightSecAggAsyncServer(BufferedServer):
 
     # -- cycles
     def invite(self, update: UpdateId) -> Effects:
-        return [Send(update.user, Start(update, self.version))]
+        return [Send(update.user, Start(*self.flights[update.user]))]
 
     def relay(self, sender: int, message: MaskShares) -> Effects:
         if self.flights.get(sender) != (message.update, message.version):
@@ -250,8 +254,11 @@ class LightSecAggAsync(Coded):
     def problems(self, p: Params) -> Problems:
         """K >= 2, and c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
         yield from super().problems(p)
-        if p.K < 2:
-            yield "buffer.K", f"K={p.K} must be at least 2: a sum over one update is that update ({{name}})"
+        for key, least in (("K", p.K), ("least", p.least if p.timed else p.K)):
+            if least < 2:
+                why = "a sum over one update is that update ({name})"
+                yield f"buffer.{key}", f"{key}={least} must be at least 2: {why}"
+                break
         tau = p.staleness_bound
         try:
             weight = self.staleness.checked(tau)

@@ -161,8 +161,9 @@ class LightSecAggAsyncClient(BufferedClient):
         if request.recovery.number <= self.asked:
             return [Ignore(SERVER, "recover", Reason.REPEATED, request.recovery)]
         _, _, distinct = _columns(masks)
-        if distinct < len(masks) or len(masks) < p.K:
-            raise PeerFault(SERVER, f"{len(masks)} masks of {distinct} users: doubled, or below K={p.K}")
+        least = f"least={p.least}" if p.timed else f"K={p.K}"
+        if distinct < len(masks) or len(masks) < (p.least if p.timed else p.K):
+            raise PeerFault(SERVER, f"{len(masks)} masks of {distinct} users: doubled, or below {least}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:

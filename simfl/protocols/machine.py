@@ -16,10 +16,12 @@ from typing import Annotated, Any, ClassVar
 from simfl.crypto.shamir import P
 from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops
+from simfl.protocols.long_term_keys import Directory
 from simfl.results.trace import SERVER as SERVER
 from simfl.results.trace_codes import Discarded as Discarded
 from simfl.results.trace_codes import Reason as Reason
 from simfl.results.trace_codes import RecoveryId as RecoveryId
+from simfl.results.trace_codes import Refusal as Refusal
 from simfl.results.trace_codes import Subject as Subject
 from simfl.results.trace_codes import UpdateId as UpdateId
 from simfl.results.trace_codes import name_of as name_of
@@ -194,7 +196,8 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
+    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2. It may be given anew
+    when answers come late: the last one counts."""
 
     survivors: tuple[int, int, int, int]
     reliable: bool
@@ -216,7 +219,9 @@ class Params:
     fewest that may be asked of anyone; all_masks: the server expands every pairwise mask of who was lost,
     needed or not; all_answers: it waits for every survivor's answer, needed or not; k: degree of SecAgg+'s
     graph; p: connection probability of CCESA's; K, staleness_bound, staleness, c_g: the buffer's (App. F);
-    session: bytes that bind keys to this run.
+    timed: after some time fewer than K are aggregated too, `least` or more; session, entry, round: bytes and
+    numbers that bind keys and signatures to this run, to the protocol's name in it, and to one round of it;
+    pki: users' long-term keys, where they have them.
     """
 
     d: int
@@ -238,7 +243,12 @@ class Params:
     staleness_bound: int = 0
     staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
     c_g: int = 64
+    timed: bool = False
+    least: int = 1
     session: bytes = b""
+    entry: str = ""
+    round: int = 0
+    pki: Directory | None = None
 
     @property
     def points(self) -> range:

@@ -16,7 +16,7 @@ from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
 from simfl.protocols.graphs import Graph
-from simfl.protocols.index_views import AllBut, Lookup, Others, Users, closed, users_among, users_of
+from simfl.protocols.index_views import AllBut, Lookup, Others, Same, Users, closed, users_among, users_of
 from simfl.protocols.keyed_messages import (
     Advertise,
     Answer,
@@ -37,7 +37,8 @@ from simfl.results.trace import SERVER
 
 class MaskedClient(Client):
     """peers: the others of its roster; partners: those of them whose shares the server passed on; kept: those
-    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer."""
+    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer;
+    z: its mask, made while it is offline and added to one update."""
 
     initial = "invited"
     table = {
@@ -48,10 +49,11 @@ class MaskedClient(Client):
         # Two sets of survivors would reveal the mask of a user that is in one of them only.
         ("answered", Survivors): ("refuse", "answered"),
     }
-    keys: ClassVar[int]
+    keys: int
     """Public keys that a user advertises: the first is of its channels."""
     dtype: ClassVar[DType]
     """Bytes of an element of a share."""
+    z: Handle
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -71,21 +73,28 @@ class MaskedClient(Client):
         """Return a share of this user's secrets for each user of the roster, itself included, row by row."""
 
     @abstractmethod
-    def mask(self, x: Handle) -> Handle:
-        """Return a quantised update under this user's mask."""
-
-    @abstractmethod
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal what recovery needs, once, and never for too few."""
 
     def advertise(self, message: Invite) -> Effects:
+        return [Send(SERVER, self.advertised(self.make_keys()))]
+
+    def make_keys(self) -> list[Handle]:
+        """Return the public keys of all secrets that it has from now on: first that of its channels."""
         secret = self.ops.secret(self.entropy("channel key"))
         self.channels = Channels(self.user, secret, self.params, self.ops)
-        return [Send(SERVER, Advertise(self.ops.public(secret)))]
+        return [self.ops.public(secret)]
+
+    def advertised(self, keys: list[Handle]) -> Advertise:
+        return Advertise(self.ops.join(keys) if len(keys) > 1 else keys[0])
+
+    def check_roster(self, roster: Roster) -> None:
+        """Raise PeerFault for a roster that no honest server sends."""
+        check_roster(roster, self.user, self.params, self.keys)
 
     def share(self, roster: Roster) -> Effects:
         ops = self.ops
-        check_roster(roster, self.user, self.params, self.keys)
+        self.check_roster(roster)
         self.t = self.threshold(roster)
         place = roster.users.place[self.user]
         others = AllBut(len(roster.users), place)
@@ -104,7 +113,9 @@ class MaskedClient(Client):
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        return [Send(SERVER, MaskedUpload(self.mask(x)))]
+        masked = self.ops.add(x, self.z)
+        del self.z  # it serves once, and is as large as the update
+        return [Send(SERVER, MaskedUpload(masked))]
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault if no honest server names them."""
@@ -130,8 +141,10 @@ class MaskedServer(Server):
         "upload": Stage(MaskedUpload, "upload", "ask_survivors"),
         "recovery": Stage(Answer, "recovery", "unmask"),
     }
-    keys: ClassVar[int]
+    keys: int
     """Public keys that a user advertises."""
+    after_upload: ClassVar[str] = "recovery"
+    """The stage in which survivors answer first."""
 
     def __init__(self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops) -> None:
         super().__init__(circles, ops)
@@ -141,15 +154,15 @@ class MaskedServer(Server):
         self.rosters: dict[int, Users] = {}
         self.peers: dict[int, Others] = {}
         self.sum: Handle | None = None
-        self.survivors: tuple[int, ...] = ()
+        self.survivors = Users()
 
     @property
     @abstractmethod
     def share_bytes(self) -> int: ...
 
-    @abstractmethod
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
         """Return the roster of a circle, from the keys that each of its users advertised."""
+        return Roster(users, self.by_kind(publics))
 
     @abstractmethod
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
@@ -162,6 +175,13 @@ class MaskedServer(Server):
     @abstractmethod
     def unmask(self, got: dict[int, Answer]) -> Effects:
         """Take the masks off the sum; `unmasked` ends the round with it."""
+
+    def by_kind(self, publics: HandleList) -> Handle:
+        """Return the keys of all users: the first of each, then the second of each, ..."""
+        if self.keys == 1:
+            return self.ops.join(list(publics))
+        n = len(publics)
+        return self.ops.join([self.ops.gather(publics, Same(k, n)) for k in range(self.keys)])
 
     def enough(self) -> bool:
         # The earlier stages wait for everybody, as who answers there takes part. Here the sum stands: whose
@@ -203,7 +223,7 @@ class MaskedServer(Server):
             self.rosters[user] = made[id(circle)].users
             if len(self.rosters[user]) >= t:
                 sends.append(Send(user, made[id(circle)]))
-        return self._go_on("shares", got, sends)
+        return self.go_on("shares", got, sends)
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
         """Pass each user what others of its roster sealed for it, if these are enough."""
@@ -219,28 +239,32 @@ class MaskedServer(Server):
             if len(users) >= self.t[user]:
                 row = Lookup(partial(self._row_for, user), senders)
                 sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
-        return self._go_on("upload", got, sends)
+        return self.go_on("upload", got, sends)
 
     def _row_for(self, user: int, sender: int) -> int:
         """Return which of a sender's sealed shares is for a user: there is none for the sender itself."""
         place = self.rosters[sender].place
         return place[user] - (place[user] > place[sender])
 
-    def _go_on(self, stage: str, got: Iterable[int], messages: list[Send]) -> Effects:
+    def go_on(self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline") -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
         receivers = {message.to for message in messages}
         alone = tuple(user for user in got if user not in receivers)
-        give_up: Effects = [GiveUp(alone, "offline")] if alone else []
+        give_up: Effects = [GiveUp(alone, phase)] if alone else []
         return [*give_up, *self.open_stage(stage, receivers), *messages]
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
         """Tell each survivor those of its roster who are: it must hear of no others."""
         self.ops.phase("recovery")
-        self.survivors = tuple(got)
+        self.survivors = Users(got)
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
-        made = {key: Survivors(users_among(roster, got)) for key, roster in rosters.items()}
+        made = {key: self.told(roster) for key, roster in rosters.items()}
         sends = [Send(user, made[id(self.rosters[user])]) for user in got]
-        return [*self.open_stage("recovery", got), *sends]
+        return [*self.open_stage(self.after_upload, got), *sends]
+
+    def told(self, roster: Users) -> Survivors:
+        """Return the survivors as the users of a roster are told them."""
+        return Survivors(users_among(roster, self.survivors.place))
 
     def unmasked(self, total: Handle) -> Effects:
         mean = self.ops.dequantise(total, self.params.levels, None)

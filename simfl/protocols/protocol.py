@@ -27,6 +27,9 @@ KEYED = ("advertise", "shares", "training", "upload", "recovery")
 PLAIN = ("training", "upload")
 """Points of a protocol with keys, shares and a recovery, and of one in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
+SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
+"""The same where survivors sign whom they were told: the most points and stages that a scenario knows."""
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
@@ -73,6 +76,16 @@ class Protocol(Block):
     def asynchronous(self) -> bool:
         return self.mode is Mode.BUFFERED
 
+    @property
+    def round_points(self) -> tuple[str, ...]:
+        """The points of a round under these settings."""
+        return self.points
+
+    @property
+    def round_timers(self) -> tuple[str, ...]:
+        """The deadlines of a round under these settings."""
+        return self.timers
+
     @classmethod
     def messages(cls) -> dict[str, type[Message]]:
         """Return the protocol's messages by kind, a name that no two of them share."""
@@ -90,6 +103,11 @@ class Protocol(Block):
     def needed(self, stage: str, p: Params) -> int:
         """Return the answers without which a stage cannot close, as the paper has it: the explorer holds the
         machines to it, so it is told here without asking them."""
+
+    def withstands(self, p: Params) -> int | None:
+        """Return how many users can pool what they see with the server and learn sums alone, whoever is lost;
+        None where that is not promised. The explorer holds the machines to it."""
+        return p.T if self.offline else None
 
     def params(self, p: Params) -> Params:
         """Return the scenario's parameters with the protocol's own letters."""

@@ -12,10 +12,20 @@ from simfl.blocks import Bits, Count, Fraction
 from simfl.dataplane.ops import Ops
 from simfl.errors import counted
 from simfl.protocols import graph_design, graphs
+from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
 from simfl.protocols.keyed_messages import TO_SERVER, TO_USERS, Inbox, Invite
 from simfl.protocols.machine import Entropy, Params
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
-from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
+from simfl.protocols.protocol import KEYED, STAGES, Problems
+
+
+class SignedSecAggClient(SigningClient, SecAggClient):
+    """A user who signs."""
+
+
+class SignedSecAggServer(SigningServer, SecAggServer):
+    """The server of users who sign."""
+
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
@@ -25,7 +35,7 @@ SECRETS = 256
 """Bytes of the shares of a user's two secrets for one other: sealed, opened, and the key."""
 
 
-class Pairwise(Protocol):
+class Pairwise(Consistent):
     """The part that protocols of pairwise masks share."""
 
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
@@ -35,10 +45,10 @@ class Pairwise(Protocol):
     """Masks of a lost user that the server expands: those with survivors, or `all` (LightSecAgg App. C)."""
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> SecAggClient:
-        return SecAggClient(user, p, ops, entropy)
+        return (SignedSecAggClient if self.signed else SecAggClient)(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> SecAggServer:
-        return SecAggServer(self.graph(users, p, entropy), p, ops)
+        return (SignedSecAggServer if self.signed else SecAggServer)(self.graph(users, p, entropy), p, ops)
 
     def graph(self, users: Sequence[int], p: Params, entropy: Entropy) -> graphs.Graph:
         return graphs.complete(users)
@@ -47,7 +57,12 @@ class Pairwise(Protocol):
         return p.t
 
     def params(self, p: Params) -> Params:
-        return replace(p, all_masks=self.lost_masks == "all")
+        return replace(super().params(p), all_masks=self.lost_masks == "all")
+
+    def withstands(self, p: Params) -> int | None:
+        """t - 1 shares tell nothing of a secret; on a sparse graph that is not certain to be enough."""
+        sparse = p.majority or p.p < 1 or 0 < p.k < p.N - 1
+        return None if sparse else p.t - 1
 
     def shares_bytes(self, p: Params, users: int) -> int:
         return round(users * SECRETS * (p.k + 1 if p.k else p.p * users))

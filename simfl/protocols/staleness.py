@@ -5,20 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simfl.blocks import Block, Exponent
+from simfl.blocks import Block, Exponent, Natural, Positive
 from simfl.kinds import Kinds
 
 
 class Staleness(Block):
     """A weight s(tau) in (0, 1] for a staleness of tau = 0, 1, 2, ... aggregations, with s(0) = 1.
 
-    >>> class Hinge(Staleness):
-    ...     a: float = 10.0
-    ...     b: int = 4
+    >>> class Halving(Staleness):
+    ...     every: int = 4
     ...     def __call__(self, tau: int) -> float:
-    ...         return 1.0 if tau <= self.b else 1 / (self.a * (tau - self.b) + 1)
-    >>> Hinge()(5)
-    0.09090909090909091
+    ...         return 0.5 ** (tau // self.every)
+    >>> Halving()(8)
+    0.25
     """
 
     main_key: ClassVar[str] = ""
@@ -59,7 +58,24 @@ class Polynomial(Staleness):
         return float((1 + tau) ** -self.alpha)
 
 
-STALENESS = Kinds("staleness weight", Staleness, (Constant, Polynomial), "staleness")  # type: ignore[type-abstract]
+class Hinge(Staleness):
+    """s(tau) = 1 up to b, and 1 / (a (tau - b) + 1) beyond (Xie 2019).
+
+    >>> Hinge(a=10.0, b=4)(5)
+    0.09090909090909091
+    """
+
+    kind: Literal["hinge"] = "hinge"
+    a: Positive = 10.0
+    """The slope beyond b."""
+    b: Natural = 4
+    """The greatest staleness that costs nothing."""
+
+    def __call__(self, tau: int) -> float:
+        return 1.0 if tau <= self.b else 1 / (self.a * (tau - self.b) + 1)
+
+
+STALENESS = Kinds("staleness weight", Staleness, (Constant, Polynomial, Hinge), "staleness")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyStaleness = Staleness

@@ -82,3 +82,13 @@ class Discarded(StrEnum):
 
     STALE = "stale"
     ABORTED = "its recovery was aborted"
+
+
+class Refusal(StrEnum):
+    """Reasons to refuse what stands for others' signatures; `why` of its `Refused` row begins with one."""
+
+    FEW = "too few signatures"
+    DOUBLED = "a signature twice"
+    STRANGER = "the signature of no survivor"
+    FORGED = "a signature does not verify"
+    UNSIGNED = "keys without a signature"

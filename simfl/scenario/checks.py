@@ -87,7 +87,7 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)
     for name, kind in s.protocols.items():
-        for timer in kind.timers:
+        for timer in kind.round_timers:
             if getattr(s.deadlines, timer) is None:
                 yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
     q, users = s.field.q, s.population.users
@@ -121,6 +121,11 @@ def _buffered(s: Scenario) -> Problems:
         return
     if s.population.users < s.buffer.K:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
+    if s.buffer.every_s is not None and s.buffer.least > s.buffer.K:
+        yield "buffer.least", f"least={s.buffer.least} must not be above K={s.buffer.K}"
+    drawn, bound = s.buffer.staleness, s.buffer.staleness_bound
+    if drawn is not None and drawn.uniform[1] > bound:
+        yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
     lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
         yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"

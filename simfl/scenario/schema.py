@@ -3,6 +3,7 @@
 Blocks of the world are in `world`.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -294,13 +295,14 @@ class Scenario(Block):
         T, D, U = (self.privacy.T, self.privacy.D, self.privacy.U) if self.privacy else (0, 0, None)
         clip, levels = (self.quantization.clip, self.quantization.levels) if self.quantization else (1.0, 1)
         K, bound = (self.buffer.K, self.buffer.staleness_bound) if self.buffer else (1, 0)
+        timed, least = (self.buffer.every_s is not None, self.buffer.least) if self.buffer else (False, 1)
         N, patient = self.cohort, isinstance(self.deadlines.recovery, WaitForAll)
         return Params(
             d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
             clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
-            all_answers=patient,
+            all_answers=patient, timed=timed, least=least,
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:
         """Return the public parameters of one entry of `protocols` for updates of length d."""
-        return self.protocols[name].params(self.of(name).common(d))
+        return self.protocols[name].params(replace(self.of(name).common(d), entry=name))

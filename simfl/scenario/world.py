@@ -187,6 +187,20 @@ class Server(Block):
     """The energy of the server; not counted unless given."""
 
 
+class PrescribedStaleness(Block):
+    """Versions by which the model that a user gets is older than the present one (LightSecAgg F.5)."""
+
+    uniform: tuple[Natural, Natural]
+    """The least and the most; at first not more than there are versions."""
+
+    @model_validator(mode="after")
+    def is_a_range(self) -> Self:
+        low, high = self.uniform
+        if low > high:
+            raise ValueError(f"uniform: {low} is above {high}")
+        return self
+
+
 class Buffer(Block):
     """The buffer of an asynchronous run."""
 
@@ -194,6 +208,12 @@ class Buffer(Block):
     """Updates in an aggregation."""
     staleness_bound: Natural
     """The greatest staleness in versions of the model; older updates are discarded."""
+    staleness: PrescribedStaleness | None = None
+    """Gives users earlier models: a staleness that is drawn, beside that which comes of their slowness."""
+    every_s: Positive | None = None
+    """Seconds from an aggregation after which fewer than K updates are aggregated too, `least` or more."""
+    least: Count = 2
+    """The fewest updates of an aggregation that `every_s` closes."""
     concurrency: Count | None = None
     """The most users in flight at once; all who are available, unless given."""
     return_s: Positive | None = None
@@ -245,6 +265,8 @@ class Deadlines(Block):
     """The wait for encrypted shares."""
     upload: Deadline | None = None
     """The wait for uploads, training included; of an asynchronous run, until an update is given up."""
+    consistency: Deadline | None = None
+    """The wait for signatures of the set of survivors, where a protocol asks for them."""
     recovery: Deadline | None = None
     """The wait for the answers that recover the sum."""
 

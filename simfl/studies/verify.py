@@ -1,7 +1,7 @@
 """Hold a protocol, ours or a stranger's, to everything that ours are held to.
 
 Each check yields findings from small scenarios of the protocol, on the engine and over the loopback; none
-asks a machine what is right. They cannot see whether masks hide what the paper says that they hide.
+asks a machine what is right.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -18,10 +18,13 @@ from simfl.errors import BadInput
 from simfl.experiment.build import build, make_clocks
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
-from simfl.protocols.protocol import KEYED, STAGES
+from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.results.trace import row_lines
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
+from simfl.studies.leaks.cases import Small
+from simfl.studies.leaks.laws import learned
+from simfl.studies.leaks.sweep import make_small
 from simfl.studies.watch import Call, Played, play
 
 USERS = 5
@@ -53,9 +56,12 @@ Findings = Iterator[str]
 def contract(subject: Subject) -> Findings:
     """Its points and timers are those that scenarios know, and it has a docstring."""
     kind = subject.cohort.kind
-    yield from (f"points: {p} is none of {', '.join(KEYED)}" for p in kind.points if p not in KEYED)
-    yield from (f"timers: {t} is none of {', '.join(STAGES)}" for t in kind.timers if t not in STAGES)
-    if not {"training", "upload"} <= set(kind.points):
+    for words, named, known in (
+        ("points", kind.round_points, SIGNED_POINTS),
+        ("timers", kind.round_timers, SIGNED_STAGES),
+    ):
+        yield from (f"{words}: {one} is none of {', '.join(known)}" for one in named if one not in known)
+    if not {"training", "upload"} <= set(kind.round_points):
         yield "points: every protocol has training and upload"
     if not (type(kind).__doc__ or "").strip():
         yield "it has no docstring: `simfl list` has nothing to say of it"
@@ -102,6 +108,15 @@ def loss_patterns(subject: Subject) -> Findings:
     found = explore(cohort, unlucky=None if len(cohort.detects) == 2 else 1).violation
     if found is not None:
         yield f"{'; '.join(found.laws)} ({found})"
+
+
+def secrets(subject: Subject) -> Findings:
+    """The server and the colluders it withstands learn sums alone, in two rounds too (`simfl leak`)."""
+    small = make_small(subject.protocol, USERS_TO_LOSE, changes=subject.overrides)
+    colluders = small.cohort.withstands
+    if isinstance(small, Small) and colluders is not None:
+        for case, seen in small.two_rounds("told"):
+            yield from (f"{law} ({case})" for law in learned(seen, colluders))
 
 
 def replays(subject: Subject) -> Findings:
@@ -159,7 +174,18 @@ def sizes(subject: Subject) -> Findings:
             yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
 
 
-_CHECKS = (contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns)
+_CHECKS = (
+    contract,
+    exact_sums,
+    equal_traces,
+    replays,
+    sizes,
+    fresh_masks,
+    refusals,
+    doubles,
+    secrets,
+    loss_patterns,
+)
 CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for check in _CHECKS}
 
 

@@ -56,33 +56,45 @@ def test_who_waits_leaves_the_servers_link_to_others() -> None:
     for user, size in enumerate((SIZE, 10_000)):  # the second ends with its first window
         links.link(user, up=True).send(log.transfer(f"user {user}", size))
     env.run()
-    assert log.when("sent") == {"user 1": 10_462 * US, "user 0": WAITS + MOVES}
+    both = 2 * 10_462 * US  # they share it until the second is done, and the first one's window soon after
+    assert log.when("sent") == {"user 1": both, "user 0": WAITS + MOVES}
 
 
-@pytest.mark.parametrize(("at", "moved"), [(WAITS - 1, 0), (WAITS + MOVES // 2, SIZE // 2)])
-def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, moved: int) -> None:
+def test_who_is_crowded_waits_for_less() -> None:
+    """Ten first windows fill the link for longer than a round trip: nobody waits."""
+    env = Environment()
+    log, links = Log(env), network(env, server_mbps=8)
+    for user in range(10):
+        links.link(user, up=True).send(log.transfer(f"user {user}", SIZE))
+    env.run()
+    assert set(log.when("sent").values()) == {10 * MOVES}
+
+
+@pytest.mark.parametrize(("at", "wire"), [(39 * MS, 15_140), (50 * MS, 25_140)])
+def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, wire: int) -> None:
     env = Environment()
     log, link = Log(env), network(env).link(0, up=True)
     link.send(log.transfer("a", SIZE))
     env.at(at, link.cut)
     env.run()
-    assert log.events == [("a", "broke", moved)]
+    assert log.events == [("a", "broke", SIZE * wire // 52_310)]
 
 
 def test_a_connection_of_one_who_was_offline_begins_anew() -> None:
     env = Environment()
     log, links = Log(env), network(env, "idle")
     links.link(0, up=False).send(log.transfer("a", SIZE))
-    env.at(1 * MS, lambda: links.pause(0))  # while it waits
+    env.at(1 * MS, lambda: links.pause(0))  # amid its first window
     env.at(2 * MS, lambda: links.resume(0))
     env.run()
-    assert log.when("broke") == {"a": 0}
+    assert log.when("broke") == {"a": SIZE * 1000 // 52_310}
     assert log.when("sent") == {"a": 2 * MS + WAITS + MOVES}
 
 
 def test_a_message_that_waited_moves_at_the_rate_of_then() -> None:
+    """Then the second window takes longer than a round trip, and the rest does not wait."""
     env = Environment()
-    slow_from = WAITS - 1
+    slow_from = 39 * MS
 
     def link(user: int, now: int) -> LinkState:
         bps, until = (8_000_000, slow_from) if now < slow_from else (4_000_000, FOR_EVER)
@@ -92,7 +104,7 @@ def test_a_message_that_waited_moves_at_the_rate_of_then() -> None:
     links = Network(env, link, lambda now: (10**9, 10**9, FOR_EVER), tcp=lambda user: tcp)
     links.link(0, up=True).send(log.transfer("a", SIZE))
     env.run()
-    assert log.when("sent") == {"a": WAITS + 2 * MOVES}
+    assert log.when("sent") == {"a": 40 * MS + 2 * (MOVES - 15_140 * US)}
 
 
 FRESH = {"network.users.tcp": {"slow_start": "fresh", "window": 1, "mss": 100, "header_bytes": 10}}

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
     "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 4}),
     "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 4}),
     "batteries": (ASYNC, {"population.energy": battery(**SMALL), "rounds": 4}),
+    "earlier models": (ASYNC, {"buffer.staleness": {"uniform": [0, 4]}, "buffer.every_s": 0.2, "rounds": 6}),
     "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 4}),
 }
 

@@ -71,6 +71,19 @@ SMALL_ROUNDS: dict[str, dict[str, Any]] = {
     "fedadam": {"learning.server": {"kind": "fedadam"}, "rounds": 3},
     "clip": {"learning.clip": {"norm": 0.5}, "rounds": 2},
     "busy": {"network.overhead_s": 0.05, "deadlines.upload": 0.7},
+    "signed": {
+        "protocols": {
+            "secagg": {"consistency": "signatures"},
+            "secagg_plus": {"consistency": "signatures"},
+            "lightsecagg": {"consistency": "signatures", "pki": True},
+        },
+        "deadlines.consistency": 5.0,
+        "dropout": script(
+            (0, 0, "consistency", "mid_send"),
+            (1, 1, "consistency", "delay"),
+            (2, 2, "recovery", "before_send"),
+        ),
+    },
     "threshold_u": {"privacy": {"T": 2, "D": 3, "U": 8}, "dropout": {"rate": 0.25}},
 }
 

@@ -8,11 +8,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
+from simfl.population.links import LinkState
 from simfl.population.tcp import LEAST_RTO_NS, Connection, Tcp
+from simfl.population.timelines import FOR_EVER
+from simfl.virtual_time import NS
+from tests.engine.test_links import Log
 
 MS = 1_000_000
 FRESH = Tcp(slow_start="fresh", header_bytes=52)
 WINDOW = 14_480
+
+
+def waits_ns(tcp: Tcp, size_bytes: int, window_bytes: int, rtt_ns: int, rate_bps: int) -> int:
+    """The law for a sender alone: how long it waits for acknowledgements, besides its transfer."""
+    waits = 0
+    while size_bytes > window_bytes and rate_bps:
+        on_link_ns = (8 * NS * tcp.wire_bytes(window_bytes) + rate_bps // 2) // rate_bps
+        if on_link_ns >= rtt_ns:
+            break
+        waits += rtt_ns - on_link_ns
+        size_bytes -= window_bytes
+        window_bytes *= 2
+    return waits
+
+
+def moved_ns(tcp: Tcp, size: int, rtt_ns: int, rate_bps: int) -> int:
+    """When the last bit of a message leaves the engine's link of a sender alone."""
+    env, state = Environment(), LinkState(rate_bps, rate_bps, rtt_ns / 2 / NS, FOR_EVER)
+    log = Log(env)
+    network = Network(env, lambda *_: state, lambda now: (10**12, 10**12, FOR_EVER), tcp=lambda user: tcp)
+    network.link(0, up=True).send(log.transfer("a", size))
+    env.run()
+    return log.when("sent")["a"]
 
 
 def sent_after_ns(size: int, window: int, rtt_ns: int, segment_ns: int, mss: int) -> int:
@@ -44,7 +73,20 @@ def sent_after_ns(size: int, window: int, rtt_ns: int, segment_ns: int, mss: int
     ],
 )
 def test_waits_are_as_calculated_by_hand(size: int, rate_bps: int, waits_ms: float) -> None:
-    assert FRESH.waits_ns(size, WINDOW, 60 * MS, rate_bps) == round(waits_ms * MS)
+    assert waits_ns(FRESH, size, WINDOW, 60 * MS, rate_bps) == round(waits_ms * MS)
+
+
+@given(
+    size=st.integers(0, 3_000_000),
+    window=st.integers(1, 40),
+    rtt_ms=st.integers(0, 300).map(lambda k: 2 * k),
+    rate_bps=st.integers(100_000, 10**9),
+)
+def test_the_engines_link_keeps_the_law(size: int, window: int, rtt_ms: int, rate_bps: int) -> None:
+    tcp = Tcp(slow_start="fresh", window=window)
+    moves = (8 * NS * tcp.wire_bytes(size) + rate_bps // 2) // rate_bps
+    told = moves + waits_ns(tcp, size, window * tcp.mss, rtt_ms * MS, rate_bps)
+    assert abs(moved_ns(tcp, size, rtt_ms * MS, rate_bps) - told) <= 20  # each window is rounded
 
 
 @given(
@@ -63,7 +105,7 @@ def test_a_sender_that_counts_segments_agrees(
     rate_bps = 10**12 // -(-(10**12) // rate_bps)  # a segment takes whole nanoseconds
     segment_ns = 10**12 // rate_bps
     counted = sent_after_ns(125 * segments, window, rtt_ns, segment_ns, 125)
-    waits = tcp.waits_ns(125 * segments, window * 125, rtt_ns, rate_bps)
+    waits = waits_ns(tcp, 125 * segments, window * 125, rtt_ns, rate_bps)
     windows = (segments // window + 1).bit_length()
     assert -windows <= counted - (segments * segment_ns + waits) <= windows * (segment_ns + 1)
 
@@ -75,7 +117,7 @@ def test_a_kernel_with_real_round_trips_took_this(size: int, mbps: int, percent:
     """Measured over 60 ms, fresh connections: so much longer than latency + size / rate."""
     rate_bps = mbps * 1_000_000
     plain_ns = 30 * MS + 8000 * FRESH.wire_bytes(size) * MS // rate_bps
-    told_ns = plain_ns + FRESH.waits_ns(size, WINDOW, 60 * MS, rate_bps)
+    told_ns = plain_ns + waits_ns(FRESH, size, WINDOW, 60 * MS, rate_bps)
     assert told_ns == pytest.approx(plain_ns * (1 + percent / 100), rel=0.025)
 
 
@@ -88,7 +130,8 @@ def waits(slow_start: str, *messages: tuple[float, int]) -> list[float]:
     """The milliseconds that each message of (begins at ms, bytes) waits, at 10 Mbit/s over 60 ms."""
     connection, found = Connection(Tcp(slow_start=slow_start, header_bytes=52)), []
     for at, size in messages:
-        found.append(connection.begin(size, round(at * MS), 60 * MS, 10_000_000) / MS)
+        window = connection.begin(size, round(at * MS), 60 * MS)
+        found.append(waits_ns(connection.tcp, size, window or BIG, 60 * MS, 10_000_000) / MS)
         connection.sent(round(at * MS))
     return found
 
@@ -126,6 +169,6 @@ def test_a_broken_connection_begins_anew() -> None:
     connection = Connection(Tcp(slow_start="idle", header_bytes=52))
     found = []
     for _ in range(2):
-        found.append(connection.begin(BIG, 0, 60 * MS, 10_000_000) // MS)
+        found.append(connection.begin(BIG, 0, 60 * MS))
         connection.broke()
-    assert found == [96, 96]
+    assert found == [WINDOW, WINDOW]

@@ -45,13 +45,13 @@ def delta(seed, user, d, name=""):
     return rng.uniform(-1.2, 1.2, (1, d)).astype(np.float32)
 
 
-def world(protocol, n, ops=None, seed=0, d=5, **params):
-    """A round of n users whose weights are 1 .. n."""
+def world(protocol, n, ops=None, seed=0, d=5, settings=None, **params):
+    """A round of n users whose weights are 1 .. n; settings: of the protocol's own block."""
     p = Params(d=d, q=Q, **params)
     ops = ops or EagerOps(p.q)
     root = derive(seed, "machines")
     entropies = {party: Entropy(root, party) for party in (SERVER, *range(n))}
-    kind = PROTOCOLS[protocol]()
+    kind = PROTOCOLS[protocol](**(settings or {}))
     blind = isinstance(ops, ShadowOps)
     updates = {
         user: Update(Handle(1, d, F32, None if blind else delta(seed, user, d)), user + 1)

@@ -10,6 +10,7 @@ import pytest
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.engine.transport import Transport
 from simfl.protocols.buffered_server import Upload
+from simfl.protocols.consistency import Consistent
 from simfl.protocols.machine import SERVER
 from simfl.protocols.registry import PROTOCOLS
 from simfl.studies.verify import Subject
@@ -21,7 +22,8 @@ ENGINES = (ModelDownload, Stop)
 
 @pytest.mark.parametrize("name", [*PROTOCOLS, f"{EXAMPLE}:DealtPads"])
 def test_what_a_run_sends_is_named(name: str) -> None:
-    subject = Subject(name, {})
+    signed = name in PROTOCOLS and issubclass(PROTOCOLS[name], Consistent)  # whose users then say most
+    subject = Subject(name, {f"protocols.{name}.consistency": "signatures"} if signed else {})
     kind = subject.cohort.kind
     sent: dict[bool, set[Any]] = {True: set(), False: set()}
     for _, to, message in subject.run({}).sent:

@@ -79,7 +79,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
          "not 2"),
         ("dropout: none", "dropout: rate", "15: dropout.rate: missing: a number or a list is needed"),
         ("dropout: none", "dropout: {script: [{user: 1, when: mid_send}]}", "15: dropout.losses.0.at: "
-         "missing: one of advertise, shares, training, upload, recovery"),
+         "missing: one of advertise, shares, training, upload, consistency, recovery"),
         ("clock: modelled", "clock: recorded", "2: clock.dir: missing: text is needed"),
         ("dropout: none", "dropout: {script: 5}", "15: dropout.losses: must be a list, not 5"),
         ("dropout: none", "dropout:\n  script:\n  - {user: 3, at: upload, when: delay}", "17: "

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.crypto import field, keys, mds, prg, quantize, shamir
+from simfl.crypto import field, keys, mds, prg, quantize, shamir, signatures
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, U32, Handle
@@ -84,7 +84,7 @@ def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
 
 
 def of_keys() -> Rates:
-    """Measure key pairs, agreements, and authenticated encryption."""
+    """Measure key pairs, agreements, authenticated encryption, and signatures."""
     secret, n = seed("secret"), 50
     publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
     agreed = keys.agree(secret, publics, b"x")
@@ -96,7 +96,14 @@ def of_keys() -> Rates:
         rows.append((n, n * length, seconds(seal)))
     agree_s = seconds(lambda: keys.agree(secret, publics, b"x")) / n
     public_s, (item_s, byte_s) = seconds(lambda: keys.public(secret), 15), solve(*rows)
-    return {"x25519": public_s, "agree": agree_s, "aead_item": item_s, "aead_byte": byte_s}
+    signed, said = signatures.sign(secret, bytes(400)), [bytes(400)] * n  # a set of a hundred users
+    made = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), said)
+    sign_s = seconds(lambda: signatures.sign(secret, bytes(400)), 15)
+    verify_s = seconds(lambda: signatures.verify(*made)) / n
+    return {
+        "x25519": public_s, "agree": agree_s, "sign": sign_s, "verify": verify_s,
+        "aead_item": item_s, "aead_byte": byte_s,
+    }  # fmt: skip
 
 
 def of_vectors() -> Rates:

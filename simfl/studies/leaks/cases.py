@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from simfl.dataplane.symbolic import SymbolicOps
-from simfl.random_streams import Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.buffered import BufferCohort
@@ -28,7 +27,7 @@ from simfl.studies.explore.cohort import (
     fate_of,
     script,
 )
-from simfl.studies.leaks.engine import on_engine, shortened
+from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.views import Setup, Transcript, play, union
 
 LOST: dict[Detect, dict[str, Callable[[str], Fate]]] = {
@@ -68,12 +67,9 @@ class Small:
 
     cohort: RoundCohort
 
-    @cached_property
+    @property
     def setup(self) -> Setup:
-        kind, name = self.cohort.kind, self.cohort.protocol
-        p = shortened(kind, self.cohort.scenario.params(name, 1))
-        root = Streams(self.cohort.scenario.seed).bytes("entropy", name)
-        return Setup(kind, p, tuple(range(self.cohort.users)), root)
+        return self.cohort.short
 
     def every_case(self, most: int | None = None) -> Iterator[tuple[Case, Transcript]]:
         """Yield every round that losses of at most so many users lead to, and then pairs of rounds."""

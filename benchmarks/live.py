@@ -1,0 +1,92 @@
+"""The evidence of docs/reality.md: a grid of live runs, played on this machine. As root, for kernel links.
+
+    python -m benchmarks.live [PART]      only the cells whose names have this part in them
+
+It goes on where it was ended: each run is written to benchmarks/results/live as it is done. Links are pinged
+first. Processes are scheduled in real time if that is permitted, so that other work does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+
+import simfl
+from benchmarks.live_grid import (
+    LINKS,
+    RUNS,
+    Cell,
+    calibration,
+    cells,
+    kept,
+    ping_of,
+    read,
+    scenario,
+    write,
+)
+from simfl.errors import RunFailed, ScenarioError
+from simfl.folder.result import Result
+from simfl.live.play import play, scheduler
+from simfl.live.sides import Figures, prepared
+from simfl.scenario.schema import Scenario
+
+
+def main(part: str = "") -> int:
+    """Play what is not there yet; return the number of runs that failed."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    began = time.monotonic()
+    wanted = [cell for cell in cells() if part in cell.name]
+    write("machine", {"cores": os.cpu_count(), "kernel": platform.release(), "scheduler": scheduler()})
+    for bandwidth, links in sorted({(cell.bandwidth, cell.links) for cell in wanted}):
+        _ping(bandwidth, links)
+    failed = 0
+    for repeat in range(RUNS):  # all cells once before any is played again
+        for cell in list(wanted):
+            try:
+                _play(cell, repeat, began)
+            except ScenarioError as refused:
+                print(f"{cell.name}: not played: {refused}")
+                wanted.remove(cell)
+            except RunFailed as problem:
+                print(f"{cell.name}: failed: {problem}", flush=True)
+                failed += 1
+    return failed
+
+
+def _ping(bandwidth: str, links: str) -> None:
+    name = f"ping-{links}-{bandwidth.replace('/', '_')}"
+    if read(name):
+        return
+    s = ping_of(bandwidth, links)
+    real, figures = _played(s, links)
+    found = calibration(real.traces["secagg"], simfl.run(s, {"payload": "shadow"}).traces["secagg"])
+    write(name, {**found._asdict(), "figures": asdict(figures)})
+    print(f"{name}: {1e3 * found.latency_s:.2f} ms a message, {1e3 * found.overhead_s:.2f} ms a step")
+
+
+def _play(cell: Cell, repeat: int, began: float) -> None:
+    runs = read(cell.name).get("runs", [])
+    if len(runs) > repeat:
+        return
+    result, figures = _played(scenario(cell), cell.links)
+    exact = [m.aggregate_exact for m in result.measured[cell.protocol]]
+    run = {**kept(result, cell.protocol), "exact": all(exact), "figures": asdict(figures)}
+    write(cell.name, {"cell": cell._asdict(), "runs": [*runs, run]})
+    done = f"{cell.name}: {figures.wall_s:.1f} s, overrun {figures.overrun:.1%}"
+    print(f"{done}, {time.monotonic() - began:.0f} s so far", flush=True)
+
+
+def _played(s: Scenario, links: str) -> tuple[Result, Figures]:
+    (name,) = s.protocols
+    kind, delay, _ = LINKS[links]
+    result, figures = play(prepared(s), links=kind, delay=delay)
+    return result, figures[name]
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, main(*sys.argv[1:])))

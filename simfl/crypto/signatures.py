@@ -1,0 +1,55 @@
+"""Signatures: Ed25519 (RFC 8032), through pyca/cryptography.
+
+A message is what its signer says, and after it rows of bytes where there are any. Invariant: a signature that
+does not verify yields no value: `Forged` names its row. One secret serves for signatures alone.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from simfl.crypto import A8
+from simfl.crypto.keys import KEY_BYTES, Forged
+
+SIGNATURE_BYTES = 64
+
+
+def public(secret: A8) -> A8:
+    """Return the Ed25519 public key, [1, 32], of a secret key [1, 32] (any 32 bytes)."""
+    raw = _private(secret).public_key().public_bytes_raw()
+    return np.frombuffer(raw, np.uint8).reshape(1, -1).copy()
+
+
+def sign(secret: A8, said: bytes, rows: A8 | None = None) -> A8:
+    """Return the signature, [1, 64], of `said` and of all rows behind it; secret [1, 32]."""
+    signature = _private(secret).sign(said if rows is None else said + rows.tobytes())
+    return np.frombuffer(signature, np.uint8).reshape(1, -1).copy()
+
+
+def verify(publics: A8, signatures: A8, said: Collection[bytes], rows: A8 | None = None) -> A8:
+    """Return publics [n, 32] if signatures [n, 64] are theirs: the i-th of said_i and of the rows i, n + i,
+    2 n + i, ... behind it. Forged(i, "does not verify") for the first that is not.
+
+    >>> secret = np.zeros((1, 32), np.uint8)
+    >>> verify(public(secret), sign(secret, b"so"), [b"so"]).shape
+    (1, 32)
+    """
+    n = len(publics)
+    if publics.shape != (n, KEY_BYTES) or signatures.shape != (n, SIGNATURE_BYTES) or len(said) != n:
+        shapes = f"{list(signatures.shape)} signatures of {len(said)} messages"
+        raise ValueError(f"{shapes} under {list(publics.shape)} keys: one of each is needed")
+    for i, message in enumerate(said):
+        content = message if rows is None else message + rows[i::n].tobytes()
+        try:
+            Ed25519PublicKey.from_public_bytes(publics[i].tobytes()).verify(signatures[i].tobytes(), content)
+        except InvalidSignature:
+            raise Forged(i, "does not verify") from None
+    return publics
+
+
+def _private(secret: A8) -> Ed25519PrivateKey:
+    if secret.dtype != np.uint8 or secret.shape != (1, KEY_BYTES):
+        raise ValueError(f"secret must be uint8 [1, {KEY_BYTES}], not {secret.dtype} {list(secret.shape)}")
+    return Ed25519PrivateKey.from_private_bytes(secret.tobytes())

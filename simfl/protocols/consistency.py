@@ -1,0 +1,215 @@
+"""The consistency check (Bonawitz 2017, section 4): a user helps to take masks off only if enough others were
+told of the very survivors that it was told of.
+
+    client   ... uploaded -> signed -> answered
+    server   ... upload (V3) -> consistency -> recovery (V4) -> done
+
+Each survivor signs the set that it was told, whole, and answers once it has seen signatures of that set by
+t_i users of its own roster (U in LightSecAgg), its own among them. So no two users who answer were told two
+sets, as long as any two sets of so many share somebody honest: 2 t > N + |C| over the complete graph. Over a
+sparse one each user hears its own neighbourhood alone.
+
+A public-key infrastructure is presupposed. The key that signs is advertised beside the others, and whoever
+passes rosters on could put its own in its place; with `pki` it is a long-term key that all know beforehand,
+and signs the user's advertised keys too. Nothing here says that a user exists once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from simfl.crypto.signatures import SIGNATURE_BYTES
+from simfl.dataplane.handles import U8, Handle, HandleList
+from simfl.dataplane.ops import PeerFault
+from simfl.protocols.index_views import Lookup, Same, Users, are_distinct, are_within, users_among
+from simfl.protocols.keyed_messages import (
+    Advertise,
+    Inbox,
+    Invite,
+    Roster,
+    Signature,
+    Signatures,
+    Survivors,
+    check_names,
+)
+from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.machine import SERVER, Effects, Params, Refusal, Send, misshapen
+from simfl.protocols.masked_round import MaskedClient, MaskedServer
+from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES, Protocol
+from simfl.protocols.server import Stage
+
+
+def said(what: str, p: Params, more: bytes) -> bytes:
+    """Return what is signed: its purpose, the run, the protocol, the round, and `more`.
+
+    >>> said("keys", Params(d=1, q=101, session=b"run", entry="secagg", round=2), b"")
+    b"simfl keys (b'run', 'secagg', 2) "
+    """
+    return f"simfl {what} {(p.session, p.entry, p.round)} ".encode() + more
+
+
+def _said_of_keys(p: Params, user: int) -> bytes:
+    return said("keys", p, user.to_bytes(4, "big"))
+
+
+class SigningClient(MaskedClient):
+    """key: the secret that it signs with; told: the survivors of its roster; said: what it signed of them."""
+
+    table = {
+        ("invited", Invite): ("advertise", "keyed"),
+        ("keyed", Roster): ("share", "shared"),
+        ("shared", Inbox): ("hold_shares", "ready"),
+        ("uploaded", Survivors): ("sign", "signed"),
+        ("signed", Signatures): ("answer_if_consistent", "answered"),
+        # Nobody signs two sets, nor answers for two.
+        ("signed", Survivors): ("refuse", "signed"),
+        ("answered", Survivors): ("refuse", "answered"),
+    }
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.keys += self.params.pki is None
+
+    def make_keys(self) -> list[Handle]:
+        keys, pki = super().make_keys(), self.params.pki
+        self.key = self.ops.secret(self.entropy("signing key") if pki is None else pki.secret(self.user))
+        return keys if pki is not None else [*keys, self.ops.signing_key(self.key)]
+
+    def advertised(self, keys: list[Handle]) -> Advertise:
+        message, p = super().advertised(keys), self.params
+        if p.pki is None:
+            return message
+        signature = self.ops.sign(self.key, _said_of_keys(p, self.user), message.publics)
+        return replace(message, signature=signature)
+
+    def check_roster(self, roster: Roster) -> None:
+        """Check the roster, and under a PKI each user's signature of its keys."""
+        super().check_roster(roster)
+        p, users, n = self.params, roster.users, len(roster.users)
+        self.publics, self.first_row = roster.publics, (self.keys - 1) * n
+        if p.pki is None:
+            return
+        self.publics, self.first_row = p.pki.publics(users, self.ops), 0
+        signed = roster.signatures
+        if signed is None or misshapen(signed, n, SIGNATURE_BYTES, U8):
+            raise PeerFault(SERVER, f"{Refusal.UNSIGNED}: those of {n} users are needed")
+        self.verify(self.publics, signed, Lookup(partial(_said_of_keys, p), users), users, roster.publics)
+
+    def sign(self, survivors: Survivors) -> Effects:
+        check_names(survivors.users, self.params.points, "the survivors")
+        roster, everyone = self.peers.base, survivors.users
+        within = everyone.within(roster)
+        self.told = survivors if within else Survivors(users_among(roster, everyone.place))
+        self.check(self.told)
+        self.said = said("survivors", self.params, everyone.digest)
+        return [Send(SERVER, Signature(self.ops.sign(self.key, self.said)))]
+
+    def answer_if_consistent(self, signatures: Signatures) -> Effects:
+        """Answer if enough users of its roster signed the set that it was told, and no signature is bad."""
+        signers = signatures.users
+        if flaw := misshapen(signatures.signed, len(signers), SIGNATURE_BYTES, U8):
+            raise PeerFault(SERVER, flaw)
+        if not are_distinct(signers):
+            raise PeerFault(SERVER, Refusal.DOUBLED)
+        if not are_within(signers, self.told.users):
+            raise PeerFault(SERVER, Refusal.STRANGER)
+        if len(signers) < self.t:
+            raise PeerFault(SERVER, f"{Refusal.FEW}: {len(signers)}, {self.t} needed")
+        place, first = self.peers.base.place, self.first_row
+        publics = self.ops.pick(self.publics, Lookup(lambda user: first + place[user], signers))
+        self.verify(publics, signatures.signed, Same(self.said, len(signers)), signers)
+        return self.answer(self.told)
+
+    def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
+        """Verify signatures. Whoever made a bad one, it is the server who presents it."""
+        try:
+            self.ops.verify(publics, signed, *of)
+        except PeerFault as fault:
+            raise PeerFault(SERVER, f"{Refusal.FORGED}: that of user {fault.user}") from None
+
+
+class SigningServer(MaskedServer):
+    stages = {
+        **{name: MaskedServer.stages[name] for name in ("advertise", "shares", "upload")},
+        "consistency": Stage(Signature, "recovery", "send_signatures"),
+        "recovery": MaskedServer.stages["recovery"],
+    }
+    after_upload = "consistency"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.keys += self.params.pki is None
+
+    def reject_reason(self, sender: int, message: Any) -> str:
+        if isinstance(message, Signature):
+            return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
+        if isinstance(message, Advertise) and self.params.pki is not None:
+            if message.signature is None:
+                return Refusal.UNSIGNED
+            if flaw := misshapen(message.signature, 1, SIGNATURE_BYTES, U8):
+                return flaw
+        return super().reject_reason(sender, message)
+
+    def send_rosters(self, got: dict[int, Advertise]) -> Effects:
+        self.signatures = {user: message.signature for user, message in got.items()}
+        return super().send_rosters(got)
+
+    def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
+        made = super().roster(users, t, publics)
+        signed = [one for user in users if (one := self.signatures[user]) is not None]
+        return replace(made, signatures=self.ops.join(signed)) if self.params.pki is not None else made
+
+    def told(self, roster: Users) -> Survivors:
+        """Return the survivors, all of them: neighbours in a sparse graph sign one set."""
+        return Survivors(self.survivors)
+
+    def send_signatures(self, got: dict[int, Signature]) -> Effects:
+        """Pass each user the signatures of those in its roster, if these are enough."""
+        made: dict[int, Signatures] = {}
+        sends: list[Send] = []
+        for user in got:
+            roster = self.rosters[user]
+            if id(roster) not in made:
+                users = users_among(roster, got)
+                made[id(roster)] = Signatures(users, self.ops.join([got[j].signed for j in users]))
+            if len(made[id(roster)].users) >= self.t[user]:
+                sends.append(Send(user, made[id(roster)]))
+        return self.go_on("recovery", got, sends, "recovery")
+
+
+class Consistent(Protocol):
+    """Protocols whose users may be asked to sign the set of survivors."""
+
+    consistency: Literal["none", "signatures"] = "none"
+    """With `signatures`, a user answers only when enough others signed the survivors that it was told of."""
+    pki: bool = False
+    """Users know each other's long-term keys beforehand: these sign, also the keys that users advertise."""
+
+    @model_validator(mode="after")
+    def keys_sign(self) -> "Consistent":
+        if self.pki and not self.signed:
+            raise ValueError("pki: true is for `consistency: signatures`: nothing is signed without it")
+        return self
+
+    @property
+    def signed(self) -> bool:
+        return self.consistency == "signatures"
+
+    @property
+    def round_points(self) -> tuple[str, ...]:
+        return SIGNED_POINTS if self.signed else self.points
+
+    @property
+    def round_timers(self) -> tuple[str, ...]:
+        return SIGNED_STAGES if self.signed else self.timers
+
+    def params(self, p: Params) -> Params:
+        return replace(p, pki=Directory(p.session.ljust(32))) if self.pki else p
+
+    def notes(self, p: Params) -> Iterator[str]:
+        yield from super().notes(p)
+        if self.signed and not self.pki:
+            yield "signatures: the server could advertise keys of its own unless a PKI vouches for them: pki"

@@ -1,0 +1,435 @@
+"""The tables and the figure of docs/reality.md, from the results of live runs that it shows.
+
+python -m tests.docs.reality     simulates each cell again, which takes a minute, and writes them
+
+`make live` plays the runs. Simulations are kept beside them, so that a test can tell when today's differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import sqrt
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from benchmarks.live_grid import (
+    BANDWIDTHS,
+    LOST,
+    RUNS,
+    Calibration,
+    Cell,
+    cells,
+    read,
+    simulated,
+    write,
+)
+from simfl.reports.figures.catalogue import save
+from simfl.reports.figures.style import WIDE, panels, style
+from simfl.results.statistics import Estimate, estimate
+from simfl.results.trace import PHASES
+from tests.docs.pages import ROOT
+from tests.docs.which_links import table
+
+PAGE, FIGURE = ROOT / "docs" / "reality.md", ROOT / "docs" / "reality.svg"
+
+CALLED = {
+    "wire": "kernel, round trips",
+    "kernel": "kernel, no round trips",
+    "user": "user space",
+}
+COLOURS = {"wire": "#b2182b", "kernel": "#2166ac", "user": "#666666"}
+WAYS = ("a priori", "calibrated")
+BOUNDS = {"a priori": (0.02, 0.07), "calibrated": (0.01, 0.04)}
+"""The aims: the median and the greatest error of totals."""
+PHASE_BOUND, LEAST_SHARE = 0.10, 0.1
+TAU_BOUND, APART = 0.93, 0.02
+WEAKEST = 12  # configurations in the first table
+
+
+class Point(NamedTuple):
+    """A configuration: of a run in rounds one round, of a buffered run the mean aggregation.
+
+    real: the total seconds of each run. simulated: by way. spans: of each phase that takes a tenth or more,
+    its real mean and what each way says. overrun: of its runs the greatest.
+    """
+
+    cell: Cell
+    lost: float
+    real: tuple[float, ...]
+    simulated: dict[str, float]
+    spans: dict[str, tuple[float, dict[str, float]]]
+    overrun: float
+
+    @property
+    def links(self) -> str:
+        return self.cell.links
+
+    @property
+    def found(self) -> Estimate:
+        return estimate(self.real)
+
+    def error(self, way: str) -> float:
+        return self.simulated[way] / self.found.mean - 1
+
+
+Stored = Mapping[str, Any]
+"""By the name of a cell: what simulations of both ways keep, as `live_grid.kept` does."""
+
+
+def played() -> list[Cell]:
+    """Return the cells of which there are runs."""
+    return [cell for cell in cells() if read(cell.name)]
+
+
+def calibration_of(cell: Cell) -> Calibration:
+    ping = read(f"ping-{cell.links}-{cell.bandwidth.replace('/', '_')}")
+    return Calibration(ping["latency_s"], ping["overhead_s"])
+
+
+def simulate(cell: Cell) -> dict[str, Any]:
+    """Return of a cell what both ways say."""
+    return {"a priori": simulated(cell), "calibrated": simulated(cell, calibration_of(cell))}
+
+
+def points(stored: Stored) -> list[Point]:
+    return [point for cell in played() for point in _points(cell, stored[cell.name])]
+
+
+def _points(cell: Cell, ways: Mapping[str, Any]) -> Iterator[Point]:
+    runs = read(cell.name)["runs"]
+    overrun = max(run["figures"]["overrun"] for run in runs)
+    listed = {way: ways[way]["aggregates"] for way in WAYS}
+    if cell.buffered:
+        real = tuple(fmean(one["total_s"] for one in run["aggregates"]) for run in runs)
+        means = {way: fmean(one["total_s"] for one in own) for way, own in listed.items()}
+        yield Point(cell, cell.lost[0], real, means, {}, overrun)
+        return
+    for k, lost in enumerate(cell.lost):
+        own = [run["aggregates"][k] for run in runs]
+        real = tuple(one["total_s"] for one in own)
+        spans = {}
+        for phase in PHASES:
+            mean = fmean(one["span_s"].get(phase, 0.0) for one in own)
+            if mean >= LEAST_SHARE * fmean(real):
+                spans[phase] = (mean, {way: listed[way][k]["span_s"].get(phase, 0.0) for way in WAYS})
+        totals = {way: listed[way][k]["total_s"] for way in WAYS}
+        yield Point(cell, lost, real, totals, spans, overrun)
+
+
+# -- statistics
+def tau(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return Kendall's tau-b of (real, simulated), over all pairs of them.
+
+    >>> tau([(1, 1), (2, 3), (3, 2)]), tau([(1, 1), (2, 2), (3, 3)])
+    (0.3333333333333333, 1.0)
+    """
+    both = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in combinations(pairs, 2)]
+    score = sum(x * y for x, y in both)
+    return score / sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
+
+
+def in_order(pairs: Sequence[tuple[float, float]]) -> tuple[int, int]:
+    """Return of the pairs more than 2 % apart in reality how many are in order, and how many there are.
+
+    >>> in_order([(1.0, 1.0), (1.01, 0.9), (2.0, 0.95)])
+    (1, 2)
+    """
+    apart = [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] - b[0]) > APART * min(a[0], b[0])]
+    return sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in apart), len(apart)
+
+
+def _sign(x: float) -> int:
+    return (x > 0) - (x < 0)
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """Return the value that so large a share of them do not exceed.
+
+    >>> quantile([4, 1, 3, 2], 0.9), quantile([4, 1, 3, 2], 0.5)
+    (4, 2)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def errors(found: Iterable[Point], way: str) -> list[float]:
+    return [abs(point.error(way)) for point in found]
+
+
+def phase_errors(found: Iterable[Point], way: str, phase: str = "") -> list[float]:
+    return [
+        ways[way] / real - 1
+        for point in found
+        for name, (real, ways) in point.spans.items()
+        if phase in ("", name)
+    ]
+
+
+def groups(found: Sequence[Point]) -> Iterator[tuple[str, bool, list[Point]]]:
+    """Yield links, whether they are of buffered runs, and the points; the weakest kind of links first."""
+    for links in CALLED:
+        for buffered in (False, True):
+            own = [p for p in found if p.links == links and p.cell.buffered == buffered]
+            if own:
+                yield links, buffered, own
+
+
+def _pairs(found: Iterable[Point], way: str) -> list[tuple[float, float]]:
+    return [(point.found.mean, point.simulated[way]) for point in found]
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f} %"
+
+
+def _three(values: Sequence[float]) -> str:
+    return " / ".join(f"{100 * v:.1f}" for v in (median(values), quantile(values, 0.9), max(values))) + " %"
+
+
+def _kind(links: str, buffered: bool) -> str:
+    return f"{CALLED[links]}; {'buffered' if buffered else 'rounds'}"
+
+
+# -- tables
+def of_aims(found: Sequence[Point], stored: Stored) -> str:
+    """The aims, each met or missed."""
+    kinds = list(groups(found))
+    rows = []
+    for way in WAYS:
+        most = [(median(own), max(own)) for own in (errors(points, way) for _, _, points in kinds)]
+        for k, called in enumerate(("median", "greatest")):
+            bound = BOUNDS[way][k]
+            told = [_met(each[k] <= bound, _percent(each[k])) for each in most]
+            rows.append([f"totals {way}: {called} error at most {bound:.0%}", *told])
+    own = [phase_errors(points, "a priori") for _, _, points in kinds]
+    told = [_met(max(map(abs, each)) <= PHASE_BOUND, _within(each)) if each else "" for each in own]
+    rows.append([f"phases of a tenth of the round or more, a priori, within {PHASE_BOUND:.0%}", *told])
+    taus = [tau(_pairs(points, "a priori")) for _, _, points in kinds]
+    rows.append([f"Kendall's tau at least {TAU_BOUND}", *(_met(t >= TAU_BOUND, f"{t:.3f}") for t in taus)])
+    orders = [in_order(_pairs(points, "a priori")) for _, _, points in kinds]
+    told = [_met(good == every, f"{good} of {every}") for good, every in orders]
+    rows.append(["pairs more than 2 % apart in order: all", *told])
+    return table(["aim", *(_kind(links, buffered) for links, buffered, _ in kinds)], rows)
+
+
+def _met(met: bool, text: str) -> str:
+    return text if met else f"**missed: {text}**"
+
+
+def _within(each: Sequence[float]) -> str:
+    return f"{sum(abs(e) <= PHASE_BOUND for e in each)} of {len(each)}, worst {max(map(abs, each)):.1%}"
+
+
+def of_groups(found: Sequence[Point], stored: Stored) -> str:
+    """Errors of totals, and ranks, by kind of links."""
+    rows = []
+    for links, buffered, own in groups(found):
+        for way in WAYS:
+            good, every = in_order(_pairs(own, way))
+            signed = fmean(point.error(way) for point in own)
+            ranks = [f"{tau(_pairs(own, way)):.3f}", f"{good} of {every}"]
+            name = _kind(links, buffered)
+            rows.append(
+                [name, way, str(len(own)), _three(errors(own, way)), f"{100 * signed:+.1f} %", *ranks]
+            )
+    head = ("links", "simulated", "configurations", "error: median / p90 / greatest", "mean, signed")
+    return table([*head, "tau", "pairs in order"], rows)
+
+
+def _row(point: Point) -> list[str]:
+    real = point.found
+    half = (real.half or 0) / real.mean
+    return [
+        point.cell.protocol,
+        CALLED[point.links],
+        point.cell.bandwidth,
+        f"{point.lost:.0%}",
+        real.text(),
+        f"{point.simulated['a priori']:.3f}",
+        f"{100 * point.error('a priori'):+.1f} ± {100 * half:.1f} %",
+        f"{100 * point.error('calibrated'):+.1f} %",
+        ", ".join(
+            f"{phase} {100 * (ways['a priori'] / span - 1):+.0f} %"
+            for phase, (span, ways) in point.spans.items()
+            if abs(ways["a priori"] / span - 1) > PHASE_BOUND
+        ),
+        _percent(point.overrun),
+    ]
+
+
+HEAD = (
+    *("protocol", "links", "Mbit/s", "lost", "real, s", "simulated, s", "error a priori", "calibrated"),
+    *("phases beyond 10 %", "overrun"),
+)
+
+
+def _by_error(found: Iterable[Point]) -> list[Point]:
+    return sorted(found, key=lambda point: -abs(point.error("a priori")))
+
+
+def of_weakest(found: Sequence[Point], stored: Stored) -> str:
+    """The configurations with the greatest errors."""
+    return table(HEAD, map(_row, _by_error(found)[:WEAKEST]))
+
+
+def of_all(found: Sequence[Point], stored: Stored) -> str:
+    """All other configurations, the greatest errors first."""
+    return table(HEAD, map(_row, _by_error(found)[WEAKEST:]))
+
+
+def of_phases(found: Sequence[Point], stored: Stored) -> str:
+    """Errors of the phases that take a tenth of their round or more."""
+    rows = []
+    for links, buffered, own in groups(found):
+        for phase in PHASES if not buffered else ():
+            each = {way: phase_errors(own, way, phase) for way in WAYS}
+            if each["a priori"]:
+                signed = f"{100 * fmean(each['a priori']):+.1f} %"
+                sizes = [_three([abs(e) for e in each[way]]) for way in WAYS]
+                rows.append([CALLED[links], phase, str(len(each["a priori"])), signed, *sizes])
+    head = ("links", "phase", "n", "mean a priori, signed", "a priori: median / p90 / greatest", "calibrated")
+    return table(head, rows)
+
+
+def of_staleness(found: Sequence[Point], stored: Stored) -> str:
+    """Staleness of updates in buffered runs: how many had 0, 1, 2, ..."""
+    rows = []
+    for cell in played():
+        if cell.buffered:
+            told = [_histogram(run["aggregates"]) for run in read(cell.name)["runs"]]
+            own = _histogram(stored[cell.name]["a priori"]["aggregates"])
+            same = sum(one == own for one in told)
+            name = [cell.protocol, CALLED[cell.links], cell.bandwidth, f"{cell.lost[0]:.0%}"]
+            rows.append([*name, own, *told, f"{same} of {len(told)}"])
+    head = (
+        "protocol",
+        "links",
+        "Mbit/s",
+        "lost",
+        "simulated",
+        *(f"run {k + 1}" for k in range(RUNS)),
+        "same",
+    )
+    return table(head, rows)
+
+
+def _histogram(aggregates: Iterable[Mapping[str, Any]]) -> str:
+    counts: dict[int, int] = {}
+    for one in aggregates:
+        for stale, times in one["staleness"].items():
+            counts[int(stale)] = counts.get(int(stale), 0) + times
+    return " ".join(str(counts.get(k, 0)) for k in range(max(counts, default=-1) + 1))
+
+
+def of_arrivals(found: Sequence[Point], stored: Stored) -> str:
+    """Simulated less real arrivals of models and uploads: each user's, and the last one's."""
+    rows = []
+    for links in CALLED:
+        for bandwidth in BANDWIDTHS:
+            own = [c for c in played() if (c.links, c.bandwidth, c.buffered) == (links, bandwidth, False)]
+            for kind in ("model", "upload"):
+                each, last = [], []
+                for cell in own:
+                    for run in read(cell.name)["runs"]:
+                        for k in range(len(LOST)):
+                            real = run["aggregates"][k]["arrivals_s"][kind]
+                            said = stored[cell.name]["a priori"]["aggregates"][k]["arrivals_s"][kind]
+                            both = [(real[u], said[u]) for u in real.keys() & said.keys()]
+                            each += [1e3 * (b - a) for a, b in both]
+                            last.append(1e3 * (max(b for _, b in both) - max(a for a, _ in both)))
+                if each:
+                    name = [CALLED[links], bandwidth, kind, str(len(each))]
+                    rows.append([*name, _spread(each), _spread(last)])
+    head = ("links", "Mbit/s", "message", "n", "each user: 5 % / median / 95 %, ms", "the last: the same, ms")
+    return table(head, rows)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return " / ".join(f"{quantile(values, share):+.0f}" for share in (0.05, 0.5, 0.95))
+
+
+def of_machine(found: Sequence[Point], stored: Stored) -> str:
+    """The machine, the pings, and what it could not deliver."""
+    machine = read("machine")
+    runs = [run for cell in played() for run in read(cell.name)["runs"]]
+    overruns = [run["figures"]["overrun"] for run in runs]
+    rows = [
+        ["cores; kernel; scheduling", f"{machine['cores']}; {machine['kernel']}; {machine['scheduler']}"],
+        ["runs; of them exact", f"{len(runs)}; {sum(run['exact'] for run in runs)}"],
+        ["overrun: median / p90 / greatest", _three(overruns)],
+        ["runs with overrun above 2 %", str(sum(one > 0.02 for one in overruns))],
+    ]
+    for links, bandwidth in sorted({(cell.links, cell.bandwidth) for cell in played()}):
+        found_s = calibration_of(Cell("", links, bandwidth, LOST))
+        text = f"{1e3 * found_s.latency_s:.2f} ms; {1e3 * found_s.overhead_s:.2f} ms"
+        rows.append([f"ping, {CALLED[links]}, {bandwidth}: more a message; more a step", text])
+    return table(("", ""), rows)
+
+
+TABLES = {
+    "aims": of_aims,
+    "weakest": of_weakest,
+    "groups": of_groups,
+    "phases": of_phases,
+    "staleness": of_staleness,
+    "arrivals": of_arrivals,
+    "machine": of_machine,
+    "all": of_all,
+}
+
+
+def between(name: str) -> re.Match[str]:
+    """A generated table of the page: what stands between its two comments."""
+    text = PAGE.read_text(encoding="utf-8")
+    pattern = rf"(<!-- python -m tests\.docs\.reality writes this table: {name} -->\n)(.*?)\n?(<!-- end -->)"
+    found = re.search(pattern, text, re.S)
+    assert found is not None, name
+    return found
+
+
+@style()
+def figure(found: Sequence[Point]) -> Figure:
+    """Real against simulated seconds, and the errors a priori over real seconds."""
+    drawn, (left, right) = panels(2, WIDE, 2.8, 2)
+    for links in CALLED:
+        own = [point for point in found if point.links == links]
+        for axes, height in (
+            (left, lambda p: p.simulated["a priori"]),
+            (right, lambda p: 100 * p.error("a priori")),
+        ):
+            for buffered, marker in ((False, "o"), (True, "x")):
+                some = [point for point in own if point.cell.buffered == buffered]
+                xs, ys = [p.found.mean for p in some], [height(p) for p in some]
+                axes.plot(xs, ys, marker, color=COLOURS[links], ms=3.2, mew=0.8, alpha=0.8, ls="none")
+    end = 1.08 * max(point.found.mean for point in found)
+    left.plot([0, end], [0, end], color="#999999", lw=0.7, zorder=0)
+    left.set(xlim=(0, end), ylim=(0, end), xlabel="real, s an aggregate", ylabel="simulated a priori, s")
+    for bound in (-7, 0, 7):
+        right.axhline(bound, color="#999999", lw=0.7, ls="-" if not bound else ":", zorder=0)
+    right.set(xlim=(0, end), xlabel="real, s an aggregate", ylabel="error a priori, %")
+    marks = [Line2D([], [], color=COLOURS[k], marker="o", ls="none", ms=3.2, label=CALLED[k]) for k in CALLED]
+    marks.append(Line2D([], [], color="#222222", marker="x", ls="none", ms=3.2, label="buffered"))
+    drawn.legend(handles=marks, loc="outside lower center", ncols=len(marks))
+    return drawn
+
+
+def update() -> None:
+    """Simulate all cells that were played, and write the tables and the figure."""
+    stored = {cell.name: simulate(cell) for cell in played()}
+    write("simulated", stored)
+    stored = read("simulated")  # as JSON has it
+    found = points(stored)
+    for name, make in TABLES.items():
+        old = between(name)
+        text = f"{old[1]}{make(found, stored)}\n{old[3]}"
+        PAGE.write_text(old.string[: old.start()] + text + old.string[old.end() :], encoding="utf-8")
+    save(FIGURE.parent, {FIGURE.stem: figure(found)}, ["svg"])
+
+
+if __name__ == "__main__":
+    update()
