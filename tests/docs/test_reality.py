@@ -146,7 +146,9 @@ def test_the_pings_are_of_the_links() -> None:
         assert 0 <= calibration_of(cell).latency_s < 0.05
 
 
-@pytest.mark.parametrize(("overruns", "kept", "tries"), [((0.01,), 0.01, 1), ((0.05, 0.03, 0.04), 0.03, 3)])
+@pytest.mark.parametrize(
+    ("overruns", "kept", "tries"), [((0.01,), 0.01, 1), ((0.05, 0.03), 0.03, 2), ((0.03, 0.05), 0.03, 2)]
+)
 def test_a_run_of_a_busy_machine_is_played_again(
     overruns: tuple[float, ...], kept: float, tries: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
