@@ -30,7 +30,8 @@ from benchmarks.live_grid import (
 )
 from simfl.errors import RunFailed, ScenarioError
 from simfl.folder.result import Result
-from simfl.live.play import Figures, play, prepared, scheduler
+from simfl.live.play import play, scheduler
+from simfl.live.sides import Figures, prepared
 from simfl.scenario.schema import Scenario
 
 
@@ -74,9 +75,7 @@ def _play(cell: Cell, repeat: int, began: float) -> None:
         return
     result, figures = _played(scenario(cell), cell.links)
     exact = [m.aggregate_exact for m in result.measured[cell.protocol]]
-    if not exact or not all(exact):
-        raise AssertionError(f"{cell.name}: not exact")
-    run = {**kept(result, cell.protocol), "figures": asdict(figures)}
+    run = {**kept(result, cell.protocol), "exact": all(exact), "figures": asdict(figures)}
     write(cell.name, {"cell": cell._asdict(), "runs": [*runs, run]})
     done = f"{cell.name}: {figures.wall_s:.1f} s, overrun {figures.overrun:.1%}"
     print(f"{done}, {time.monotonic() - began:.0f} s so far", flush=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from papers import (
+    ccesa_fig2,
     ccesa_fig4,
     ccesa_table1,
     ccesa_table2,
+    ccesa_table3,
     ccesa_table_g2,
     lightsecagg_fig11,
     lightsecagg_fig12,
@@ -19,6 +21,8 @@ from papers import (
     lightsecagg_u,
     multi_round_accuracy,
     multi_round_fig3,
+    multi_round_fig8,
+    multi_round_fig9,
     multi_round_table1,
     multi_round_theorem1,
 )
@@ -45,10 +49,14 @@ ENTRIES: dict[str, Entry] = {
     "ccesa_table_g2": ccesa_table_g2.G2_ENTRY,
     "ccesa_fig3": ccesa_table_g2.FIG_3_ENTRY,
     "ccesa_fig4": ccesa_fig4.ENTRY,
+    "ccesa_fig2": ccesa_fig2.ENTRY,
+    "ccesa_table3": ccesa_table3.ENTRY,
     "multi_round_table1": multi_round_table1.ENTRY,
     "multi_round_theorem1": multi_round_theorem1.ENTRY,
     "multi_round_fig3": multi_round_fig3.ENTRY,
     "multi_round_accuracy": multi_round_accuracy.ENTRY,
+    "multi_round_fig8": multi_round_fig8.ENTRY,
+    "multi_round_fig9": multi_round_fig9.ENTRY,
 }
 
 

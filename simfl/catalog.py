@@ -14,6 +14,7 @@ KINDS = {
     "server": "learning.server_opt:SERVER",
     "clip": "learning.clipping:CLIP",
     "staleness": "protocols.staleness:STALENESS",
+    "attacks": "privacy.attacks.registry:ATTACKS",
 }
 """Things whose kinds are classes -> the registry of each."""
 

@@ -11,7 +11,19 @@ import sys
 import typer
 
 # Imported for the commands that they add to `app`.
-from simfl.cli import authoring, compare, import_, leaks, live, reports, reproduce, run, studies  # noqa: F401
+from simfl.cli import (  # noqa: F401
+    attack,
+    authoring,
+    compare,
+    import_,
+    leaks,
+    live,
+    reports,
+    reproduce,
+    run,
+    serve,
+    studies,
+)
 from simfl.cli.common import BAD, app, heed_termination, keeping, read_to_its_end, tell
 from simfl.errors import BadInput
 

@@ -16,7 +16,7 @@ NAME_COLUMNS = 20
 
 Things = Literal[
     "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "links",
-    "partition", "server", "clip", "staleness",
+    "partition", "server", "clip", "staleness", "attacks",
 ]  # fmt: skip
 
 

@@ -10,10 +10,11 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
-from simfl.errors import counted, need
+from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
     from simfl.studies.leaks.cases import Small, SmallBuffer
+    from simfl.studies.leaks.lies import Lied
     from simfl.studies.leaks.sweep import Found, Report
 
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
@@ -29,6 +30,10 @@ def leak(
     random: Annotated[
         int | None, Option(min=1, metavar="COUNT", help="So many random loss patterns instead of all.")
     ] = None,
+    lie: Annotated[
+        str | None,
+        Option(metavar="WHAT", help="A server that lies about: survivors, shared (who shared), or keys."),
+    ] = None,
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
@@ -41,13 +46,16 @@ def leak(
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
+    scenario = Path(target).suffix in (".yaml", ".yml")
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
-    if Path(target).suffix in (".yaml", ".yml"):
-        if figure is not None:
-            raise typer.BadParameter("goes with a protocol, not with a scenario", param_hint="--figure")
+        if scenario or lie:
+            raise typer.BadParameter("goes with a protocol's losses alone", param_hint="--figure")
+    if lie is not None:
+        leaks = _of_lies(target, users, collude, lie, seed, set_)
+    elif scenario:
         leaks = _of_scenario(Path(target), collude, set_)
     else:
         leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
@@ -113,6 +121,31 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
     tell(f"Drawn in {file}")
 
 
+def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_: Set) -> bool:
+    from simfl.studies.leaks.cases import Small
+    from simfl.studies.leaks.lies import Lied, lies
+    from simfl.studies.leaks.sweep import make_small
+
+    small = make_small(protocol, users, seed, overrides(set_))
+    tell_whose_code()
+    label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
+    if not isinstance(small, Small):
+        raise BadInput(f"{label}: lies are told in rounds, and this protocol has none")
+    report = Lied()
+    with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
+        stage(f"{label}: lies about {lie}")
+        report = lies(small.setup, lie, min(collude, users - 2))
+    say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
+    for size, tried in sorted(report.tried.items()):
+        who = f"the server and {counted(size, 'user')}" if size else "the server alone"
+        leaks = report.leak is not None and len(report.coalition) == size
+        found = "more than one sum" if leaks else "no more than one sum over enough users"
+        say(f"  {who}: {counted(tried, 'lie')}, {found}", further="    ")
+    if report.leak is not None:
+        _tell(report)
+    return report.leak is not None
+
+
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
     from simfl.scenario.load import load
     from simfl.studies.leaks.sweep import of_scenario
@@ -145,6 +178,6 @@ def _show(report: Report) -> None:
         _tell(report.further)
 
 
-def _tell(found: Found) -> None:
+def _tell(found: Found | Lied) -> None:
     for line in str(found).splitlines():
         say(f"  {line}", further=" " * (len(line) - len(line.lstrip()) + 6))

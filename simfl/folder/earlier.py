@@ -11,6 +11,7 @@ from simfl.results.summary import read
 
 _REPORTS = ("report.html", "trace.perfetto.json", "breakdown.parquet", "energy.csv", "live.json")
 _FIGURE = re.compile(r"(breakdown|timing(_[0-9]+)?|accuracy|staleness|participation)\.(svg|png)")
+_ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
 
 
 def outdated(folder: Path) -> list[Path]:
@@ -18,7 +19,8 @@ def outdated(folder: Path) -> list[Path]:
     if not (folder / "summary.json").is_file():
         return []
     figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
-    files = (*(folder / name for name in _REPORTS), *_recorded(folder), *figures)
+    attacks = [path for path in sorted(folder.glob("attack-*")) if _ATTACK.fullmatch(path.name)]
+    files = (*(folder / name for name in _REPORTS), *_recorded(folder), *attacks, *figures)
     return [path for path in files if path.is_file()]
 
 

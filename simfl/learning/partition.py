@@ -1,5 +1,5 @@
 """Training samples dealt to users: each exactly once, but `natural` leaves out those of users that are not
-drawn, and `shared` deals some to everyone."""
+drawn, `few` those beyond so many of each user, and `shared` deals some to everyone."""
 
 from __future__ import annotations
 
@@ -75,6 +75,23 @@ class Iid(Partition):
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
         return np.array_split(rng.permutation(len(split.y_train)), users)
+
+
+class Few(Partition):
+    """So many samples to each user, drawn at random; nobody has the others, of which an attacker may have
+    some (CCESA G.2.2 trains on 5,000 to 50,000 of CIFAR-10's)."""
+
+    one_piece = True
+    main_key = "samples"
+    kind: Literal["few"] = "few"
+    samples: Count
+    """Samples of each user."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        n = len(split.y_train)
+        if users * self.samples > n:
+            raise ValueError(f"users={users} times samples={self.samples} is above the {n} samples")
+        return np.split(rng.permutation(n)[: users * self.samples], users)
 
 
 class _Skewed(Partition):
@@ -217,7 +234,7 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
     return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
 
 
-_OURS = (Iid, Dirichlet, Shards, Natural, Shared, QuantitySkew)
+_OURS = (Iid, Few, Dirichlet, Shards, Natural, Shared, QuantitySkew)
 PARTITION = Kinds("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:

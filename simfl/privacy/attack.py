@@ -96,7 +96,7 @@ class Attack:
 def attack(file: Path, first: int | None = None, last: int | None = None) -> Attack:
     """Attack rounds first .. last of an `updates-NAME.npz`; unless given, the last 2 N of them. A user's true
     update is its first in the window, delta_i^(t_0). BadInput if the window is empty or the file no run's."""
-    recorded = _read(file)
+    recorded = read_updates(file)
     numbers, users = recorded["rounds"], int(recorded["users"])
     start = numbers[-2 * users :][0] if first is None else first
     window = (numbers >= start) & (numbers <= (numbers[-1] if last is None else last))
@@ -119,7 +119,8 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups)
 
 
-def _read(file: Path) -> dict[str, NDArray[Any]]:
+def read_updates(file: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an `updates-NAME.npz` by name; BadInput if it is none."""
     try:
         arrays, most = read_npz(file, tuple(ARRAYS)), most_bytes()
     except UnpackingError as error:

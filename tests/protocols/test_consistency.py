@@ -21,6 +21,7 @@ from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Answer, Signature, Signatures, Survivors
 from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER, Ignore, Reason, Refusal, Refuse
+from simfl.protocols.secagg import SecAgg
 from simfl.studies.explore.rounds import explore, make_cohort
 from tests.protocols.harness import Between, misshapen, plain_sum, world
 from tests.sizes import examples
@@ -336,6 +337,11 @@ def test_whatever_users_are_told_one_set_is_answered(protocol: str, data: st.Dat
     w, out = lied_to(protocol, told, sign=True)
     assert len(answered(told, out)) <= 1
     assert not leaks(w, out, told)
+
+
+def test_a_pki_without_signatures_is_a_problem() -> None:
+    with pytest.raises(ValueError, match="nothing is signed without it"):
+        SecAgg(pki=True)
 
 
 # --- losses ----------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""Attack a recorded run as its server could."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from simfl.blocks import as_name
+from simfl.cli.common import Set, app, keeping, overrides, say, stages, tell, tell_whose_code
+from simfl.errors import BadInput
+
+With = Annotated[
+    list[str] | None,
+    Option("--with", metavar="KEY=VALUE", help="A setting of the attack, such as steps=500."),
+]
+
+
+@app.command()
+def attack(
+    kind: Annotated[str, Argument(help="See `simfl list attacks`; or path.py:Name of your own.")],
+    target: Annotated[
+        Path,
+        Argument(
+            help="A run's folder with record_updates: true, or a scenario to run first.",
+            metavar="RUN|SCENARIO",
+        ),
+    ],
+    with_: With = None,
+    set_: Set = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Where a scenario's run goes.")] = None,
+    seed: Annotated[int, Option(min=0, help="Of the attack's own draws.")] = 1,
+    as_json: Annotated[bool, Option("--json", help="Print attack-KIND.json and nothing else.")] = False,
+) -> None:
+    """Attack users' updates with what the server saw in a recorded run; write a table and a figure."""
+    from simfl.folder.disk import reserve
+    from simfl.folder.latest import RUNS
+    from simfl.folder.result import atomic
+    from simfl.reports import attack as report
+    from simfl.reports import terminal
+    from simfl.scenario.load import load
+    from simfl.studies import recorded
+
+    made, to_run = recorded.made(kind, overrides(with_)), not target.is_dir()
+    if to_run:
+        scenario = load(target, {**overrides(set_), "record_updates": True})
+        folder = out or reserve(RUNS / scenario.name)
+    elif set_ or out:
+        given = "--set" if set_ else "--out"
+        raise typer.BadParameter(f"goes with a scenario, and {target} is a folder", param_hint=given)
+    else:
+        folder, scenario = target, recorded.scenario_of(target)
+    tell_whose_code()
+    try:
+        with keeping(lambda: ""), stages() as stage:
+            outcome = recorded.perform(made, folder, scenario, seed, to_run, stage)
+    except BadInput:
+        if to_run:
+            for empty in (folder, RUNS):
+                with suppress(OSError):  # where it is not empty, or not there
+                    empty.rmdir()
+        raise
+    name = as_name(kind.rpartition(":")[2])
+    text = json.dumps(report.record(made, outcome, scenario.name, seed), indent=2, allow_nan=False) + "\n"
+    figure = report.svg(f"{name.replace('_', ' ')} on {scenario.name}", outcome)
+    for suffix, content in (("json", text), ("svg", figure)):
+        with atomic(folder / f"attack-{name}.{suffix}") as file:
+            file.write(content)
+    if as_json:
+        print(text, end="")
+        return
+    terminal.console().print(report.table(outcome))
+    for line in report.notes(made):
+        say(line, further="  ")
+    tell(f"Written to {folder}: attack-{name}.json, attack-{name}.svg")

@@ -1,0 +1,153 @@
+"""An attack: a block whose fields are its settings and which is called with what a server has seen.
+
+Invariant: an attack computes its guesses from `View` and from what it says that it assumes. It looks at
+`Truth` for that assumed knowledge, and to score its guesses. Its draws come from the generator that it is
+given, so a run, a seed and the settings give the same numbers.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.kinds import Choice
+from simfl.learning.data.dataset import F32, I64, Split
+from simfl.learning.input_search import InputSearch
+from simfl.learning.models.model import Model
+from simfl.learning.sgd import LocalSgd
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A server's view of an entry of a run, of the t rounds that have an aggregate.
+
+    rounds [t]: their numbers. models [t + 1, d]: the global model that each began with, and the last.
+    P [t, users]: who is in each sum. totals [t, d]: the sums of weighted updates.
+    plain: each user's update comes as it is. uploads: of the round at a place 0 .. t - 1, each user's upload
+    read as an update [d], and the place of the model that it was made on. A masked one is read the same way.
+    model, sgd, shape, classes: what the server asked users to train, and how.
+    """
+
+    entry: str
+    protocol: str
+    plain: bool
+    users: int
+    rounds: I64
+    models: F32
+    P: I64
+    totals: F64
+    uploads: Callable[[int], Mapping[int, tuple[F32, int]]]
+    model: Model
+    sgd: LocalSgd
+    shape: tuple[int, ...]
+    classes: int
+
+    @property
+    def search(self) -> InputSearch:
+        return InputSearch(self.model, self.shape, self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """All that is hidden from the server: the samples, whose they are (`parts`), and users' weighted updates.
+
+    first: each user's update w_i delta_i in the first round of a window that it took part in, by the place of
+    the window's first round; NaN of a user that took no part in it.
+    """
+
+    split: Split
+    parts: list[I64]
+    first: Callable[[int], F64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row of an attack's table: the entry, what the server attacked there, and numbers by their names."""
+
+    entry: str
+    attacked: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """A row of images [n, h, w] or [n, h, w, 3] of 0 .. 1, with a title and a line below each."""
+
+    title: str
+    images: F32
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A histogram: a title, the labels of its bins, and how many of each series are in them."""
+
+    title: str
+    labels: tuple[str, ...]
+    series: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The findings of an attack, and what its figure shows."""
+
+    findings: tuple[Finding, ...]
+    strips: tuple[Strip, ...] = ()
+    bars: tuple[Bars, ...] = ()
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        strips = list(self.strips)
+        titles = {strip.title for strip in strips}  # originals are shown once
+        strips += [strip for strip in other.strips if strip.title not in titles]
+        return Outcome(self.findings + other.findings, tuple(strips), self.bars + other.bars)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """An attack's assumptions beside the server's view, and the meaning of its numbers: the table's foot."""
+
+    assumes: str
+    measures: str
+
+
+class Attack(Choice):
+    """An attack; a call with a view is all that one of your own needs.
+
+    >>> class Loudest(Attack):
+    ...     knowledge = Knowledge("nothing", "norm: of the largest sum")
+    ...     def __call__(self, view, truth, rng):
+    ...         norm = float(np.linalg.norm(view.totals, axis=1).max())
+    ...         return Outcome((Finding(view.entry, "sums", {"norm": norm}),))
+    >>> Loudest().problem(None, []) is None
+    True
+    """
+
+    knowledge: ClassVar[Knowledge] = Knowledge("nothing", "")
+
+    def problem(self, split: Split, parts: list[I64]) -> str | None:
+        """Return what of the data or of how it is dealt rules the attack out, None if nothing does. It is
+        asked for before a scenario is run."""
+        return None
+
+    @abstractmethod
+    def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
+        """Attack an entry of a run. BadInput where the view lacks what that takes."""
+
+
+def pixels(x: NDArray[np.generic]) -> F32:
+    """Return samples as numbers: bytes 0 .. 255 become 0 .. 1."""
+    return x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
+
+
+def as_images(x: F32) -> F32 | None:
+    """Return samples [n, *shape] as images [n, h, w] or [n, h, w, 3]; None of other shapes."""
+    if x.ndim == 4 and x.shape[1] == 1:
+        return x[:, 0]
+    if x.ndim == 4 and x.shape[1] == 3:
+        return np.moveaxis(x, 1, -1)
+    return x if x.ndim == 3 else None

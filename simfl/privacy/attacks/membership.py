@@ -1,0 +1,192 @@
+"""Membership in a user's training data, by shadow models (Shokri et al. 2017; CCESA Tables 3 and B.1).
+
+The server trains models of its own, from the same global model and as it asked users to, on data of its own
+of the same kind. Of these it knows who is a member; a logistic regression learns from their outputs what a
+member's look like, and is then asked about users' models.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.blocks import Count
+from simfl.errors import BadInput
+from simfl.learning.data.dataset import F32, I64, Split
+from simfl.learning.trainer import Trainer
+from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View, pixels
+
+RIDGE = 1e-3  # of the regression, so that separable classes have a finite optimum
+FARTHEST = 5.0  # standard deviations of the shadows' features, beyond which an output says no more
+BINS = np.linspace(0, 1, 11)
+
+
+class Membership(Attack):
+    """Guesses of who is in a user's training data, by shadow models (Shokri et al. 2017).
+
+    Members and others are asked about in equal numbers, so a guess by a coin is right half of the time.
+    """
+
+    kind: Literal["membership"] = "membership"
+    knowledge = Knowledge(
+        "samples of the same kind that no user holds, and the labels of those asked about",
+        "accuracy, precision, recall of `member` over members and as many others; auc: the chance that a "
+        "member looks more like one than another sample does",
+    )
+    shadows: Count = 16
+    """Shadow models."""
+    samples: Count = 500
+    """Members that are asked about, of each user at most."""
+
+    def problem(self, split: Split, parts: list[I64]) -> str | None:
+        held = min(max(map(len, parts)), self.samples)
+        free = len(_outsiders(split, parts))
+        if free < 3 * held:
+            few = max(1, len(split.y_train) // (4 * len(parts)))
+            return (
+                "membership needs samples that no user holds, three times the "
+                f"{held} asked about of a user, and there are {free}: deal fewer, "
+                f"as by learning.partition: {{few: {few}}}"
+            )
+        return None
+
+    def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
+        place, split = len(view.rounds) - 1, truth.split
+        uploads = {user: up for user, up in view.uploads(place).items() if len(truth.parts[user])}
+        if not uploads:
+            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[place]}")
+        size = max(len(truth.parts[user]) for user in uploads)
+        free = rng.permutation(_outsiders(split, truth.parts))
+        asked = min(size, self.samples)
+        strangers, own = np.split(free, [max(asked, len(free) // 3)])
+        regression = self._learnt(view, split, rng, view.models[place], own, size)
+        search = view.search
+
+        def guesses(weights: F32, rows: I64) -> F64:
+            z = search.logits(weights, _x(split, rows))
+            return regression.probability(features(z, _y(split, rows)))
+
+        sides = [
+            (user, rng.permutation(truth.parts[user])[:asked], rng.permutation(strangers)) for user in uploads
+        ]
+        own_models = {user: view.models[at] - delta for user, (delta, at) in uploads.items()}
+        read = "uploads" if view.plain else "masked uploads"
+        outcome = Outcome(())
+        for what, models in (
+            (read, own_models),
+            ("global model", dict.fromkeys(uploads, view.models[-1])),
+        ):
+            members = np.concatenate([guesses(models[user], inside) for user, inside, _ in sides])
+            others = np.concatenate([guesses(models[u], rest[: len(inside)]) for u, inside, rest in sides])
+            numbers = {"round": float(view.rounds[place]), "asked": 2.0 * len(members)}
+            finding = Finding(view.entry, what, numbers | scored(members, others))
+            outcome += Outcome((finding,), bars=(_bars(f"{view.entry}: {what}", members, others),))
+        return outcome
+
+    def _learnt(
+        self, view: View, split: Split, rng: np.random.Generator, start: F32, own: I64, size: int
+    ) -> "Regression":
+        """Return the regression of membership on the outputs of shadow models, each trained on `size` of the
+        server's own samples and asked about those and as many others."""
+        size = min(size, len(own) // 2)
+        x, y = _x(split, own), _y(split, own)
+        hands = [rng.permutation(len(own))[: 2 * size] for _ in range(self.shadows)]
+        parts = [np.sort(hand[:size]) for hand in hands]
+        trainer = Trainer(Split(x, y, x[:1], y[:1], split.classes), parts, view.model, view.sgd, "cpu")
+        seeds = [rng.bytes(32) for _ in hands]
+        starts, rounds = [start[None]] * self.shadows, [int(view.rounds[-1])] * self.shadows
+        deltas = trainer.train(starts, range(self.shadows), seeds, rounds)
+        search, outputs, member = view.search, [], []
+        for hand, delta in zip(hands, deltas, strict=True):
+            outputs.append(features(search.logits((start - delta).astype(np.float32), x[hand]), y[hand]))
+            member.append(np.arange(2 * size) < size)
+        return Regression(np.concatenate(outputs), np.concatenate(member))
+
+
+def _outsiders(split: Split, parts: list[I64]) -> I64:
+    """Return the samples that nobody holds: training samples by number, then test samples, from n on."""
+    n = len(split.y_train)
+    dealt = np.zeros(n, bool)
+    for part in parts:
+        dealt[part] = True
+    return np.concatenate([np.flatnonzero(~dealt), n + np.arange(len(split.y_test))])
+
+
+def _x(split: Split, rows: I64) -> F32:
+    """Return samples by number: of the training set, and from its end on of the test set."""
+    n = len(split.y_train)
+    x = np.empty((len(rows), *split.shape), np.float32)
+    x[rows < n] = pixels(split.x_train[rows[rows < n]])
+    x[rows >= n] = pixels(split.x_test[rows[rows >= n] - n])
+    return x
+
+
+def _y(split: Split, rows: I64) -> I64:
+    return np.concatenate([split.y_train, split.y_test])[rows]
+
+
+def _bars(title: str, members: F64, others: F64) -> Bars:
+    counts = {
+        name: tuple(np.histogram(side, BINS)[0].tolist())
+        for name, side in (("members", members), ("others", others))
+    }
+    labels = tuple(f"{low:.1f}" for low in BINS[:-1])
+    return Bars(f"{title}, samples by probability of `member`", labels, counts)
+
+
+def features(logits: F32, labels: I64) -> F64:
+    """Return a model's outputs as the regression has them, [n, 4]: the loss, the margin of the label over the
+    best other class, the entropy, and 1 if the label is the best."""
+    z = logits.astype(np.float64)
+    z -= z.max(axis=1, keepdims=True)
+    log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    rows = np.arange(len(z))
+    own, others = log_p[rows, labels], log_p.copy()
+    others[rows, labels] = -np.inf
+    margin = own - others.max(axis=1)
+    entropy = -(np.exp(log_p) * log_p).sum(axis=1)
+    return np.stack([-own, margin, entropy, margin > 0], axis=1)
+
+
+def scored(members: F64, others: F64) -> dict[str, float]:
+    """Return accuracy, precision and recall of `member` where its probability is above a half (precision is
+    NaN if nobody is taken for a member), and the area under the curve of all thresholds.
+
+    >>> scored(np.array([0.9, 0.6]), np.array([0.6, 0.1]))
+    {'accuracy': 0.75, 'precision': 0.6666666666666666, 'recall': 1.0, 'auc': 0.875}
+    """
+    hits, false = int((members > 0.5).sum()), int((others > 0.5).sum())
+    right = hits + len(others) - false
+    above = (members[:, None] > others) + 0.5 * (members[:, None] == others)
+    return {
+        "accuracy": right / (len(members) + len(others)),
+        "precision": hits / (hits + false) if hits + false else float("nan"),
+        "recall": hits / len(members),
+        "auc": float(above.mean()),
+    }
+
+
+class Regression:
+    """Logistic regression with a small ridge, by Newton's method, of standardised features."""
+
+    def __init__(self, x: F64, member: NDArray[np.bool_]) -> None:
+        self.mean, self.spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
+        A, y = self._standard(x), member.astype(np.float64)
+        ridge = RIDGE * len(A) * np.eye(A.shape[1])
+        self.w = np.zeros(A.shape[1])
+        for _ in range(50):
+            p = 1 / (1 + np.exp(-A @ self.w))
+            slope = A.T @ (p - y) + ridge @ self.w
+            step = np.linalg.solve((A * (p * (1 - p))[:, None]).T @ A + ridge, slope)
+            self.w -= step
+            if np.abs(step).max() < 1e-10:
+                break
+
+    def _standard(self, x: F64) -> F64:
+        scaled = np.clip((x - self.mean) / self.spread, -FARTHEST, FARTHEST)
+        return np.concatenate([scaled, np.ones((len(x), 1))], axis=1)
+
+    def probability(self, x: F64) -> F64:
+        """Return the probability of membership of each row."""
+        p: F64 = 1 / (1 + np.exp(-self._standard(x) @ self.w))
+        return p

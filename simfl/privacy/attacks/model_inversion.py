@@ -1,0 +1,96 @@
+"""An image of a class from a user's model (Fredrikson et al. 2015; CCESA Fig. 2, section 5.3, App. B.2)."""
+
+from typing import Literal
+
+import numpy as np
+
+from simfl.blocks import Count, Positive
+from simfl.errors import BadInput
+from simfl.learning.data.dataset import F32, I64, Split
+from simfl.privacy.attacks.attack import (
+    Attack,
+    Finding,
+    Knowledge,
+    Outcome,
+    Strip,
+    Truth,
+    View,
+    as_images,
+    pixels,
+)
+from simfl.privacy.attacks.similarity import psnr, ssim
+
+
+class ModelInversion(Attack):
+    """An image of the class that a user holds most of, from the user's model as the server reads it.
+
+    The global model, which the server has under every protocol, is searched for the same class too.
+    """
+
+    kind: Literal["model_inversion"] = "model_inversion"
+    knowledge = Knowledge(
+        "the class to look for: of each user the most frequent one",
+        "means over the users attacked: psnr in dB and ssim to the nearest of the user's images of the class",
+    )
+    users: Count = 8
+    """Users whose uploads are attacked: the first in the round."""
+    steps: Count = 100
+    """Steps of a search."""
+    lr: Positive = 0.02
+    """The largest step of a pixel."""
+
+    def problem(self, split: Split, parts: list[I64]) -> str | None:
+        if as_images(np.zeros((1, *split.shape), np.float32)) is None:
+            return f"model_inversion needs images, and a sample has shape {list(split.shape)}"
+        return None
+
+    def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
+        place = len(view.rounds) - 1
+        uploads = {user: up for user, up in view.uploads(place).items() if len(truth.parts[user])}
+        chosen = sorted(uploads)[: self.users]
+        if not chosen:
+            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[place]}")
+        search, labels, originals = view.search, {}, {}
+        for user in chosen:
+            y = truth.split.y_train[truth.parts[user]]
+            labels[user] = int(np.bincount(y).argmax())
+            originals[user] = pixels(truth.split.x_train[truth.parts[user][y == labels[user]]])
+        own = {user: view.models[uploads[user][1]] - uploads[user][0] for user in chosen}
+        if not view.plain:
+            own = {user: _plausible(model, view.models[place]) for user, model in own.items()}
+        read = "uploads" if view.plain else "masked uploads"
+        targets = {read: own, "global model": dict.fromkeys(chosen, view.models[-1])}
+        names = tuple(f"user {user}: class {labels[user]}" for user in chosen)
+        strips = [_strip("an original of each", [originals[user][0] for user in chosen], names)]
+        findings = []
+        for what, models in targets.items():
+            found = [search.of_class(models[u], labels[u], self.steps, self.lr) for u in chosen]
+            scores = [_nearest(x, originals[user]) for x, user in zip(found, chosen, strict=True)]
+            means = dict(zip(("psnr", "ssim"), np.mean(scores, axis=0).tolist(), strict=True))
+            findings.append(
+                Finding(
+                    view.entry,
+                    what,
+                    {"round": float(view.rounds[place]), "users": float(len(chosen)), **means},
+                )
+            )
+            captions = tuple(f"{dB:.1f} dB, {similar:.2f}" for dB, similar in scores)
+            strips.append(_strip(f"{view.entry}: {what}", found, captions))
+        return Outcome(tuple(findings), tuple(strips))
+
+
+def _strip(title: str, samples: list[F32], captions: tuple[str, ...]) -> Strip:
+    images = as_images(np.stack(samples))
+    assert images is not None  # see `problem`
+    return Strip(title, images, captions)
+
+
+def _plausible(masked: F32, model: F32) -> F32:
+    """Return a masked model at the size of a known one: as it comes, its classes are so sure of themselves
+    that a search ends where it begins."""
+    return masked * np.float32(np.linalg.norm(model) / np.linalg.norm(masked))
+
+
+def _nearest(image: F32, originals: F32) -> tuple[float, float]:
+    """Return the largest PSNR and the largest SSIM to any of the originals."""
+    return max(psnr(image, x) for x in originals), max(ssim(image, x) for x in originals)

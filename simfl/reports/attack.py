@@ -1,0 +1,159 @@
+"""An attack's outcome: the table for a terminal, the JSON file, and the figure as SVG.
+
+Invariant: the same outcome gives the same bytes. The figure needs no library: images are PNGs inside it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from simfl.reports import chart
+
+if TYPE_CHECKING:
+    from simfl.privacy.attacks.attack import Attack, Bars, Outcome, Strip
+
+WIDTH, MARGIN, LINE = 720, 12, 15  # pixels: of the figure, around it, of a line of text
+TILE = 80  # pixels: the least width of an image with its caption
+BAR_HEIGHT = 90
+COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
+
+
+def table(outcome: Outcome) -> Table:
+    """Return the findings as a table, a row each, with a column for each number that any of them has."""
+    names = list(dict.fromkeys(name for finding in outcome.findings for name in finding.numbers))
+    made = Table("entry", "attacked", show_edge=False, pad_edge=False)
+    for name in names:
+        made.add_column(name, justify="right", no_wrap=True)
+    for finding in outcome.findings:
+        cells = (number(finding.numbers.get(name, math.nan)) for name in names)
+        made.add_row(Text(finding.entry), Text(finding.attacked), *cells)
+    return made
+
+
+def number(value: float) -> str:
+    """Return a number in at most four significant digits; a dash where there is none.
+
+    >>> number(40.0), number(0.43551), number(float("nan"))
+    ('40', '0.4355', '-')
+    """
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def record(attack: Attack, outcome: Outcome, scenario: str, seed: int) -> dict[str, Any]:
+    """Return the content of `attack-KIND.json`; what is no number is null."""
+    findings = [
+        {"entry": finding.entry, "attacked": finding.attacked}
+        | {name: value if math.isfinite(value) else None for name, value in finding.numbers.items()}
+        for finding in outcome.findings
+    ]
+    return {
+        "attack": attack.model_dump(mode="json"),
+        "scenario": scenario,
+        "seed": seed,
+        "assumes": attack.knowledge.assumes,
+        "measures": attack.knowledge.measures,
+        "findings": findings,
+    }
+
+
+def svg(title: str, outcome: Outcome) -> str:
+    """Return the figure: strips of images, then histograms, below each other."""
+    y, parts = MARGIN + LINE, [_text(MARGIN, MARGIN + 11, title, "bold")]
+    for strip in outcome.strips:
+        found, height = _strip(strip, y)
+        parts += found
+        y += height
+    for bars in outcome.bars:
+        found, height = _bars(bars, y)
+        parts += found
+        y += height
+    size = f'width="{WIDTH}" height="{y + MARGIN}" viewBox="0 0 {WIDTH} {y + MARGIN}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
+    ground = '<rect width="100%" height="100%" fill="white"/>'
+    return "\n".join([head, ground, *parts, "</svg>\n"])
+
+
+def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
+    """Return a row of images with captions below the title, and its height."""
+    count, high, wide = strip.images.shape[:3]
+    across = max(1, min(count, (WIDTH - 2 * MARGIN) // TILE))
+    room = (WIDTH - 2 * MARGIN) // max(across, 8)
+    scale = (room - 8) / max(high, wide)
+    parts = [_text(MARGIN, top + LINE, strip.title)]
+    rows = -(-count // across)
+    tall = round(high * scale) + LINE + 6
+    for k, (image, caption) in enumerate(zip(strip.images, strip.captions, strict=True)):
+        x, y = MARGIN + k % across * room, top + LINE + 6 + k // across * tall
+        size = f'width="{wide * scale:.1f}" height="{high * scale:.1f}"'
+        data = b64encode(png(image)).decode()
+        parts.append(
+            f'<image x="{x}" y="{y}" {size} style="image-rendering:pixelated" '
+            f'href="data:image/png;base64,{data}"/>'
+        )
+        parts.append(_text(x, y + round(high * scale) + 11, caption, size=9))
+    return parts, LINE + 6 + rows * tall + 4
+
+
+def _bars(bars: Bars, top: int) -> tuple[list[str], int]:
+    """Return a histogram, the series side by side in each bin, and its height."""
+    most = max((count for counts in bars.series.values() for count in counts), default=0) or 1
+    room = (WIDTH - 2 * MARGIN) / len(bars.labels)
+    width = (room - 10) / len(bars.series)
+    foot = top + LINE + 16 + BAR_HEIGHT
+    parts = [_text(MARGIN, top + LINE, bars.title)]
+    for place, (name, counts) in enumerate(bars.series.items()):
+        if len(bars.series) > 1:
+            at = WIDTH - MARGIN - 90 * (len(bars.series) - place)
+            parts.append(
+                f'<rect x="{at}" y="{top + LINE - 8}" width="8" height="8" fill="{COLOURS[place]}"/>'
+            )
+            parts.append(_text(at + 12, top + LINE, name))
+        for k, count in enumerate(counts):
+            x, height = MARGIN + k * room + place * width, BAR_HEIGHT * count / most
+            box = f'x="{x:.1f}" y="{foot - height:.1f}" width="{width - 1:.1f}" height="{height:.1f}"'
+            parts.append(f'<rect {box} fill="{COLOURS[place]}"/>')
+            parts += [_text(x, foot - height - 2, str(count), size=9)] * bool(count)
+    parts.append(f'<path d="M{MARGIN} {foot}H{WIDTH - MARGIN}" stroke="#222222"/>')
+    parts += [_text(MARGIN + k * room, foot + 11, label, size=9) for k, label in enumerate(bars.labels)]
+    return parts, LINE + 16 + BAR_HEIGHT + LINE + 8
+
+
+def _text(x: float, y: float, text: str, weight: str = "", size: int = 11) -> str:
+    style = f' font-weight="{weight}"' * bool(weight) + f' font-size="{size}"' * (size != 11)
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="#222222"{style}>{escape(text)}</text>'
+
+
+def png(image: NDArray[np.floating[Any]]) -> bytes:
+    """Return an image [h, w] or [h, w, 3] of 0 .. 1 as a PNG file of 8 bits a channel (RFC 2083)."""
+    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    high, wide = pixels.shape[:2]
+    colour = 2 if pixels.ndim == 3 else 0
+    # Each line begins with its filter, 0 for none.
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    header = struct.pack(">2I5B", wide, high, 8, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        _chunk(kind, data)
+        for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+    )
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def notes(attack: Attack) -> Iterator[str]:
+    """Yield what stands below the table."""
+    yield f"Assumed beside the server's view: {attack.knowledge.assumes}."
+    if attack.knowledge.measures:
+        yield f"{attack.knowledge.measures[0].upper()}{attack.knowledge.measures[1:]}."
