@@ -10,9 +10,10 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
-from simfl.errors import BadInput, counted
+from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
+    from simfl.studies.leaks.cases import Small, SmallBuffer
     from simfl.studies.leaks.lies import Lied
     from simfl.studies.leaks.sweep import Found, Report
 
@@ -36,23 +37,40 @@ def leak(
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
+    figure: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="An SVG or PNG of who could learn what, in the shown case."),
+    ] = None,
 ) -> None:
     """Say what the server and colluding users learn beyond the sum, whoever is lost.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
+    if figure is not None:
+        need("--figure", "matplotlib", "figures")
+        if figure.suffix not in (".svg", ".png"):
+            raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
     if lie is not None:
         leaks = _of_lies(target, users, collude, lie, seed, set_)
     elif Path(target).suffix in (".yaml", ".yml"):
+        if figure is not None:
+            raise typer.BadParameter("goes with a protocol, not with a scenario", param_hint="--figure")
         leaks = _of_scenario(Path(target), collude, set_)
     else:
-        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out))
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
     if leaks:
         raise typer.Exit(FAILED)
 
 
 def _of_protocol(
-    protocol: str, users: int, collude: int, random: int | None, seed: int, set_: Set, out: Path
+    protocol: str,
+    users: int,
+    collude: int,
+    random: int | None,
+    seed: int,
+    set_: Set,
+    out: Path,
+    figure: Path | None,
 ) -> bool:
     from simfl.folder.result import atomic
     from simfl.scenario.load import resolved_yaml
@@ -72,6 +90,8 @@ def _of_protocol(
         report = sweep(small, collude, watch) if random is None else sample(small, random, collude, watch)
     say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
     _show(report)
+    if figure is not None:
+        _draw(small, report.found or report.further, label, figure)
     if report.found is None:
         return False
     assert report.found.case is not None
@@ -106,6 +126,23 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     if report.leak is not None:
         _tell(report)
     return report.leak is not None
+
+
+def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
+    """Draw the case that is shown, or one without losses."""
+    from simfl.reports.figures.exposure_figure import exposure_figure, save
+    from simfl.studies.leaks.cases import Case
+    from simfl.studies.leaks.exposure import exposure
+    from simfl.studies.leaks.sweep import coalitions_of
+
+    users = range(small.cohort.users)
+    case = (
+        found.case if found is not None and found.case is not None else Case((None,) * len(users), "timeout")
+    )
+    sizes = range(len(users) - 1)
+    coalitions = [one for some in coalitions_of(len(users), sizes).values() for one in some]
+    save(file, exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}"))
+    tell(f"Drawn in {file}")
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:

@@ -38,6 +38,7 @@ from simfl.dataplane.terms import (
     Tampered,
     Term,
     Value,
+    VerificationKey,
     combined,
     residue,
 )
@@ -50,8 +51,10 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     shamir.share: (1, "the coefficients of shares"),
     quantize.quantise: (4, "rounding"),
     keys.seal: (0, "sealing"),
+    keys.agree: (0, "key agreement"),
+    signatures.sign: (0, "signatures"),
 }
-"""Kernels that expand seeds or keys: which argument, and what for."""
+"""Kernels that use a secret or expand a seed: which argument, and what for."""
 
 
 class NoTwin(BadInput):
@@ -101,7 +104,7 @@ class SymbolicOps(EagerOps):
             uses = self.purposes[seed]
             uses.add(purpose)
             if len(uses) > 1:
-                self.misuse[f"{seed} is the seed of {' and of '.join(sorted(uses))}"] = None
+                self.misuse[f"{seed} is used for {' and for '.join(sorted(uses))}"] = None
         if kernel is keys.seal:
             for (key,), row, nonce in zip(contents[0], contents[1], contents[2], strict=True):
                 if self.sealed.setdefault((key, nonce), row) != row:
@@ -136,7 +139,9 @@ class SymbolicOps(EagerOps):
         return state
 
     def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
-        """Return zeros: audits and evaluations tell nobody anything."""
+        """Do what has a twin. Audits and evaluations, which have none, are zeros and tell nobody anything."""
+        if kernel in TWINS:
+            return self._run(kernel, shape, args)
         return Handle(*shape, np.zeros((shape[0], 1 if shape[1] > 3 else shape[1]), shape[2]))
 
 
@@ -195,18 +200,20 @@ def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[b
     return opened
 
 
-def _sign(secret: Terms, said: bytes, rows: Terms | None) -> Rows:
-    return [(Signed(only(secret), said, tuple(row for (row,) in rows or ())),)]
+# --- signatures -------------------------------------------------------------------------------------
+def _sign(secret: Terms, said: bytes, rows: Rows | None) -> Rows:
+    return [(Signed(only(secret), said, tuple(rows or ())),)]
 
 
-def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Terms | None) -> Rows:
-    n, checked = len(publics), list[Any]()
-    for i, ((key,), (signature,), text) in enumerate(zip(publics, signed, said, strict=True)):
-        behind = tuple(row for (row,) in (rows or [])[i::n])
-        if not isinstance(key, Public) or signature is not Signed(key.secret, text, behind):
-            raise keys.Forged(i, "does not verify")
-        checked.append((key,))
-    return checked
+def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Rows | None) -> Rows:
+    n = len(publics)
+    for k, ((public,), (one,), message) in enumerate(zip(publics, signed, said, strict=True)):
+        behind = tuple((rows or ())[k::n])
+        if not isinstance(one, Signed) or (one.said, one.rows) != (message, behind):
+            raise keys.Forged(k, "does not verify")
+        if VerificationKey(one.secret) is not public:
+            raise keys.Forged(k, "does not verify")
+    return publics  # type: ignore[return-value]
 
 
 # --- Shamir ---------------------------------------------------------------------------------------
@@ -301,7 +308,7 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     keys.agree: _agree,
     keys.seal: _seal,
     keys.open_: _open,
-    signatures.public: lambda secret: [(Public(only(secret)),)],
+    signatures.public: lambda secret: [(VerificationKey(only(secret)),)],
     signatures.sign: _sign,
     signatures.verify: _verify,
     shamir.share: _share,

@@ -151,9 +151,8 @@ def sample(
     coalitions = coalitions_of(cohort.users, range(min(collude, cohort.users - 2) + 1))
 
     def leaks(case: tuple[Detect, Pattern]) -> bool:
-        detect, pattern = case
-        before = report.leaks.total()
-        report.look(Case(pattern, detect), small.one(pattern, detect), coalitions)
+        before, tried = report.leaks.total(), Case(case[1], case[0])
+        report.look(tried, small.replay(tried), coalitions)
         watch(report)
         return report.leaks.total() > before
 

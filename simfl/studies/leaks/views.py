@@ -17,7 +17,7 @@ from simfl.dataplane.symbolic import Named, SymbolicOps
 from simfl.dataplane.terms import Coordinate, Form, Item, Secret, Term, residue, who
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.loopback import run_round
-from simfl.protocols.machine import SERVER, Effects, Message, Params, Result, Send, Update
+from simfl.protocols.machine import SERVER, Effects, Message, Params, Result, Send, Update, Verdict
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Name
 from simfl.studies.leaks.elimination import Line
@@ -59,6 +59,7 @@ class Transcript:
     results: the sums over members that machines came to, as forms; exact: each result is that sum, for all
     updates; sums: those that may be known, the results among them; least: users in one further sum that may
     be known, whichever it is, None for no such sum;
+    verdict: the server's own of a round over a graph;
     misuse: seeds with two purposes, nonces with two rows.
     """
 
@@ -71,6 +72,7 @@ class Transcript:
     least: int | None = None
     misuse: list[str] = field(default_factory=list)
     exact: bool = True
+    verdict: Verdict | None = None
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
         """Return what the server and these users know. base: what the server alone knows of this."""
@@ -163,6 +165,7 @@ def play(
     label = f"round {index}: " if index else ""
     seen = Transcript(p.q, users)
     seen.sent = [Sent(*message, label) for message in out.sent]
+    seen.verdict = out.verdict
     seen.drawn = {party: entropy.drawn for party, entropy in entropies.items()}
     told: Iterable[int] | None = getattr(server, "survivors", None)
     if out.result is not None:
@@ -170,7 +173,7 @@ def play(
         seen.sums = seen.results
         seen.exact = is_exact(out.result, seen.results, p.q)
     elif told is None:
-        seen.least = max(kind.needed(stage, p) for stage in kind.timers)
+        seen.least = max(kind.needed(stage, p) for stage in kind.round_timers)
     else:
         seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
     seen.misuse += ops.misuse

@@ -65,8 +65,10 @@ class NoNoise(LightSecAggClient):
 class NoPrivateSeed(SecAggClient):
     """Pairwise masks only (Bonawitz's first attempt): a late upload of who was taken for lost is bare."""
 
-    def mask(self, x: Any) -> Any:
-        return self.ops.mask(x, self.seeds, [-1 if j < self.user else 1 for j in self.partners])
+    def hold_shares(self, inbox: Any) -> Any:
+        effects = super().hold_shares(inbox)
+        self.z = self.ops.sub(self.z, self.ops.prg(self.b, self.params.d + 1))
+        return effects
 
 
 class BothKinds(SecAggClient):

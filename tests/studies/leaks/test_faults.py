@@ -93,7 +93,7 @@ def test_a_seed_from_what_is_public_is_told() -> None:
     ("client", "server", "says"),
     [
         (faults.NonceTwice, faults.TakesMore, "sealed two rows under nonce 00000000"),
-        (faults.SeedForMaskAndRounding, None, "is the seed of a mask and of rounding"),
+        (faults.SeedForMaskAndRounding, None, "is used for a mask and for rounding"),
     ],
 )
 def test_what_is_used_twice_within_a_round_is_found(client, server, says) -> None:
