@@ -75,7 +75,7 @@ class VerificationKey(Term, metaclass=_Interned):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Signed(Term):
+class Signed(Term, metaclass=_Interned):
     """A signature of what is said and of rows behind it, which only who has the secret can make."""
 
     secret: Term

@@ -20,14 +20,16 @@ from simfl.engine.setup import RunConfig
 from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed
 from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
-from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Others, introductions
+from simfl.live.peer import Peer
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
 from simfl.live.wire import (
     STRANGER_BYTES,
     Away,
     Bye,
+    Control,
     Done,
     Envelope,
     Free,
@@ -39,19 +41,15 @@ from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
-HELLO_S = 5.0
-"""Until when whoever connects must have said who it is."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 REPORT_S = 20.0
-STRANGERS = 64
-"""Connections of nobody that may be open at once."""
 LONGEST_REPORT = 10**9  # characters of all rows of a user
 GUEST_BYTES = 2**20  # in a frame of a user who looks
 GUEST_QUOTA = 2**26  # bytes that all looks of a user may cost, either way
 LOOK_S = 120.0  # so long it may look
 MOST_PINGS = 1000  # over one connection
-HELLOS = 64  # of one user within a minute
+HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
 WATCH_S, STALL_S = 1.0, 30.0
 HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
@@ -194,7 +192,7 @@ class Door(Owner):
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Listens(port) if self.wires.among is not None and not self.origin:
+            case Listens(port) if self.wires.among is not None and not self.origin and not connection.looks:
                 self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
             case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
@@ -215,6 +213,8 @@ class Door(Owner):
                 self._report(user, "")
                 self.reported[user] = message
                 self.changed.set()
+            case Control():
+                raise Malformed(f"{message.kind}, and not asked for")
             case _ if user in self.absent:
                 raise Malformed(f"{message.kind} of a user that is offline")
             case _:
@@ -322,33 +322,3 @@ class Door(Owner):
         elif self.absent.get(user) is connection:
             self.absent[user] = None
             self.changed.set()
-
-
-class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
-
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
-    """
-
-    owner: Door
-    looks = False
-    answered = 0
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
-        self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.count("left without a hello: another certificate was pinned, or it was nobody's")
-        super().connection_lost(error)
-
-    def _expect_hello(self) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

@@ -25,7 +25,7 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
 from simfl.engine.transport import ToUser, Transmission
 from simfl.engine.user_round import State, UserRound
-from simfl.errors import BadInput
+from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
@@ -112,7 +112,7 @@ class LiveUser(Owner, Session):
     def fail(self, why: str) -> None:
         """End it: the server is another one, or turned the user away."""
         if not self.env.failed.done():
-            self.env.failed.set_exception(BadInput(why))
+            self.env.failed.set_exception(BadInput(cut(why, 500)))
 
     def _ask(self, connection: Connection) -> None:
         """Ask for the server's clock, and go on once it is known."""

@@ -17,7 +17,7 @@ import pytest
 
 from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
-from simfl.live import door
+from simfl.live import peer
 from simfl.live import play as playing
 from simfl.live.play import play
 from simfl.live.server import LiveServer, Told
@@ -112,7 +112,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         tell(into, port, times)
 
     monkeypatch.setattr(playing, "_tell", knock)
-    monkeypatch.setattr(door, "HELLO_S", 0.2)
+    monkeypatch.setattr(peer, "HELLO_S", 0.2)
     result, figures = played(tmp_path, protocols=[name])
     assert len(forked) == 2
     assert [len(r.members) for r in result.rounds[name]] == [4]
