@@ -50,20 +50,12 @@ def leak(
         need("--figure", "matplotlib", "figures")
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
-<<<<<<< HEAD
-    if lie is not None:
-        leaks = _of_lies(target, users, collude, lie, seed, set_)
-    elif Path(target).suffix in (".yaml", ".yml"):
-        if figure is not None:
-            raise typer.BadParameter("goes with a protocol, not with a scenario", param_hint="--figure")
-=======
         if lie is not None or Path(target).suffix in (".yaml", ".yml"):
             why = "goes with a protocol, not with a scenario or a lie"
             raise typer.BadParameter(why, param_hint="--figure")
     if lie is not None:
         leaks = _of_lies(target, users, collude, lie, seed, set_)
     elif Path(target).suffix in (".yaml", ".yml"):
->>>>>>> main
         leaks = _of_scenario(Path(target), collude, set_)
     else:
         leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
