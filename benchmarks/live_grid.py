@@ -59,6 +59,7 @@ ROUNDS: dict[str, Any] = {
     "lightsecagg": None,
 }
 BUFFERED: dict[str, Any] = {"fedbuff": None, "lightsecagg_async": None}
+IN_USER_SPACE = ("fedavg", "secagg", "lightsecagg")
 LOST = (0.0, 0.1, 0.3)
 BANDWIDTHS = {
     "2/8": {"up": 2, "down": 8, "server": 200},
@@ -108,7 +109,7 @@ def cells() -> Iterator[Cell]:
             for name in BUFFERED:
                 for lost in LOST:
                     yield Cell(name, links, bandwidth, (lost,))
-    for name in ROUNDS:
+    for name in IN_USER_SPACE:
         yield Cell(name, "user", "2/8", LOST)
 
 

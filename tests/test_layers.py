@@ -259,7 +259,7 @@ def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:
     """A new kind or effect must not fall through; readers of rows, and observers, pick what they need."""
     open_ = {
         "engine.user_round", "studies.explore.replay", "results.text",
-        "live.door", "live.user", "live.wire",  # messages are of any protocol, or no messages at all
+        "live.door", "live.neighbours", "live.user", "live.wire",  # of any protocol, or no messages
     }  # fmt: skip
     for path in FILES:
         for node in walked(path):

@@ -21,6 +21,7 @@ from simfl.cli import (  # noqa: F401
     reports,
     reproduce,
     run,
+    serve,
     studies,
 )
 from simfl.cli.common import BAD, app, heed_termination, keeping, read_to_its_end, tell

@@ -10,9 +10,11 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
-from simfl.errors import counted
+from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
+    from simfl.studies.leaks.cases import Small, SmallBuffer
+    from simfl.studies.leaks.lies import Lied
     from simfl.studies.leaks.sweep import Found, Report
 
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
@@ -28,24 +30,48 @@ def leak(
     random: Annotated[
         int | None, Option(min=1, metavar="COUNT", help="So many random loss patterns instead of all.")
     ] = None,
+    lie: Annotated[
+        str | None,
+        Option(metavar="WHAT", help="A server that lies about: survivors, shared (who shared), or keys."),
+    ] = None,
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
+    figure: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="An SVG or PNG of who could learn what, in the shown case."),
+    ] = None,
 ) -> None:
     """Say what the server and colluding users learn beyond the sum, whoever is lost.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
-    if Path(target).suffix in (".yaml", ".yml"):
+    if figure is not None:
+        need("--figure", "matplotlib", "figures")
+        if figure.suffix not in (".svg", ".png"):
+            raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
+        if lie is not None or Path(target).suffix in (".yaml", ".yml"):
+            why = "goes with a protocol, not with a scenario or a lie"
+            raise typer.BadParameter(why, param_hint="--figure")
+    if lie is not None:
+        leaks = _of_lies(target, users, collude, lie, seed, set_)
+    elif Path(target).suffix in (".yaml", ".yml"):
         leaks = _of_scenario(Path(target), collude, set_)
     else:
-        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out))
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
     if leaks:
         raise typer.Exit(FAILED)
 
 
 def _of_protocol(
-    protocol: str, users: int, collude: int, random: int | None, seed: int, set_: Set, out: Path
+    protocol: str,
+    users: int,
+    collude: int,
+    random: int | None,
+    seed: int,
+    set_: Set,
+    out: Path,
+    figure: Path | None,
 ) -> bool:
     from simfl.folder.result import atomic
     from simfl.scenario.load import resolved_yaml
@@ -65,6 +91,8 @@ def _of_protocol(
         report = sweep(small, collude, watch) if random is None else sample(small, random, collude, watch)
     say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
     _show(report)
+    if figure is not None:
+        _draw(small, report.found or report.further, label, figure)
     if report.found is None:
         return False
     assert report.found.case is not None
@@ -74,6 +102,48 @@ def _of_protocol(
     colluders = len(report.found.coalition)
     tell(f"Written to {out}; replay it with: simfl leak {out} --collude {colluders}")
     return True
+
+
+def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_: Set) -> bool:
+    from simfl.studies.leaks.cases import Small
+    from simfl.studies.leaks.lies import Lied, lies
+    from simfl.studies.leaks.sweep import make_small
+
+    small = make_small(protocol, users, seed, overrides(set_))
+    tell_whose_code()
+    label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
+    if not isinstance(small, Small):
+        raise BadInput(f"{label}: lies are told in rounds, and this protocol has none")
+    report = Lied()
+    with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
+        stage(f"{label}: lies about {lie}")
+        report = lies(small.setup, lie, min(collude, users - 2))
+    say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
+    for size, tried in sorted(report.tried.items()):
+        who = f"the server and {counted(size, 'user')}" if size else "the server alone"
+        leaks = report.leak is not None and len(report.coalition) == size
+        found = "more than one sum" if leaks else "no more than one sum over enough users"
+        say(f"  {who}: {counted(tried, 'lie')}, {found}", further="    ")
+    if report.leak is not None:
+        _tell(report)
+    return report.leak is not None
+
+
+def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
+    """Draw the case that is shown, or one without losses."""
+    from simfl.reports.figures.exposure_figure import exposure_figure, save
+    from simfl.studies.leaks.cases import Case
+    from simfl.studies.leaks.exposure import exposure
+    from simfl.studies.leaks.sweep import coalitions_of
+
+    users = range(small.cohort.users)
+    case = (
+        found.case if found is not None and found.case is not None else Case((None,) * len(users), "timeout")
+    )
+    sizes = range(len(users) - 1)
+    coalitions = [one for some in coalitions_of(len(users), sizes).values() for one in some]
+    save(file, exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}"))
+    tell(f"Drawn in {file}")
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
@@ -108,6 +178,6 @@ def _show(report: Report) -> None:
         _tell(report.further)
 
 
-def _tell(found: Found) -> None:
+def _tell(found: Found | Lied) -> None:
     for line in str(found).splitlines():
         say(f"  {line}", further=" " * (len(line) - len(line.lstrip()) + 6))

@@ -112,6 +112,16 @@ def told(name: str, figures: Figures) -> None:
         tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
     for why, count in figures.refused.items():
         tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
+    if figures.clocks:
+        within = max(off for _, _, off in figures.clocks.values())
+        moved = max(abs(ahead) for _, ahead, _ in figures.clocks.values())
+        clocks = counted(len(figures.clocks), "user")
+        tell(
+            f"{name}: clocks of {clocks} are known within {within:.2g} s, and moved by {moved:.2g} s at most"
+        )
+    if figures.unchecked:
+        sums = counted(figures.unchecked, "aggregate")
+        tell(f"{name}: {sums} not checked: users do not tell how they rounded")
     if figures.silent:
         users = ", ".join(map(str, figures.silent[:10]))
         tell(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)

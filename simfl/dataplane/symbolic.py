@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir
+from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir, signatures
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
@@ -34,9 +34,11 @@ from simfl.dataplane.terms import (
     Row,
     Rows,
     Sealed,
+    Signed,
     Tampered,
     Term,
     Value,
+    VerificationKey,
     combined,
     residue,
 )
@@ -49,8 +51,10 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     shamir.share: (1, "the coefficients of shares"),
     quantize.quantise: (4, "rounding"),
     keys.seal: (0, "sealing"),
+    keys.agree: (0, "key agreement"),
+    signatures.sign: (0, "signatures"),
 }
-"""Kernels that expand seeds or keys: which argument, and what for."""
+"""Kernels that use a secret or expand a seed: which argument, and what for."""
 
 
 class NoTwin(BadInput):
@@ -100,7 +104,7 @@ class SymbolicOps(EagerOps):
             uses = self.purposes[seed]
             uses.add(purpose)
             if len(uses) > 1:
-                self.misuse[f"{seed} is the seed of {' and of '.join(sorted(uses))}"] = None
+                self.misuse[f"{seed} is used for {' and for '.join(sorted(uses))}"] = None
         if kernel is keys.seal:
             for (key,), row, nonce in zip(contents[0], contents[1], contents[2], strict=True):
                 if self.sealed.setdefault((key, nonce), row) != row:
@@ -135,7 +139,9 @@ class SymbolicOps(EagerOps):
         return state
 
     def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
-        """Return zeros: audits and evaluations tell nobody anything."""
+        """Do what has a twin. Audits and evaluations, which have none, are zeros and tell nobody anything."""
+        if kernel in TWINS:
+            return self._run(kernel, shape, args)
         return Handle(*shape, np.zeros((shape[0], 1 if shape[1] > 3 else shape[1]), shape[2]))
 
 
@@ -192,6 +198,22 @@ def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[b
             raise keys.Forged(k, "does not authenticate")
         opened.append(item.row)
     return opened
+
+
+# --- signatures -------------------------------------------------------------------------------------
+def _sign(secret: Terms, said: bytes, rows: Rows | None) -> Rows:
+    return [(Signed(only(secret), said, tuple(rows or ())),)]
+
+
+def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Rows | None) -> Rows:
+    n = len(publics)
+    for k, ((public,), (one,), message) in enumerate(zip(publics, signed, said, strict=True)):
+        behind = tuple((rows or ())[k::n])
+        if not isinstance(one, Signed) or (one.said, one.rows) != (message, behind):
+            raise keys.Forged(k, "does not verify")
+        if VerificationKey(one.secret) is not public:
+            raise keys.Forged(k, "does not verify")
+    return publics  # type: ignore[return-value]
 
 
 # --- Shamir ---------------------------------------------------------------------------------------
@@ -286,6 +308,9 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     keys.agree: _agree,
     keys.seal: _seal,
     keys.open_: _open,
+    signatures.public: lambda secret: [(VerificationKey(only(secret)),)],
+    signatures.sign: _sign,
+    signatures.verify: _verify,
     shamir.share: _share,
     shamir.reconstruct_many: _reconstruct,
     prg.expand: _expand,

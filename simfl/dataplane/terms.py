@@ -68,6 +68,22 @@ class Public(Term, metaclass=_Interned):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class VerificationKey(Term, metaclass=_Interned):
+    """The public key under which a secret's signatures verify."""
+
+    secret: Term
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Signed(Term, metaclass=_Interned):
+    """A signature of what is said and of rows behind it, which only who has the secret can make."""
+
+    secret: Term
+    said: bytes
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Agreed(Term, metaclass=_Interned):
     """The key of two secrets, under a purpose: made from either and the other's public key."""
 

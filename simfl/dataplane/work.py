@@ -102,10 +102,12 @@ class Ledger:
 
     @contextmanager
     def uncharged(self) -> Iterator[None]:
-        """Keep the simulator's own work meanwhile out of the party's time."""
+        """Keep the simulator's own work meanwhile out of the party's time, and out of its count."""
         if self._segments:
             self._mark()
+        counted, self._counted = self._counted, None
         yield
+        self._counted = counted
         self._mark_ns = self.now_ns()
 
     def with_more(self, work: dict[str, int]) -> Segment:

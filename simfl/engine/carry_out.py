@@ -69,7 +69,7 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case Refuse(sender, message, why, subject):
             add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))
         case Verdict(survivors, reliable, private):
-            add(rows.Judged(session.round, survivors, reliable, private, step, now))
+            add(rows.Judged(index, survivors, reliable, private, step, now))
         case Ready() | Send():
             pass  # there is nothing to train without a task; messages have gone out before
         case _:
@@ -100,20 +100,25 @@ def close_round(session: Session, result: Result) -> ClosedRound:
         audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
     for task, _ in involved:
         task.update = None  # what holds on to it from here on is what was asked for above
-    evaluation = None
-    if (index + 1) % world.evaluate_every == 0 or index + 1 == world.rounds:
-        evaluation = ops.run_uncharged(session.trainer.evaluate, (1, 2, F64), session.host.weights)
     users = tuple(task.user for task, _ in involved)
     record = RecordedRound(result.mean, users, tuple(weights), tuple(deltas)) if world.record else None
     return ClosedRound(
         index,
         session.env.now,
         audited,
-        evaluation,
+        evaluation(session),
         session.machines.losses.rate_in(index),
         clipped=tuple(task.clipped for task, _ in involved if task.clipped is not None),
         record=record,
     )
+
+
+def evaluation(session: Session) -> Handle | None:
+    """Return accuracy and loss of the global model after this round, where they are asked for."""
+    index, world = session.round, session.world
+    if (index + 1) % world.evaluate_every == 0 or index + 1 == world.rounds:
+        return session.ops.run_uncharged(session.trainer.evaluate, (1, 2, F64), session.host.weights)
+    return None
 
 
 def _audit_in_field(

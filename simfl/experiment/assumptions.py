@@ -79,10 +79,12 @@ def masking(study: Experiment) -> dict[str, Masking]:
 @dataclass
 class Counted:
     """A user's part in a round. phases, points: work by phase, and by the point whose message comes of it;
-    sent_bytes: of that message; shares_bytes: of all users' shares together."""
+    silent: work of calls that send nothing, such as a mask's; sent_bytes: of a point's message; shares_bytes:
+    of all users' shares together."""
 
     phases: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     points: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    silent: Counter[str] = field(default_factory=Counter)
     sent_bytes: Counter[str] = field(default_factory=Counter)
     shares_bytes: int = 0
 
@@ -121,9 +123,12 @@ class _Client:
         self.ops.begin((), phase)
         effects = call()
         segments = self.ops.end()
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
         for segment in segments:
             self.out.phases[segment.phase].update(segment.work)
-        for message in (effect.message for effect in effects if isinstance(effect, Send)):
+            if not sent:
+                self.out.silent.update(segment.work)
+        for message in sent:
             if message.point is not None:
                 self.out.sent_bytes[message.point] = message.size_bytes
                 for segment in segments:
@@ -189,6 +194,7 @@ def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
     counted = count(study, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
     work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
+    ((_, silent_s),) = _seconds(study, 1.0, {"offline": counted.silent})
     by_samples: dict[int, float] = {}
     for user in range(len(slow)):
         n = trainer.samples(user)
@@ -197,8 +203,10 @@ def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
         train_s[user] = by_samples[n]
     part = study.scenario.learning.partial
     train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
+    # The upload waits for the training and for the mask; overlapped, for the longer of the two at least.
+    before_s = (np.maximum if study.scenario.overlap else np.add)(train_s, slow * silent_s)
     for point, nbytes in counted.sent_bytes.items():
-        all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (train_s if point == "upload" else 0.0)
+        all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (before_s if point == "upload" else 0.0)
         link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
         yield point, Needs(all_s, link_s)
 

@@ -21,6 +21,7 @@ from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 from simfl.population.links import Links, ServerLink
+from simfl.protocols.machine import Message
 from simfl.virtual_time import nanoseconds
 
 OPTIONS = [
@@ -42,7 +43,7 @@ class Wires:
 
     up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
     that a user sends before its report. join_s: until when all must have joined. rates_here, latency_here:
-    False where they are those of the sockets' own path.
+    False where they are those of the sockets' own path. among: the codec of what users send each other.
     """
 
     up: Codec
@@ -53,6 +54,7 @@ class Wires:
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
     quota_bytes: int
+    among: Codec | None = None
     join_s: float = 120.0
     rates_here: bool = True
     latency_here: bool = True
@@ -110,6 +112,10 @@ class Owner(Session, ABC):
 
     def online(self, user: int, now: bool) -> None:
         """A user's own device has left, or is back."""
+
+    @abstractmethod
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """Let what users have for each other go its own way; return what is left for the server to carry."""
 
     def latency_ns(self, user: int) -> int:
         links = self.wires.links
@@ -169,7 +175,8 @@ class LiveLink:
             transmission.broke(0)
             return
         t = transmission
-        frame = self.codec.encode(t.message, t.round, t.step, t.at)
+        message = self.owner.apart(t, connection) if t.relayed and self.owner.wires.among else t.message
+        frame = self.codec.encode(message, t.round, t.step, t.at)
         connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
 
     def cut(self) -> None:
@@ -237,8 +244,8 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
-    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
-        self.out.put(frame, then)
+    def put(self, frame: bytes, then: Callable[[], object] = lambda: None, **more: Any) -> None:
+        self.out.put(frame, then, **more)
 
     def say(self, message: Any, index: int = 0) -> None:
         """Send a word of the driver's own, behind what waits."""

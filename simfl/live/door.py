@@ -7,6 +7,7 @@ they are. What is malformed ends its connection, is counted, and the run goes on
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from abc import abstractmethod
@@ -16,28 +17,39 @@ from functools import partial
 from typing import Any
 
 from simfl.engine.setup import RunConfig
+from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed
 from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
-from simfl.live.hello import LOOK, RUN, Challenge, Hello, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.neighbours import Listens, Others, introductions
+from simfl.live.peer import Peer
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import STRANGER_BYTES, Away, Bye, Done, Envelope, Free, Malformed, Rows, Start
-from simfl.protocols.machine import SERVER
+from simfl.live.wire import (
+    STRANGER_BYTES,
+    Away,
+    Bye,
+    Control,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Rows,
+    Start,
+)
+from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
-HELLO_S = 5.0
-"""Until when whoever connects must have said who it is."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 REPORT_S = 20.0
-STRANGERS = 64
-"""Connections of nobody that may be open at once."""
 LONGEST_REPORT = 10**9  # characters of all rows of a user
 GUEST_BYTES = 2**20  # in a frame of a user who looks
+GUEST_QUOTA = 2**26  # bytes that all looks of a user may cost, either way
 LOOK_S = 120.0  # so long it may look
 MOST_PINGS = 1000  # over one connection
-HELLOS = 64  # of one user within a minute
+HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
 WATCH_S, STALL_S = 1.0, 30.0
 HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
@@ -48,7 +60,8 @@ class Door(Owner):
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos: of each user.
+    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. rounding: seeds that
+    users told, by user and round.
     """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
@@ -58,8 +71,10 @@ class Door(Owner):
         self.refused: Counter[str] = Counter()
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
-        self.heard_bytes: Counter[int] = Counter()
+        self.heard_bytes: Counter[tuple[int, bool]] = Counter()
         self.hellos: dict[int, deque[float]] = {}
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self.rounding: dict[tuple[int, int], bytes] = {}
         self.origin = 0
         self.over = False
         self.changed = asyncio.Event()
@@ -107,7 +122,10 @@ class Door(Owner):
         joined = self.wires.join_s
         await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
         origin = self.origin = time.monotonic_ns()
-        for peer in self._lines().values():
+        secret = secrets.token_bytes(32)
+        for user, peer in self._lines().items():
+            if self.wires.among is not None:
+                peer.say(Others(introductions(secret, self.addresses, user)))
             peer.say(Start(origin))
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
@@ -150,6 +168,11 @@ class Door(Owner):
             peer.into = None
             peer.say(Bye())
 
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        """The rows are at the user already; as long as its downlink would take for them, all else waits."""
+        connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
+        return transmission.message
+
     # -- connections
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
@@ -160,14 +183,17 @@ class Door(Owner):
         if user < 0:
             self._enter(connection, message)
             return
-        self.heard_bytes[user] += envelope.size
-        if self.heard_bytes[user] > self.wires.quota_bytes and not self.over:
-            raise Malformed(f"more than {self.wires.quota_bytes} bytes of a user")
+        most = GUEST_QUOTA if connection.looks else self.wires.quota_bytes
+        self.heard_bytes[user, connection.looks] += envelope.size
+        if self.heard_bytes[user, connection.looks] > most and not self.over:
+            raise Malformed(f"more than {most} bytes of a user")
         match message:
             case Hello():
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
+            case Listens(port) if self.wires.among is not None and not self.origin and not connection.looks:
+                self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
             case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
             case Ready() | Away():
@@ -176,12 +202,19 @@ class Door(Owner):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
                 self.free(user, envelope.round)
+            case Rounding(seed):
+                if not self.over or not re.fullmatch("[0-9a-f]{64}", seed):
+                    raise Malformed("a seed that is not asked for")
+                if envelope.round < self.world.rounds:
+                    self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows(lines):
                 self._report(user, lines)
             case Done():
                 self._report(user, "")
                 self.reported[user] = message
                 self.changed.set()
+            case Control():
+                raise Malformed(f"{message.kind}, and not asked for")
             case _ if user in self.absent:
                 raise Malformed(f"{message.kind} of a user that is offline")
             case _:
@@ -200,7 +233,7 @@ class Door(Owner):
         connection.user, connection.looks = hello.user, hello.wants == LOOK
         connection.parser.most = GUEST_BYTES if connection.looks else self.wires.most_bytes
         welcome = self.wires.admission.welcome
-        connection.say(welcome if connection.looks else Welcome("", ""))
+        connection.say(welcome if connection.looks else Welcome())
         if connection.looks:
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
@@ -237,6 +270,7 @@ class Door(Owner):
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
         if size > (GUEST_BYTES // 2 if connection.looks else 0):
             raise Malformed(f"a ping for {size} bytes")
+        self.heard_bytes[connection.user, connection.looks] += size
         connection.answered += 1
         if connection.answered > MOST_PINGS:
             raise Malformed(f"more than {MOST_PINGS} pings")
@@ -288,28 +322,3 @@ class Door(Owner):
         elif self.absent.get(user) is connection:
             self.absent[user] = None
             self.changed.set()
-
-
-class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
-
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
-    """
-
-    owner: Door
-    looks = False
-    answered = 0
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
-        self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
-
-    def _expect_hello(self) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

@@ -65,12 +65,13 @@ class Hello(Control):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Control):
-    """The user may take part, or look. For those who look: the resolved scenario, and the protocols, behind
-    commas, that are still to be played."""
+    """The user may take part, or look. For those who look: the resolved scenario; the protocols that are
+    still to be played, with commas; and how links are made."""
 
     kind = ".welcome"
-    scenario: str
-    protocols: str
+    scenario: str = ""
+    protocols: str = ""
+    links: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,19 @@ class Ready(Control):
     kind = ".ready"
 
 
-UP: tuple[type[Control], ...] = (Hello, Ping, Ready)
+@dataclass(frozen=True, slots=True)
+class Rounding(Control):
+    """At the end, from a user that agrees: the seed, hexadecimal, by which it rounded its update of a round.
+
+    With it the server can tell whether the aggregate was the sum of what users trained, and what each of them
+    added to it: whoever tells it gives the secrecy of that update up.
+    """
+
+    kind = ".rounding"
+    seed: str
+
+
+UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Rounding)
 DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Turned, Pong)
 
 
@@ -119,9 +132,13 @@ def proof(token: str, certificate: str, nonce: str, user: int) -> str:
 
 @dataclass(frozen=True)
 class Admission:
-    """One side's part of the hello. tokens: by user, of all at the server. certificate: the fingerprint of
-    the server's, which users have pinned; empty without TLS. code, scenario: what this side has, as digests.
-    welcome: the server's. one_clock: both sides are on one machine."""
+    """One side's part of the hello.
+
+    tokens: by user, of all at the server. certificate: the fingerprint of the server's, which users have
+    pinned; empty without TLS. code, scenario: what this side has, as digests. welcome: the server's.
+    one_clock: both sides are on one machine. own_entropy: users' secrets are their own; reveals: these users
+    tell in the end how they rounded.
+    """
 
     tokens: Mapping[int, str]
     certificate: str = ""
@@ -129,8 +146,10 @@ class Admission:
     code: str = ""
     scenario: str = ""
     protocol: str = ""
-    welcome: Welcome = Welcome("", "")
+    welcome: Welcome = Welcome()
     one_clock: bool = False
+    own_entropy: bool = False
+    reveals: bool = False
 
     # -- a user's side
     def pinned(self, transport: Any) -> str:

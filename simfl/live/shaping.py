@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from simfl.engine.environment import Environment
 from simfl.virtual_time import NS
@@ -16,6 +17,7 @@ TICK_NS = 4_000_000
 
 Rate = Callable[[int], float]
 """Bit/s at a time, nanoseconds; infinite where nothing is shaped."""
+Sink = Callable[[memoryview], object]
 
 
 class Link:
@@ -35,9 +37,10 @@ class Link:
 
     def _shares(self) -> dict[Flow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
-        now, shares = self.env.now, {}
+        now = self.env.now
+        shares = {flow: flow.cap(now) / 8 / NS for flow in self.active if flow.apart}
         left = self.rate(now)
-        capped = sorted(((flow.cap(now), k, flow) for k, flow in enumerate(self.active)))
+        capped = sorted(((flow.cap(now), k, flow) for k, flow in enumerate(self.active) if not flow.apart))
         for k, (cap, _, flow) in enumerate(capped):
             share = min(cap, left / (len(capped) - k))
             left -= share
@@ -66,18 +69,39 @@ class Link:
             self._arm()
 
 
-class Flow:
-    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through."""
+class Piece(NamedTuple):
+    """Bytes on their way. then: called when they are through. apart: they pass no link that is shared."""
 
-    def __init__(self, link: Link, cap: Rate, sink: Callable[[memoryview], None]) -> None:
+    data: memoryview
+    then: Callable[[], object]
+    sink: Sink
+    apart: bool
+
+
+class Flow:
+    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through,
+    unless a piece has another one."""
+
+    def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
-        self.waiting: deque[tuple[memoryview, Callable[[], object]]] = deque()
+        self.waiting: deque[Piece] = deque()
         self.left = 0.0
         """Bytes that wait, less what the last tick let through of a byte."""
 
-    def put(self, data: bytes, then: Callable[[], object] = lambda: None) -> None:
+    @property
+    def apart(self) -> bool:
+        """True while what goes first passes the user's own link alone."""
+        return bool(self.waiting) and self.waiting[0].apart
+
+    def put(
+        self,
+        data: bytes,
+        then: Callable[[], object] = lambda: None,
+        sink: Sink | None = None,
+        apart: bool = False,
+    ) -> None:
         """Queue bytes; `then` is called when the last of them is through."""
-        self.waiting.append((memoryview(data), then))
+        self.waiting.append(Piece(memoryview(data), then, sink or self.sink, apart))
         self.left += len(data)
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
@@ -85,16 +109,16 @@ class Flow:
             self.link.wake(self)
 
     def let_through(self, more: float) -> None:
-        passed = float(sum(len(data) for data, _ in self.waiting)) - self.left + more
+        passed = float(sum(len(piece.data) for piece in self.waiting)) - self.left + more
         while self.waiting:
-            data, then = self.waiting[0]
+            data, then, sink, apart = self.waiting[0]
             count = min(len(data), int(passed))
             passed -= count
-            self.left = sum(len(rest) for rest, _ in self.waiting) - count - passed
+            self.left = sum(len(piece.data) for piece in self.waiting) - count - passed
             if count:
-                self.sink(data[:count])
+                sink(data[:count])
             if count < len(data):
-                self.waiting[0] = (data[count:], then)
+                self.waiting[0] = Piece(data[count:], then, sink, apart)
                 return
             self.waiting.popleft()
             then()  # which may cut the flow, or put more

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
+from simfl.live.neighbours import WORDS, Listens, Others
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -38,7 +39,8 @@ class Figures:
     machine could not deliver them; held_s: the longest real work of a step, during which its process heard
     nothing; refused: frames and connections that were cut off, by reason; silent: users without a report;
     clocks: of users on machines of their own: the server's clock less theirs as the run began, by how much it
-    went ahead since, and the most by which these are wrong, seconds."""
+    went ahead since, and the most by which these are wrong, seconds; unchecked: aggregates that nobody could
+    check, as users kept to themselves how they rounded."""
 
     wall_s: float
     overrun: float
@@ -46,6 +48,7 @@ class Figures:
     refused: dict[str, int]
     silent: tuple[int, ...]
     clocks: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    unchecked: int = 0
 
 
 Played = tuple[rows.Trace, list[Measurement], Figures]
@@ -78,12 +81,17 @@ class Sides:
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
         up, down = messages(self.kind, self.params)
+        direct = self.scenario.network.peers == "direct"
+        if direct and admission is not None and not admission.one_clock:
+            why = "the connections among users have no TLS: users on other machines are relayed"
+            raise error(study.scenario, "network.peers", why)
         most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = Wires(
-            up=Codec([*up, *UP], self.kind, self.params, self.users),
-            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
+            up=Codec([*up, *UP, Listens], self.kind, self.params, self.users, direct),
+            down=Codec([*down, *DOWN, Others], self.kind, self.params, self.users, direct),
+            among=Codec(WORDS, self.kind, self.params, self.users) if direct else None,
             most_bytes=most_bytes,
-            admission=admission or forked(self.users),
+            admission=admission or forked(self.scenario),
             links=study.people.links if place.linked else None,
             server_link=study.people.server_link if place.linked else None,
             jitter=study.people.jitter(),
@@ -109,10 +117,18 @@ class Sides:
         """Return the thread in which this process's users train, warm."""
         return await started(self.warm)
 
-    async def be_users(self, mine: range, address: tuple[str, int], worker: Executor) -> None:
-        """Be some of the users until the run is over, or the server is gone."""
-        made = [self._session(partial(_user, user, address, worker)) for user in mine]
+    def user(self, user: int, address: tuple[str, int], worker: Executor) -> LiveUser:
+        made: LiveUser = self._session(partial(_user, user, address, worker))
+        return made
+
+    async def be_users(
+        self, mine: Sequence[int], address: tuple[str, int], worker: Executor | None = None
+    ) -> bool:
+        """Be some of the users until the run is over, or the server is gone; return which of them."""
+        worker = worker or await self.worker()
+        made = [self.user(user, address, worker) for user in mine]
         await asyncio.gather(*(user.run() for user in made))
+        return all(user.ended for user in made)
 
     def outcome(self, server: LiveServer, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
@@ -124,8 +140,9 @@ class Sides:
             except TraceError as fault:
                 server.refused[str(fault)] += 1
         done = server.reported
-        # Between hello and end a clock was ahead of the other by what they found, half of it on average.
-        trace = merged(parts, server.broken_off, {user: one.ahead_ns // 2 for user, one in done.items()})
+        # Where a clock has moved by more than its pings may err, half of it is the least error on average.
+        moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
+        trace = merged(parts, server.broken_off, moved)
         trace.timed_by = server.clock.timed_by
         measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
         late_ns = server.late_ns + sum(one.late_ns for one in done.values())
@@ -138,12 +155,17 @@ class Sides:
             for user, one in sorted(done.items())
             if one.off_ns
         }
-        return trace, measured, Figures(wall_s, overrun, held_s, dict(server.refused), silent, clocks)
+        unchecked = sum(measured[index].aggregate_exact is None for index in server.results)
+        refused = dict(server.refused)
+        return trace, measured, Figures(wall_s, overrun, held_s, refused, silent, clocks, unchecked)
 
 
-def forked(users: int) -> Admission:
-    """Return the admission of users in processes that are forked: they know a token of this run."""
-    return Admission(dict.fromkeys(range(users), secrets.token_hex(16)), one_clock=True)
+def forked(scenario: Scenario) -> Admission:
+    """Return the admission of users in processes that are forked: they know a token, and have no secrets."""
+    own = scenario.entropy == "os"
+    token = secrets.token_hex(16)
+    tokens = dict.fromkeys(range(scenario.population.users), token)
+    return Admission(tokens, one_clock=True, own_entropy=own, reveals=own)
 
 
 def _user(user: int, address: tuple[str, int], worker: Executor, wires: Wires, *parts: object) -> LiveUser:

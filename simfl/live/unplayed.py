@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from simfl.experiment.build import Experiment
+from simfl.live.neighbours import unknown
 from simfl.live.wire import messages
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import Recorded
@@ -21,12 +22,8 @@ def problems(study: Experiment) -> Iterator[Problem]:
             "clock",
             "a recording has steps in an order that real messages do not keep: use measured or modelled",
         )
-    if s.entropy != "seeded":
-        yield "entropy", "the aggregates could not be checked: only users would know how they rounded"
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
-    if s.network.peers == "direct":
-        yield "network.peers", "users are not connected to each other yet: use relayed"
     if s.network.tcp_start is not None:
         yield "network.tcp_start", "is a law of the start of TCP, and a live run has the TCP of this machine"
     if s.server.slowdown < s.server.cores:
@@ -59,3 +56,6 @@ def _of_protocols(study: Experiment) -> Iterator[Problem]:
             messages(kind, s.params(name, 1))
         except ValueError as problem:
             yield f"protocols.{name}", str(problem)
+            continue
+        if s.network.peers == "direct" and (why := unknown(kind, s.params(name, 1))):
+            yield "network.peers", f"{name}: {why}: use relayed"

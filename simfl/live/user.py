@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Generator, Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,21 +23,34 @@ from simfl.engine.devices import Device, Job
 from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
-from simfl.engine.transport import ToUser
+from simfl.engine.transport import ToUser, Transmission
 from simfl.engine.user_round import State, UserRound
-from simfl.errors import BadInput
+from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
-from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Turned, Welcome
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import either
 from simfl.live.shaping import Link
-from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
+from simfl.live.wire import (
+    Away,
+    Bye,
+    Done,
+    Envelope,
+    Free,
+    Malformed,
+    Over,
+    Part,
+    Rows,
+    Start,
+)
 from simfl.population.dropout import PlannedLoss
-from simfl.protocols.machine import SERVER, Result, Subject
+from simfl.protocols.machine import SERVER, Message, Result, Subject
 from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
+SHAKE_S = 600.0
 FLUSH_S = 60.0
 """So long the report may take to leave."""
 
@@ -59,8 +73,10 @@ class LiveUser(Owner, Session):
         self.finished = asyncio.Event()
         self.ended = False
         self.origin = 0
+        self.entropies: dict[int, Any] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
+        self.neighbours: Neighbours | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
         self.training_ops = EagerOps(self.machines.params.q)
         self.training_ops.timed, self.training_ops.now_ns = self.ops.timed, self.ops.now_ns
@@ -69,9 +85,14 @@ class LiveUser(Owner, Session):
     # -- the connection
     async def run(self) -> None:
         """Take part until the server says that the run is over, or is gone."""
+        if self.wires.among is not None:
+            self.neighbours = Neighbours(self, self.wires.among)
+            await self.neighbours.listen()
         await self._dial()
         await either(self.finished, self.env.failed)
         self.env.stop()
+        if self.neighbours is not None:
+            self.neighbours.close()
         if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
             await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
 
@@ -81,15 +102,17 @@ class LiveUser(Owner, Session):
             return self.dialled
 
         dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
+        # The server may still be busy with the protocol before.
+        within_s = None if context is None else SHAKE_S
         try:
-            await dial(made, *self.address, ssl=context)
+            await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
         except OSError:  # there is no server any more
             self.finished.set()
 
     def fail(self, why: str) -> None:
         """End it: the server is another one, or turned the user away."""
         if not self.env.failed.done():
-            self.env.failed.set_exception(BadInput(why))
+            self.env.failed.set_exception(BadInput(cut(why, 500)))
 
     def _ask(self, connection: Connection) -> None:
         """Ask for the server's clock, and go on once it is known."""
@@ -103,6 +126,8 @@ class LiveUser(Owner, Session):
             self._get_ready(connection)
 
     def _get_ready(self, connection: Connection) -> None:
+        if self.neighbours is not None and not self.origin:
+            connection.say(Listens(self.neighbours.port))
         if not self.presence.online(self.user):
             connection.say(Away())
             return
@@ -116,6 +141,8 @@ class LiveUser(Owner, Session):
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
+        if self.neighbours is not None:
+            self.neighbours.leave()
         if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
@@ -128,7 +155,8 @@ class LiveUser(Owner, Session):
 
     def broken(self, connection: Connection) -> None:
         """The server closed the connection: what it asked for in a round is not wanted any more."""
-        if connection is self.dialled and not self.finished.is_set():
+        ended = self.finished.is_set() or self.env.failed.done()
+        if connection is self.dialled and not ended:
             for task in self.tasks.values():
                 self.release(task)
             self.report()
@@ -153,6 +181,8 @@ class LiveUser(Owner, Session):
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
                 self._ask(connection)
+            case Others(told) if self.neighbours is not None:
+                self.neighbours.introduced(told)
             case Start(origin):
                 self.origin = origin
                 self.env.start(origin - (0 if self.offset is None else self.offset.ns))
@@ -160,10 +190,14 @@ class LiveUser(Owner, Session):
                 plan = PlannedLoss(point, when, delay_ns) if point else None
                 nobody: Any = None  # the server's machine is elsewhere
                 made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+                if self.wires.admission.reveals:
+                    self.entropies[index] = made.entropy
                 self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
                 self.over = {k for k in self.over if k in self.tasks}
             case Over():
                 self.over.add(index)
+                if self.neighbours is not None and (task := self.tasks.get(index)) is not None:
+                    task.coming -= self.neighbours.forget(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -182,12 +216,25 @@ class LiveUser(Owner, Session):
         if not self.presence.online(self.user):
             return
         message = envelope.message
+        if self.neighbours is not None and message.relayed:
+            self.neighbours.whole(envelope.round, message, partial(self._deliver, task, envelope))
+        else:
+            self._deliver(task, envelope, message)
+
+    def _deliver(self, task: UserRound, envelope: Envelope, message: Message) -> None:
         if isinstance(message, ModelDownload):
             task.weights = message.weights
         t = ToUser(self.transport, message, SERVER, self.user, envelope.round, envelope.step)
         t.at = min(t.at, envelope.at)
         t.task = task
         t.arrived()
+
+    def apart(self, transmission: Transmission, connection: Connection) -> Message:
+        assert self.neighbours is not None
+        assert transmission.task is not None
+        client: Any = transmission.task.client
+        receivers = getattr(transmission.message, "to", None) or client.peers
+        return self.neighbours.push(transmission, receivers, connection)
 
     def _tell_free(self) -> None:
         """Say of rounds that are over that nothing is under way for them any more."""
@@ -207,6 +254,9 @@ class LiveUser(Owner, Session):
         connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
+        for index, entropy in self.entropies.items():
+            with suppress(ValueError):  # it did not come to rounding
+                connection.say(Rounding(entropy.peek("quantise").hex()), index)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset

@@ -54,9 +54,6 @@ class LightSecAggClient(MaskedClient):
         noise = ops.secret(self.entropy("noise"))
         return ops.encode(self.z, noise, Lookup(partial(mds.point_of, q=p.q), roster.users), p.U, p.T)
 
-    def mask(self, x: Handle) -> Handle:
-        return self.ops.add(x, self.z)
-
     def answer(self, survivors: Survivors) -> Effects:
         """Sum the coded shares of the survivors' masks (eq. 6)."""
         users = self.check(survivors)

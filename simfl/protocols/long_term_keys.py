@@ -1,9 +1,7 @@
 """The long-term signing keys of a run's users: a public-key infrastructure as it stands before a run."""
 
-from simfl.crypto import signatures
-from simfl.crypto.keys import KEY_BYTES, hkdf
-from simfl.crypto.row_routing import gather
-from simfl.dataplane.handles import U8, Handle, HandleList
+from simfl.crypto.keys import hkdf
+from simfl.dataplane.handles import Handle, HandleList
 from simfl.dataplane.ops import Ops
 from simfl.protocols.index_views import Same, Users
 
@@ -26,10 +24,8 @@ class Directory:
         """Return the public keys of these users, a row of each: looked up by each who asks, made once."""
         if self._last is None or self._last[0] is not users:
             with ops.uncharged():
-                for user in [user for user in users if user not in self._known]:
-                    secret = ops.secret(self.secret(user))
-                    self._known[user] = ops.run_uncharged(signatures.public, (1, KEY_BYTES, U8), secret)
+                new = [user for user in users if user not in self._known]
+                self._known |= {user: ops.signing_key(ops.secret(self.secret(user))) for user in new}
                 rows = HandleList([self._known[user] for user in users])
-                shape = (len(users), KEY_BYTES, U8)
-                self._last = users, ops.run_uncharged(gather, shape, rows, Same(0, len(users)))
+                self._last = users, ops.gather(rows, Same(0, len(users)))
         return self._last[1]

@@ -193,7 +193,8 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2."""
+    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2. It may be given anew
+    when answers come late: the last one counts."""
 
     survivors: tuple[int, int, int, int]
     reliable: bool

@@ -37,7 +37,8 @@ from simfl.results.trace import SERVER
 
 class MaskedClient(Client):
     """peers: the others of its roster; partners: those of them whose shares the server passed on; kept: those
-    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer."""
+    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer;
+    z: its mask, made while it is offline and added to one update."""
 
     initial = "invited"
     table = {
@@ -52,6 +53,7 @@ class MaskedClient(Client):
     """Public keys that a user advertises: the first is of its channels."""
     dtype: ClassVar[DType]
     """Bytes of an element of a share."""
+    z: Handle
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -69,10 +71,6 @@ class MaskedClient(Client):
     @abstractmethod
     def share_secrets(self, roster: Roster) -> Handle:
         """Return a share of this user's secrets for each user of the roster, itself included, row by row."""
-
-    @abstractmethod
-    def mask(self, x: Handle) -> Handle:
-        """Return a quantised update under this user's mask."""
 
     @abstractmethod
     def answer(self, survivors: Survivors) -> Effects:
@@ -115,7 +113,9 @@ class MaskedClient(Client):
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        return [Send(SERVER, MaskedUpload(self.mask(x)))]
+        masked = self.ops.add(x, self.z)
+        del self.z  # it serves once, and is as large as the update
+        return [Send(SERVER, MaskedUpload(masked))]
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault if no honest server names them."""

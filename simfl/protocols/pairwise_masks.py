@@ -53,15 +53,16 @@ class SecAggClient(MaskedClient):
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """V2 is known: keep its shares, and agree on the pairwise seeds a_ij."""
-        refusals = super().hold_shares(inbox)
-        publics = self.ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
-        self.seeds = agreed(self.ops, self.s, self.partners, publics, _mask_info(self.params))
-        return refusals
+        """V2 is known: keep its shares, agree on the pairwise seeds a_ij, and expand all of the mask.
 
-    def mask(self, x: Handle) -> Handle:
-        signs = Lookup(lambda j: -1 if j < self.user else 1, (*self.partners, self.user))
-        return self.ops.mask(x, self.ops.join([self.seeds, self.b]), signs)
+        This is offline (LightSecAgg Table 5), so it may overlap with training: the upload is one addition.
+        """
+        ops, refusals = self.ops, super().hold_shares(inbox)
+        publics = ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
+        seeds = agreed(ops, self.s, self.partners, publics, _mask_info(self.params))
+        signs = Lookup(lambda j: -1 if j < self.user else 1, self.partners)
+        self.z = ops.mask(ops.prg(self.b, self.params.d + 1), seeds, signs)
+        return refusals
 
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
@@ -82,6 +83,9 @@ class SecAggServer(MaskedServer):
         self.graph = graph
         self.partners: dict[int, list[int]] = {}  # lost user -> those with whom it has masks to be removed
         self.short: list[int] = []  # users of whom shares may be missing: one of each circle
+        self.late: set[int] = set()  # whose answers came when they were not waited for any more
+        self.judged: Verdict | None = None
+        self.may_leak = False  # if answers come late
         self.lacking: Counter[int] = Counter()  # user -> answers without a share of it
 
     def needed(self, stage: str) -> int:
@@ -134,15 +138,39 @@ class SecAggServer(MaskedServer):
             self.short.pop()
         return True
 
+    def receive(self, sender: int, message: Any) -> Effects:
+        """Take a message. An answer that is not waited for any more brings its shares all the same: if they
+        change the verdict, it is given again."""
+        effects = super().receive(sender, message)
+        if isinstance(message, Answer) and sender in self.survivors.place and sender not in self.got:
+            self.late.add(sender)
+            if self.judged is not None and self.may_leak and not self.private():
+                self.judged, self.may_leak = replace(self.judged, private=False), False
+                return [*effects, self.judged]
+        return effects
+
+    def evolution(self) -> Evolution:
+        """Return the graphs G0 .. G4, as far as the round came."""
+        came = dict(zip(self.stages, self.answered, strict=False))
+        return Evolution(self.graph, self.t, *(came.get(stage, frozenset()) for stage in STAGES))
+
+    def private(self) -> bool:
+        """Return True if the round is private so far (Theorem 2): late answers tell the server as much."""
+        with self.ops.uncharged():  # no server asks itself whether its round was private
+            e = self.evolution()
+            return replace(e, V4=e.V4 | self.late).private
+
     def verdict(self, done: bool) -> Effects:
         """Theorems 1 and 2 of CCESA on the graphs G0 .. G4, as far as the round came. A round that was
         aborted was not reliable (Definition 1), also if it was forged shares that made it so."""
-        came = dict(zip(self.stages, self.answered, strict=False))
-        V1, V2, V3, V4 = (came.get(stage, frozenset()) for stage in STAGES)
-        evolution = Evolution(self.graph, self.t, V1, V2, V3, V4)
-        sizes = (len(V1), len(V2), len(V3), len(V4))
-        with self.ops.uncharged():  # no server asks itself whether its round was private
-            return [Verdict(sizes, done and evolution.reliable, evolution.private)]
+        private = self.private()
+        with self.ops.uncharged():
+            e = self.evolution()
+            sizes = (len(e.V1), len(e.V2), len(e.V3), len(e.V4))
+            self.judged = Verdict(sizes, done and e.reliable, private)
+            # All secrets that matter are there in a reliable round: what comes late adds nothing.
+            self.may_leak = private and not e.reliable and not replace(e, V4=e.V3).private
+        return [self.judged]
 
     def abort(self, reason: str) -> Effects:
         return [*self.verdict(done=False), *super().abort(reason)]

@@ -104,6 +104,11 @@ class Protocol(Block):
         """Return the answers without which a stage cannot close, as the paper has it: the explorer holds the
         machines to it, so it is told here without asking them."""
 
+    def withstands(self, p: Params) -> int | None:
+        """Return how many users can pool what they see with the server and learn sums alone, whoever is lost;
+        None where that is not promised. The explorer holds the machines to it."""
+        return p.T if self.offline else None
+
     def params(self, p: Params) -> Params:
         """Return the scenario's parameters with the protocol's own letters."""
         return p

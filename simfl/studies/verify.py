@@ -1,7 +1,7 @@
 """Hold a protocol, ours or a stranger's, to everything that ours are held to.
 
 Each check yields findings from small scenarios of the protocol, on the engine and over the loopback; none
-asks a machine what is right. They cannot see whether masks hide what the paper says that they hide.
+asks a machine what is right.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,6 +22,9 @@ from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.results.trace import row_lines
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
+from simfl.studies.leaks.cases import Small
+from simfl.studies.leaks.laws import learned
+from simfl.studies.leaks.sweep import make_small
 from simfl.studies.watch import Call, Played, play
 
 USERS = 5
@@ -107,6 +110,15 @@ def loss_patterns(subject: Subject) -> Findings:
         yield f"{'; '.join(found.laws)} ({found})"
 
 
+def secrets(subject: Subject) -> Findings:
+    """The server and the colluders it withstands learn sums alone, in two rounds too (`simfl leak`)."""
+    small = make_small(subject.protocol, USERS_TO_LOSE, changes=subject.overrides)
+    colluders = small.cohort.withstands
+    if isinstance(small, Small) and colluders is not None:
+        for case, seen in small.two_rounds("told"):
+            yield from (f"{law} ({case})" for law in learned(seen, colluders))
+
+
 def replays(subject: Subject) -> Findings:
     """The same seed gives the same messages, to the bit, and the same trace."""
     one, other = (subject.run({}) for _ in range(2))
@@ -162,7 +174,18 @@ def sizes(subject: Subject) -> Findings:
             yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
 
 
-_CHECKS = (contract, exact_sums, equal_traces, replays, sizes, fresh_masks, refusals, doubles, loss_patterns)
+_CHECKS = (
+    contract,
+    exact_sums,
+    equal_traces,
+    replays,
+    sizes,
+    fresh_masks,
+    refusals,
+    doubles,
+    secrets,
+    loss_patterns,
+)
 CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for check in _CHECKS}
 
 

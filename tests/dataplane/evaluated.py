@@ -4,9 +4,21 @@ from functools import cache
 
 import numpy as np
 
-from simfl.crypto import keys, prg, shamir
+from simfl.crypto import keys, prg, shamir, signatures
 from simfl.dataplane.ops import seed_array
-from simfl.dataplane.terms import Agreed, Coordinate, Element, Form, Public, Sealed, Secret, Value
+from simfl.dataplane.terms import (
+    Agreed,
+    Constant,
+    Coordinate,
+    Element,
+    Form,
+    Public,
+    Sealed,
+    Secret,
+    Signed,
+    Value,
+    VerificationKey,
+)
 
 LIMBS = 9
 
@@ -45,6 +57,13 @@ class Evaluated:
     def _bytes(self, term):
         if isinstance(term, Secret):
             return self.secrets(term)
+        if isinstance(term, Constant):
+            return term.value
+        if isinstance(term, VerificationKey):
+            return signatures.public(seed_array(self.bytes(term.secret))).tobytes()
+        if isinstance(term, Signed):
+            rows = b"".join(self.row(row, 1) for row in term.rows)
+            return signatures.sign(seed_array(self.bytes(term.secret)), term.said + rows).tobytes()
         if isinstance(term, Public):
             return keys.public(seed_array(self.bytes(term.secret))).tobytes()
         if isinstance(term, Agreed):

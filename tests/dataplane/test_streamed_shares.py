@@ -226,7 +226,7 @@ BIG = {
 }
 
 
-@pytest.mark.parametrize(("limit", "streams_"), [(4.0, None), (0.5, False), (0.25, True)])
+@pytest.mark.parametrize(("limit", "streams_"), [(4.0, None), (0.5, False), (0.2, True)])
 def test_what_fits_is_held_and_what_does_not_streams(limit: float, streams_: bool | None) -> None:
     entry = build.build(build_of({**BIG, "memory_limit_gb": limit})).memory.get("lightsecagg")
     assert (entry and entry.streamed is not None) == streams_

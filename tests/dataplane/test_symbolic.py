@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir
+from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir, signatures
 from simfl.crypto.field import Q
 from simfl.dataplane import audit, ops
 from simfl.dataplane.handles import F32, U8, U32, Handle
-from simfl.dataplane.ops import Ops, seed_array
+from simfl.dataplane.ops import Ops, PeerFault, seed_array
 from simfl.dataplane.symbolic import TWINS, Named, NoTwin, SymbolicOps
 from simfl.dataplane.terms import (
     REALS,
@@ -29,7 +29,7 @@ from simfl.dataplane.terms import (
 
 MODULES = {
     "relay": row_routing, "keys": keys, "shamir": shamir, "prg": prg, "fq": fq, "mds": mds,
-    "quantize": quantize, "audit": audit, "np": np,
+    "quantize": quantize, "audit": audit, "np": np, "signatures": signatures,
 }  # fmt: skip
 
 
@@ -103,6 +103,23 @@ def test_two_parties_agree_on_one_key() -> None:
     assert s.public(of[a]).content == [(Public(a),)]
 
 
+def test_a_signature_is_its_signers_alone() -> None:
+    s = SymbolicOps(Q)
+    mine, other = (s.secret(secret("signing key", party)) for party in (0, 1))
+    rows = s.join([s.public(s.secret(secret("b"))), s.public(s.secret(secret("c")))])
+    publics = s.join([s.signing_key(mine), s.signing_key(other)])
+    signed = s.join([s.sign(mine, b"so", s.pick(rows, [0])), s.sign(other, b"so", s.pick(rows, [1]))])
+    assert s.verify(publics, signed, [b"so", b"so"], [7, 8], rows).rows == 2
+    for keys_, what, behind in (
+        (s.pick(publics, [1, 0]), b"so", rows),
+        (publics, b"no", rows),
+        (publics, b"so", s.pick(rows, [1, 0])),
+        (publics, b"so", None),
+    ):
+        with pytest.raises(PeerFault, match="user 7: does not verify"):
+            s.verify(keys_, signed, [what, what], [7, 8], behind)
+
+
 def test_shares_that_are_too_few_or_mixed_give_no_secret() -> None:
     s = SymbolicOps(Q)
     secrets = [s.secret(secret(name)) for name in ("b", "s")]
@@ -136,7 +153,7 @@ def test_what_cancels_is_not_in_a_form() -> None:
     [
         (
             lambda s, seed: (s.prg(seed, 2), s.encode(s.prg(seed, 2), seed, [1, 2, 3], 3, 1)),
-            "'k' of user 0 is the seed of a mask and of the noise of a code",
+            "'k' of user 0 is used for a mask and for the noise of a code",
         ),
         (
             lambda s, seed: [

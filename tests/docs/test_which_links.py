@@ -129,7 +129,7 @@ def test_all_of_it_is_what_the_study_gives() -> None:
 def test_what_it_says_of_the_winners_is_so() -> None:
     winners = {at: [bold for _, bold in row.values()] for at, row in ROWS.items()}
     changed = [at for at, (first, _, last) in winners.items() if first and last and first != last]
-    assert (len(changed), len(ROWS)) == (21, 32)
+    assert (len(changed), len(ROWS)) == (16, 32)
     assert {tuple(winners[at][::2]) for at in changed} == {(LIGHTSECAGG, SECAGG_PLUS)}
     undecided = [at for at, bold in winners.items() if "" in bold]
     assert {words for cost, words in undecided if cost == PAPERS} == {
@@ -137,17 +137,18 @@ def test_what_it_says_of_the_winners_is_so() -> None:
     }
     assert len(undecided) == 3
     same = [at for at, (first, _, last) in winners.items() if first == last]
-    assert len(same) == 8
+    assert len(same) == 13
     assert {(FAST, SECAGG_PLUS)} == {(at[0], winners[at][0]) for at in same}
     median = {at: bold for at, (_, bold, _) in winners.items()}
     assert [at for at in median if at[0] == PAPERS and median[at] != LIGHTSECAGG] == [(PAPERS, "T = 40")]
 
 
 def test_what_it_says_of_fast_masks_is_so() -> None:
-    (slower, faster), _ = ROWS[FAST, BASE][G4]
-    assert f"LightSecAgg's lead of {slower - faster:.1f} s" in TEXT
-    for words in ("20 samples each", "server's link 1 Gbit/s", "server's link 1 Gbit/s, direct shares"):
-        assert {bold for _, bold in ROWS[FAST, words].values()} == {SECAGG_PLUS}
+    on_4g = {words: ROWS[FAST, words][G4] for words in CHANGES}
+    leads = {words: a - b for words, ((a, b), bold) in on_4g.items() if bold == LIGHTSECAGG}
+    assert set(leads) == {"devices differ", "D = 20", "d = 1,909,884"}
+    assert f"its lead is {max(leads.values()):.2f} s at most" in WORDS
+    assert on_4g[BASE][1] == SECAGG_PLUS
 
 
 def test_its_sentences_have_the_numbers_of_its_paths() -> None:
@@ -189,7 +190,6 @@ def test_what_a_sharing_costs_is_so() -> None:
 def test_the_lead_is_lost_where_it_says() -> None:
     base = first_cell(PAPERS)
     assert ahead(with_links(base, 4)) < 0 < ahead(with_links(base, 3))
-    assert ahead(with_links(first_cell(FAST), 50)) > 0
 
 
 def test_another_slow_tail_gives_the_same_order() -> None:

@@ -70,9 +70,7 @@ def test_who_is_crowded_waits_for_less() -> None:
     assert set(log.when("sent").values()) == {10 * MOVES}
 
 
-@pytest.mark.parametrize(
-    ("at", "moved"), [(39 * MS, SIZE * 15_140 // 52_310), (50 * MS, SIZE * 25_140 // 52_310)]
-)
+@pytest.mark.parametrize(("at", "wire"), [(39 * MS, 15_140), (50 * MS, 25_140)])
 def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, wire: int) -> None:
     env = Environment()
     log, link = Log(env), network(env).link(0, up=True)
@@ -107,6 +105,22 @@ def test_a_message_that_waited_moves_at_the_rate_of_then() -> None:
     links.link(0, up=True).send(log.transfer("a", SIZE))
     env.run()
     assert log.when("sent") == {"a": 40 * MS + 2 * (MOVES - 15_140 * US)}
+
+
+def test_a_window_that_is_queued_opens_no_further() -> None:
+    """Two at 16 Mbit/s share as much: their second windows take twice as long as they should."""
+    env = Environment()
+    tcp, log = Tcp(slow_start="fresh"), Log(env)
+    links = uniform(env, 16, 16, LATENCY_S, 16, tcp=lambda user: tcp)
+    for user, size in enumerate((500_000, SIZE)):
+        links.link(user, up=True).send(log.transfer(f"user {user}", size))
+    env.run()
+    rest = 52_310 - 15_140 - 30_280  # of user 1, at half of the link from the second round trip's end on
+    first = 2 * 40_000 * US + rest * US
+    left = tcp.wire_bytes(500_000) - 52_310  # of user 0, at 60,560 bytes a round trip
+    sent = log.when("sent")
+    assert sent["user 1"] == pytest.approx(first, abs=10)
+    assert sent["user 0"] == pytest.approx(first + left * 40 * MS / 60_560, abs=10)
 
 
 FRESH = {"network.users.tcp": {"slow_start": "fresh", "window": 1, "mss": 100, "header_bytes": 10}}

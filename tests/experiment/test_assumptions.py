@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.experiment.assumptions import assumed, masking, too_short
+from simfl.experiment.assumptions import assumed, count, masking, too_short
 from simfl.experiment.build import Experiment, build
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, SIX, SYNC, run
@@ -44,9 +44,13 @@ def test_the_measured_clock_gives_no_rates() -> None:
 def test_what_users_do_for_masks_is_counted() -> None:
     found = masking(study())
     assert list(found) == ["secagg", "lightsecagg"]
-    # quantised, and the masks of five others and its own are expanded and added
-    upload_s = D * 12e-9 + 6 * (D + 1) * (2e-9 + 3e-9)
-    assert found["secagg"].phases_s["upload"] == pytest.approx(10 * upload_s)
+    # quantised, and the mask added, which is there: those with five others added to its own
+    assert found["secagg"].phases_s["upload"] == pytest.approx(10 * (D * 12e-9 + (D + 1) * 3e-9))
+    counted = count(study(), "secagg")
+    assert counted is not None
+    assert counted.phases["offline"]["field_add"] == 5 * (D + 1)
+    # the mask is made in a call that sends nothing
+    assert counted.silent["field_add"] == 5 * (D + 1)
     # 6 users share with 5 others: two secrets of 36 bytes; or (d + 1) / (U - T) elements of 4; sealed in 16
     assert found["secagg"].shares_bytes == 6 * 5 * (2 * 36 + 16)
     assert found["lightsecagg"].shares_bytes == 6 * 5 * (4 * 326 + 16)
@@ -66,9 +70,13 @@ def test_buffers_and_large_cohorts_are_not_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_deadline_below_training_and_link_is_told() -> None:
-    mask_s = 10 * (D * 12e-9 + 6 * (D + 1) * 5e-9)
+    """Users agree on masks, open shares and make the mask while they train, or before: as overlap has it."""
+    upload_s = 10 * (D * 12e-9 + (D + 1) * 3e-9)
+    shares_s = 5 * (40e-6 + 1500e-9 + (2 * 36 + 16) * 1e-9)
+    mask_s = upload_s + 10 * (shares_s + (D + 1) * (6 * 2e-9 + 5 * 3e-9))
+    assert list(too_short(study({"deadlines.upload": TRAINING_S + upload_s + ON_LINK_S + 1e-6}))) == []
     needed_s = TRAINING_S + mask_s + ON_LINK_S
-    assert list(too_short(study({"deadlines.upload": needed_s + 1e-6}))) == []
+    assert list(too_short(study({"deadlines.upload": needed_s + 1e-6, "overlap": False}))) == []
     (line,) = too_short(study({"deadlines.upload": 0.022, "overlap": False}))
     assert line == (
         "Warning: deadlines.upload = 0.022 s, but user 0 (slowdown 10, uplink 8 Mbit/s) needs at least "

@@ -79,6 +79,13 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
 
 
 @as_root
+def test_users_reach_each_other_through_the_hub(cleaned: None) -> None:
+    result, _ = play(three(**{"network.peers": "direct"}), links="kernel", delay="user")
+    assert [m.aggregate_exact for m in result.measured["lightsecagg"]] == [True]
+    assert [len(r.members) for r in result.rounds["lightsecagg"]] == [3]
+
+
+@as_root
 def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
     """A refused connection takes two latencies; the bucket is the scenario's rate with headers."""
     study = three(**{"network.users.latency_s": 0.04, "network.users.uplink_mbps": 2})
@@ -137,6 +144,7 @@ def test_a_failure_leaves_no_namespace(cleaned: None) -> None:
 
 
 REFUSED = {
+    "network.peers": ("direct", "wire"),
     "network.users.varies": ({"markov": [{"factor": 1.0, "dwell_s": 1.0}]}, "wire"),
     "network.server.varies": ({"markov": [{"factor": 1.0, "dwell_s": 1.0}]}, "wire"),
     "network.users.jitter_s": ({"kind": "uniform", "low": 0.001, "high": 0.01}, "wire"),

@@ -17,9 +17,10 @@ import pytest
 
 from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
-from simfl.live import door
+from simfl.live import peer
 from simfl.live import play as playing
 from simfl.live.play import play
+from simfl.live.server import LiveServer, Told
 from simfl.live.sides import Figures, is_own, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
@@ -111,7 +112,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         tell(into, port, times)
 
     monkeypatch.setattr(playing, "_tell", knock)
-    monkeypatch.setattr(door, "HELLO_S", 0.2)
+    monkeypatch.setattr(peer, "HELLO_S", 0.2)
     result, figures = played(tmp_path, protocols=[name])
     assert len(forked) == 2
     assert [len(r.members) for r in result.rounds[name]] == [4]
@@ -178,6 +179,39 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 25 * 10**7]
     assert amid
     assert figures.held_s < 0.3
+
+
+@pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
+def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has references to them in place of their bytes; their trace is that of a simulation."""
+    heard, sizes = LiveServer.heard, list[tuple[int, int]]()
+
+    def noted(self: LiveServer, user: int, envelope: Any) -> None:
+        if envelope.message.relayed:
+            sizes.append((envelope.size, envelope.message.size_bytes))
+        heard(self, user, envelope)
+
+    monkeypatch.setattr(LiveServer, "heard", noted)
+    given = {"network.peers": "direct", "protocols": [name]}
+    result, figures = played(**given)
+    assert [len(r.members) for r in result.rounds[name]] == [4]
+    assert figures.refused == {}
+    assert len(sizes) == 4
+    assert all(size < 150 < real for size, real in sizes)
+
+    def passed(trace: Any) -> list[tuple[int, int, str, int]]:
+        sent = (row for row in trace if isinstance(row, rows.Sent))
+        return sorted((row.sender, row.to, row.kind, row.bytes) for row in sent)
+
+    assert passed(result.traces[name]) == passed(run(SMALL, given).traces[name])
+
+
+def test_who_is_lost_amid_its_shares_is_lost_to_its_peers_too() -> None:
+    losses = [{"user": 2, "round": 0, "at": "shares", "when": "mid_send"}]
+    script = {"kind": "script", "losses": losses}
+    result, _ = played(network__peers="direct", dropout=script, rounds=2)
+    told = [sorted(user for user, _, _ in r.members) for r in result.rounds["lightsecagg"]]
+    assert told == [[0, 1, 3], [0, 1, 2, 3]]
 
 
 LOSSES = [
@@ -263,9 +297,7 @@ def test_a_round_that_fails_is_aborted_live_too() -> None:
 
 REFUSED = {
     "payload": {"payload": "shadow"},
-    "entropy": {"entropy": "os"},
     "record_updates": {"record_updates": True},
-    "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
     "population.devices.slowdown": {"population.devices.slowdown": 0.5},
@@ -285,8 +317,8 @@ def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
 
 def test_all_that_cannot_be_played_is_said_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
-        prepared(load(SMALL, REFUSED["entropy"] | REFUSED["network.peers"]))
-    assert [problem.path for problem in refused.value.problems] == ["entropy", "network.peers"]
+        prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
+    assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
 
 
 def test_rows_that_are_not_a_users_own_are_dropped() -> None:
@@ -309,3 +341,13 @@ def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
             assert isinstance(cause, rows.Step)
             assert (cause.party, cause.end <= row.sent) == (row.sender, True)
     assert metrics.rounds(trace)[0].span["offline"] > 0
+
+
+@pytest.mark.parametrize("tampered", [False, True])
+def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the seeds of rounding, which users tell in the end; another one would not pass."""
+    if tampered:
+        monkeypatch.setattr(Told, "peek", lambda self, name: bytes(32))
+    study = prepared(load(SMALL, {"entropy": "os", "protocols": ["secagg"]}))
+    result, _ = play(study, links="none", processes=1)
+    assert [m.aggregate_exact for m in result.measured["secagg"]] == [not tampered]

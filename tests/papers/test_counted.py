@@ -27,7 +27,11 @@ def test_secagg_by_hand() -> None:
     user = r.of_users("offline")
     assert (user["x25519"], user["agree"]) == (2, 2 * (N - 1))
     assert user["shamir_mac"] == 9 * 2 * N * (T + 1)
-    assert r.of_users("upload")["prg_element"] == N * (d + 1)
+    assert user["prg_element"] == N * (d + 1) + 2 * 9 * T  # all masks; the coefficients of t - 1 = T terms
+    assert user["field_add"] == (N - 1) * (d + 1)
+    upload = r.of_users("upload")
+    assert (upload["field_add"], "prg_element" in upload) == (d + 1, False)
+    assert r.stored[0] >= 4 * (d + 1) + 2 * 36 * N
     server = r.of_server("recovery")
     assert server["prg_element"] == ((N - D) + D * (N - D)) * (d + 1)
     assert server["lagrange_pair"] == N * (T + 1) ** 2
@@ -72,9 +76,10 @@ def test_counts_are_affine_in_d(quantity: exponents.Quantity, protocol: str) -> 
 
 
 def test_what_d_is_multiplied_by_at_32_users() -> None:
-    """24 of 32 survive. SecAgg's server expands 24 own masks and 24 of each of 8; its users 32."""
+    """24 of 32 survive. SecAgg's server expands 24 own masks and 24 of each of 8; its users
+    32, and add 31 of them to their own."""
     assert exponents.parts(table.GRID, measures.expansion, "secagg", 32)[0] == 24 + 8 * 24
-    assert exponents.parts(table.GRID, measures.offline_computation, "secagg", 32)[0] == 2 * 32
+    assert exponents.parts(table.GRID, measures.offline_computation, "secagg", 32)[0] == 2 * 32 - 1
     assert exponents.parts(table.GRID, measures.decoding, "lightsecagg", 32)[0] == 24
     assert exponents.parts(table.GRID, measures.online_communication, "lightsecagg", 32)[0] == 1 + 1 / 8
 

@@ -107,7 +107,7 @@ def test_the_smallest_models_gains() -> None:
     parts = {name: breakdown(result, name) for name in PROTOCOLS}
     total = {name: s["total"] for name, s in parts.items()}
     alone = {name: s["total"] - s["training"] for name, s in parts.items()}
-    assert gains(total) == (pytest.approx(6.7, rel=0.002), pytest.approx(2.5, rel=0.15))
+    assert gains(total) == (pytest.approx(6.7, rel=0.01), pytest.approx(2.5, rel=0.15))
     assert gains(alone) == (pytest.approx(13.0, rel=0.15), pytest.approx(4.1, rel=0.15))
 
 

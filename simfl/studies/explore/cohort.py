@@ -34,6 +34,9 @@ from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Members, Observation
+from simfl.studies.leaks import views as leaks
+from simfl.studies.leaks.engine import on_engine
+from simfl.studies.leaks.laws import learned
 from simfl.studies.watch import play
 
 Detect = Literal["timeout", "told", "busy", "flapping"]
@@ -102,6 +105,16 @@ class Cohort:
     def users(self) -> int:
         return self.scenario.population.users
 
+    @cached_property
+    def withstands(self) -> int | None:
+        return self.kind.withstands(self.scenario.params(self.protocol, 1))
+
+    def learned(self, play: Callable[[], leaks.Transcript]) -> Iterator[str]:
+        """Yield what the server and the colluders whom the protocol withstands learn beyond sums of what is
+        played, which is not played where nothing is promised."""
+        if self.withstands is not None:
+            yield from learned(play(), self.withstands)
+
 
 Fates = Callable[[int, Any], str]
 Answers = tuple[str, ...]
@@ -124,8 +137,10 @@ class Tree:
     lost early, most patterns lead to the same leaf. What must come out is worked out for each by itself.
     """
 
-    def __init__(self, run: Callable[[Fates], Observation]) -> None:
-        self.run = run
+    def __init__(
+        self, run: Callable[[Fates], Observation], secrets: Callable[[Fates], Iterator[str]]
+    ) -> None:
+        self.run, self.secrets = run, secrets
         self.questions: dict[Answers, tuple[int, Any]] = {}
         self.leaves: dict[Answers, Leaf] = {}
 
@@ -144,7 +159,7 @@ class Tree:
 
             seen = self.run(asked)
             answers = tuple(given)
-            broken = tuple(invariants.of_itself(seen))
+            broken = (*invariants.of_itself(seen), *self.secrets(fate))
             self.leaves[answers] = Leaf(seen.members, seen.out.reason, broken, seen.graph)
         return self.leaves[answers]
 
@@ -172,6 +187,13 @@ class RoundCohort(Cohort):
         return self.scenario.params(self.protocol, D)
 
     @cached_property
+    def short(self) -> leaks.Setup:
+        """The machines as symbols meet them: with as few coordinates as tell all."""
+        p = leaks.shortened(self.kind, self.scenario.params(self.protocol, 1))
+        root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
+        return leaks.Setup(self.kind, p, tuple(range(self.users)), root)
+
+    @cached_property
     def updates(self) -> dict[int, Update]:
         """Updates of all sizes up to beyond the clip, of weights 1 .. N."""
         made = {}
@@ -183,7 +205,7 @@ class RoundCohort(Cohort):
 
     @cached_property
     def tree(self) -> Tree:
-        return Tree(self.observe)
+        return Tree(self.observe, lambda fate: self.learned(lambda: leaks.play(self.short, fate)))
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
         lost, late = [Fate(point, "before_send") for point in self.points], detect == "timeout"
@@ -217,7 +239,9 @@ class RoundCohort(Cohort):
         """Do as `judge`, with the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
         life = invariants.of_life(seen.members, seen.out.reason, self.expected(pattern, seen.graph))
-        return seen.members is not None, (*life, *invariants.of_itself(seen))
+        scenario = self.replayable(pattern, detect)
+        known = self.learned(lambda: on_engine(build(scenario), self.protocol))
+        return seen.members is not None, (*life, *invariants.of_itself(seen), *known)
 
     def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
         """Return the users whose updates the aggregate must hold, None if there must be no aggregate: found

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from simfl.dataplane.symbolic import SymbolicOps
-from simfl.random_streams import Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.buffered import BufferCohort
@@ -28,7 +27,7 @@ from simfl.studies.explore.cohort import (
     fate_of,
     script,
 )
-from simfl.studies.leaks.engine import on_engine, shortened
+from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.views import Setup, Transcript, play, union
 
 LOST: dict[Detect, dict[str, Callable[[str], Fate]]] = {
@@ -68,12 +67,9 @@ class Small:
 
     cohort: RoundCohort
 
-    @cached_property
+    @property
     def setup(self) -> Setup:
-        kind, name = self.cohort.kind, self.cohort.protocol
-        p = shortened(kind, self.cohort.scenario.params(name, 1))
-        root = Streams(self.cohort.scenario.seed).bytes("entropy", name)
-        return Setup(kind, p, tuple(range(self.cohort.users)), root)
+        return self.cohort.short
 
     def every_case(self, most: int | None = None) -> Iterator[tuple[Case, Transcript]]:
         """Yield every round that losses of at most so many users lead to, and then pairs of rounds."""
@@ -82,6 +78,11 @@ class Small:
         for detect in self.cohort.detects:
             yield from self.two_rounds(detect)
 
+    def replay(self, case: Case) -> Transcript:
+        """Play a case."""
+        fate = fate_of(case.pattern, case.detect)
+        return self._pair(fate) if case.round else play(self.setup, fate)
+
     def rounds(self, detect: Detect, most: int | None = None) -> Iterator[tuple[Case, Transcript]]:
         run = partial(play, self.setup)
         for pattern, seen in every_round(run, detect, self.cohort.users, most):
@@ -89,17 +90,13 @@ class Small:
 
     def two_rounds(self, detect: Detect, most: int = 1) -> Iterator[tuple[Case, Transcript]]:
         """Yield two rounds as one, without losses in the first: what is used twice shows in their union."""
-
-        def run(fate: Fates) -> Transcript:
-            ops = SymbolicOps(self.setup.params.q)  # one for both: a nonce must not come twice
-            first = play(self.setup, ops=ops)
-            return union([first, play(self.setup, fate, index=1, ops=ops)])
-
-        for pattern, seen in every_round(run, detect, self.cohort.users, most):
+        for pattern, seen in every_round(self._pair, detect, self.cohort.users, most):
             yield Case(pattern, detect, round=1), seen
 
-    def one(self, pattern: Pattern, detect: Detect) -> Transcript:
-        return play(self.setup, fate_of(pattern, detect))
+    def _pair(self, fate: Fates) -> Transcript:
+        ops = SymbolicOps(self.setup.params.q)  # one for both: a nonce must not come twice
+        first = play(self.setup, ops=ops)
+        return union([first, play(self.setup, fate, index=1, ops=ops)])
 
     def scenario(self, case: Case) -> Scenario:
         """Return the scenario in which `simfl run`, and `simfl leak`, meet a case."""
@@ -149,10 +146,11 @@ class SmallBuffer:
         for unlucky in range(most + 1):
             for detect in self.cohort.detects:
                 for pattern in every(self.cohort.users, self.cohort.fates(detect), unlucky):
-                    yield Case(pattern, detect), self.one(pattern, detect)
+                    yield (case := Case(pattern, detect)), self.replay(case)
 
-    def one(self, pattern: Pattern, detect: Detect) -> Transcript:
-        return on_engine(self.cohort.experiment(pattern, detect), self.cohort.protocol)
+    def replay(self, case: Case) -> Transcript:
+        """Play a case."""
+        return on_engine(self.cohort.experiment(case.pattern, case.detect), self.cohort.protocol)
 
     def scenario(self, case: Case) -> Scenario:
         return self.cohort.replayable(case.pattern, case.detect)

@@ -17,20 +17,19 @@ from simfl.dataplane.terms import Coordinate
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import Experiment, make_clocks
-from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.lightsecagg_async_messages import Recover
-from simfl.protocols.machine import SERVER, Effects, Params, Result, Send, Update
-from simfl.protocols.protocol import Protocol
+from simfl.protocols.machine import SERVER, Effects, Result, Send, Update
 from simfl.studies.leaks.elimination import Line
-from simfl.studies.leaks.views import NamedEntropy, Sent, Setup, Transcript, exact, sum_of
+from simfl.studies.leaks.views import (
+    NamedEntropy,
+    Sent,
+    Setup,
+    Transcript,
+    is_exact,
+    shortened,
+    sum_of,
+)
 from simfl.studies.watch import watched
-
-
-def shortened(kind: Protocol, p: Params) -> Params:
-    """Return parameters with updates as short as tells all: one column of a code has U - T coordinates."""
-    if isinstance(kind, Coded):
-        return replace(p, d=max(1, p.U - p.T - kind.weighted))
-    return replace(p, d=1)
 
 
 def on_engine(experiment: Experiment, protocol: str) -> Transcript:
@@ -61,7 +60,7 @@ def on_engine(experiment: Experiment, protocol: str) -> Transcript:
 
     asyncio.run(drive(session, publish, lambda: None))
     watcher.close()
-    watcher.seen.broken += ops.misuse
+    watcher.seen.misuse += ops.misuse
     return watcher.seen
 
 
@@ -107,8 +106,7 @@ class _Watcher:
         self.summed.add(index)
         self.seen.results += lines
         self._allow(lines)
-        if not exact(result, lines, self.seen.q):
-            self.seen.broken.append("an aggregate is not the weighted sum over its members")
+        self.seen.exact &= is_exact(result, lines, self.seen.q)
 
     def _asked(self, request: Recover) -> None:
         """Allow the sum that a recovery asks for, whether or not it comes to an aggregate."""

@@ -28,6 +28,7 @@ from simfl.dataplane.terms import (
     Tampered,
     Term,
     Value,
+    VerificationKey,
 )
 from simfl.studies.leaks.elimination import Basis, Line, Symbol, visible
 
@@ -70,7 +71,7 @@ class Knowledge:
         """Return True if the adversary can make a term."""
         if term in self.known or isinstance(term, Constant):
             return True
-        if isinstance(term, Public):
+        if isinstance(term, Public | VerificationKey):
             return self.knows(term.secret)
         if isinstance(term, Agreed):
             mine = next((secret for secret in term.between if self.knows(secret)), None)

@@ -11,6 +11,7 @@ from simfl.studies.leaks.elimination import Basis, Line, reduced, within
 from simfl.studies.leaks.knowledge import Knowledge, in_words
 from simfl.studies.leaks.views import Transcript
 
+TRIED_COALITIONS = 12
 SEARCHED_USERS = 2  # beyond so many, a smallest leak is not searched for: the basis shows one
 
 
@@ -83,7 +84,24 @@ def _honest(line: Line, own: Collection[int]) -> Line:
 
 def broken(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     """Yield the laws other than `beyond` that a view breaks, as sentences."""
+    if not seen.exact:
+        yield "a result is not the sum over its members"
     if lacking(seen, knowledge):
-        yield "the result does not follow from what the server has"
+        yield "a result does not follow from what the server has"
+    yield from seen.misuse
     for line in knowledge.relations:
         yield f"a relation between secrets is known: {in_words(line, knowledge.q)}"
+
+
+def learned(seen: Transcript, colluders: int) -> Iterator[str]:
+    """Yield what the server and so many users learn beyond sums, and what is used twice; of many coalitions
+    some are tried."""
+    yield from seen.misuse
+    coalitions = list(combinations(seen.users, colluders))
+    base = seen.view()
+    for coalition in coalitions[:: -(-len(coalitions) // TRIED_COALITIONS)]:
+        leak = beyond(seen, seen.view(coalition, base))
+        if leak is not None:
+            who = "".join(f" and user {user}" for user in coalition)
+            yield f"the server{who} know {leak.combination}"
+            return

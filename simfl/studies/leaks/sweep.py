@@ -35,6 +35,11 @@ class Found:
     coalition: tuple[int, ...]
     what: Leak | str
 
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Leaks come before other broken laws, then fewer losses before more."""
+        return isinstance(self.what, str), self.case.losses if self.case else 0
+
     def __str__(self) -> str:
         who = ", ".join(map(str, self.coalition))
         said = f"users {who} collude" if len(self.coalition) > 1 else f"user {who} colludes"
@@ -69,16 +74,15 @@ class Report:
             for coalition in some:
                 self.views[size] += 1
                 knowledge = seen.view(coalition, base) if coalition else base
-                what = beyond(seen, knowledge) or next(iter([*seen.broken, *broken(seen, knowledge)]), None)
+                what = beyond(seen, knowledge) or next(broken(seen, knowledge), None)
                 if what is not None:
                     self.leaks[size] += 1
                     self._keep(Found(case, coalition, what))
 
     def _keep(self, found: Found) -> None:
-        size = len(found.coalition)
-        best = self.first.get(size)
-        if best is None or (found.case and best.case and found.case.losses < best.case.losses):
-            self.first[size] = found
+        best = self.first.setdefault(len(found.coalition), found)
+        if found.order < best.order:
+            self.first[len(found.coalition)] = found
 
 
 def coalitions_of(users: int, sizes: Iterable[int]) -> dict[int, list[tuple[int, ...]]]:
@@ -147,9 +151,8 @@ def sample(
     coalitions = coalitions_of(cohort.users, range(min(collude, cohort.users - 2) + 1))
 
     def leaks(case: tuple[Detect, Pattern]) -> bool:
-        detect, pattern = case
-        before = report.leaks.total()
-        report.look(Case(pattern, detect), small.one(pattern, detect), coalitions)
+        before, tried = report.leaks.total(), Case(case[1], case[0])
+        report.look(tried, small.replay(tried), coalitions)
         watch(report)
         return report.leaks.total() > before
 

@@ -8,15 +8,16 @@ so a server that lies is played by `alter`: what a user is told instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.symbolic import Named, SymbolicOps
 from simfl.dataplane.terms import Coordinate, Form, Item, Secret, Term, residue, who
+from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.loopback import run_round
-from simfl.protocols.machine import SERVER, Effects, Message, Params, Result, Send, Update
+from simfl.protocols.machine import SERVER, Effects, Message, Params, Result, Send, Update, Verdict
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Name
 from simfl.studies.leaks.elimination import Line
@@ -55,9 +56,11 @@ class Sent(NamedTuple):
 class Transcript:
     """All that was sent and drawn, and what may be known of it.
 
-    results: the sums over members that machines came to, as forms; sums: those that may be known, the results
-    among them; least: users in one further sum that may be known, whichever it is, None for no such sum;
-    broken: laws that are broken whoever looks.
+    results: the sums over members that machines came to, as forms; exact: each result is that sum, for all
+    updates; sums: those that may be known, the results among them; least: users in one further sum that may
+    be known, whichever it is, None for no such sum;
+    verdict: the server's own of a round over a graph;
+    misuse: seeds with two purposes, nonces with two rows.
     """
 
     q: int
@@ -67,7 +70,9 @@ class Transcript:
     results: list[Line] = field(default_factory=list)
     sums: list[Line] = field(default_factory=list)
     least: int | None = None
-    broken: list[str] = field(default_factory=list)
+    misuse: list[str] = field(default_factory=list)
+    exact: bool = True
+    verdict: Verdict | None = None
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
         """Return what the server and these users know. base: what the server alone knows of this."""
@@ -103,6 +108,11 @@ def items(sent: Sent) -> Iterator[tuple[str, Item]]:
                 place = f", row {k}" if len(handle.content) > 1 else ""
                 for j, item in enumerate(row):
                     yield f"{head}{place}{f' [{j}]' * (len(row) > 1)}", item
+
+
+def shortened(kind: Protocol, p: Params) -> Params:
+    """Return parameters with updates as short as tells all: one column of a code has U - T coordinates."""
+    return replace(p, d=max(1, p.U - p.T - kind.weighted) if isinstance(kind, Coded) else 1)
 
 
 @dataclass(frozen=True)
@@ -155,18 +165,18 @@ def play(
     label = f"round {index}: " if index else ""
     seen = Transcript(p.q, users)
     seen.sent = [Sent(*message, label) for message in out.sent]
+    seen.verdict = out.verdict
     seen.drawn = {party: entropy.drawn for party, entropy in entropies.items()}
     told: Iterable[int] | None = getattr(server, "survivors", None)
     if out.result is not None:
         seen.results = sum_of(setup, out.result, {u: (u, update) for u in users}, updates)
         seen.sums = seen.results
-        if not exact(out.result, seen.results, p.q):
-            seen.broken.append("the result is not the sum over its members")
+        seen.exact = is_exact(out.result, seen.results, p.q)
     elif told is None:
-        seen.least = max(kind.needed(stage, p) for stage in kind.timers)
+        seen.least = max(kind.needed(stage, p) for stage in kind.round_timers)
     else:
         seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
-    seen.broken += ops.misuse
+    seen.misuse += ops.misuse
     return seen
 
 
@@ -189,7 +199,7 @@ def sum_of(
     return setup.sum_over(factors)
 
 
-def exact(result: Result, lines: Sequence[Line], q: int) -> bool:
+def is_exact(result: Result, lines: Sequence[Line], q: int) -> bool:
     """Return True if a result's total is, for all updates and not for some, these sums."""
     total = [item.over(q).of if isinstance(item, Form) else {item: 1} for item in result.total.content[0]]
     return total == list(lines)
@@ -203,7 +213,8 @@ def union(transcripts: Sequence[Transcript]) -> Transcript:
         whole.results += one.results
         whole.sums += one.sums
         whole.least = one.least if whole.least is None else whole.least
-        whole.broken += [law for law in one.broken if law not in whole.broken]
+        whole.exact &= one.exact
+        whole.misuse += [law for law in one.misuse if law not in whole.misuse]
         for party, drawn in one.drawn.items():
             whole.drawn.setdefault(party, []).extend(drawn)
     return whole

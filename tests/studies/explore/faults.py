@@ -68,11 +68,13 @@ class CountsAnswersAlone(SecAggServer):
 class AllPlus(SecAggClient):
     """Adds the masks that it should subtract, those with j < i."""
 
-    def upload(self, update: Any) -> Any:
-        partners, self.partners = self.partners, tuple(max(j, self.user + 1) for j in self.partners)
-        effects = super().upload(update)
-        self.partners = partners
-        return effects
+    def hold_shares(self, inbox: Any) -> Any:
+        mask = self.ops.mask
+        self.ops.mask = lambda x, seeds, signs: mask(x, seeds, [1] * len(signs))
+        try:
+            return super().hold_shares(inbox)
+        finally:
+            self.ops.mask = mask
 
 
 class WrongWayBack(SecAggServer):

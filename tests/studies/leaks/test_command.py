@@ -84,6 +84,8 @@ def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
         (["secagg", "--users", "2"], "greater than or equal to 3"),
         (["lightsecagg", "--set", "U=9"], "privacy.U: U=9 must not be above N - D = 4"),
         (["no_such.yaml"], "no_such.yaml: cannot be read"),
+        (["secagg", "--figure", "f.pdf"], "must end in .svg or .png"),
+        (["a.yaml", "--figure", "f.svg"], "goes with a protocol"),
     ],
 )
 def test_bad_usage_is_one_message(leak, arguments, says) -> None:

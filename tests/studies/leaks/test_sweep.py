@@ -5,7 +5,7 @@ import pytest
 import simfl
 from simfl.errors import BadInput
 from simfl.studies.explore.cohort import every
-from simfl.studies.leaks.cases import every_round
+from simfl.studies.leaks.cases import Case, every_round
 from simfl.studies.leaks.laws import Leak
 from simfl.studies.leaks.sweep import Report, coalitions_of, make_small, sample, sweep
 from simfl.studies.leaks.views import play
@@ -70,7 +70,7 @@ def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
         assert patterns <= explored
         ends = {}
         for pattern in explored:
-            seen = small.one(pattern, detect)
+            seen = small.replay(Case(pattern, detect))
             ends[pattern] = [(s.sender, s.to, s.message.kind) for s in seen.sent], len(seen.results)
         for end in ends.values():
             assert end in [ends[pattern] for pattern in patterns]

@@ -1,0 +1,171 @@
+"""Serve a live run, join one, and ping its server: across machines."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from simfl.cli.common import Set, app, keeping, overrides, stages, tell, tell_whose_code, telling_removed
+from simfl.cli.live import LINKS_HELP, PROCESSES_HELP, RESUME_HELP, left, shown, told
+from simfl.errors import BadInput
+
+if TYPE_CHECKING:
+    from simfl.live.hello import Admission
+    from simfl.live.tls import Address
+    from simfl.scenario.schema import Scenario
+
+SCENARIO_HELP = "The scenario as it is here; the server sends it unless given."
+URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
+TOKENS_HELP = "Lines of a user's number and its token."
+PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
+MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, tell how to use them, and end."
+REVEAL_HELP = "Tell in the end how updates were rounded, so that aggregates are checked; loopback only."
+Wait = Annotated[float, Option(metavar="S", min=0, help="So long the others may take to appear.")]
+Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
+TokenFile = Annotated[Path, Option(metavar="FILE", help=TOKENS_HELP)]
+Pin = Annotated[str | None, Option(metavar="SHA256", help=PIN_HELP)]
+
+
+@app.command("serve")
+def serve_command(
+    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
+    listen: Annotated[str, Option(metavar="ADDR:PORT", help="Where users connect.")] = "127.0.0.1:7000",
+    cert: Annotated[Path | None, Option(metavar="FILE", help="The certificate, PEM.")] = None,
+    key: Annotated[Path | None, Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    tokens: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
+    make_cert: Annotated[Path | None, Option(metavar="DIR", help=MAKE_HELP)] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
+    resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
+    links: Links = "user",
+    wait: Wait = 600.0,
+    set_: Set = None,
+) -> None:
+    """Play a scenario in real time with users who join from other machines.
+
+    Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
+    """
+    from simfl.folder.disk import reserve
+    from simfl.folder.latest import RUNS
+    from simfl.live import tls
+    from simfl.live.serve import listening, serve
+    from simfl.live.sides import prepared
+
+    at = tls.address(listen, "--listen")
+    if make_cert is not None:
+        made = tls.make(make_cert, _load(scenario, set_).population.users)
+        files = f"--cert {made.certificate} --key {made.key} --tokens {made.tokens}"
+        tell(f"pin {made.pin}")
+        tell(f"simfl serve {scenario} --listen {listen} {files}")
+        tell(f"simfl join simfl://{listen} --user 0-3 --token-file FILE --pin {made.pin}")
+        return
+    if tokens is None:
+        raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
+    if (cert is None) != (key is None):
+        raise typer.BadParameter("go together", param_hint="--cert, --key")
+    tls.refuse_open(at[0], cert is not None)
+    if resume and out is None:
+        raise typer.BadParameter("needs the folder of the unfinished run", param_hint="--out")
+    loaded = _load(scenario, set_)
+    shown_to = tls.tokens(tokens, range(loaded.population.users))
+    context = None if cert is None or key is None else tls.server_context(cert, key)
+    fingerprint = "" if cert is None else tls.fingerprint_of(cert)
+    with stages() as stage:
+        stage("loading data")
+        study = prepared(loaded)
+    own = listening(at, context, fingerprint, shown_to)
+    folder = out or reserve(RUNS / f"{loaded.name}-live")
+    tell(f"Listens at {own.address[0]}:{own.address[1]}, pin {fingerprint or 'none'}", error=True)
+    try:
+        with keeping(lambda: left(folder)), telling_removed(folder):
+            serve(study, own, folder, links == "user", wait, told, resume)
+    except (BadInput, typer.Exit):
+        for made_ in (folder, RUNS):
+            with suppress(OSError):  # where it is empty
+                made_.rmdir()
+        raise
+    shown(folder, loaded)
+
+
+@app.command("join")
+def join_command(
+    url: Annotated[str, Argument(help=URL_HELP, metavar="URL", show_default=False)],
+    user: Annotated[str, Option(metavar="USERS", help="Their numbers, such as 3-7,9.")],
+    token_file: TokenFile,
+    scenario: Annotated[
+        Path | None, Argument(help=SCENARIO_HELP, metavar="[SCENARIO]", show_default=False)
+    ] = None,
+    pin: Pin = None,
+    processes: Annotated[int | None, Option(metavar="N", min=1, help=PROCESSES_HELP)] = None,
+    wait: Wait = 60.0,
+    reveal: Annotated[bool, Option("--reveal", help=REVEAL_HELP)] = False,
+    set_: Set = None,
+) -> None:
+    """Be some users of a live run that `simfl serve` plays on another machine."""
+    from simfl.live.join import join
+    from simfl.live.tls import is_loopback
+
+    address, admission, users = _admission(url, user, token_file, pin, reveal)
+    if reveal and not is_loopback(address[0]):
+        raise typer.BadParameter("is for the loopback only", param_hint="--reveal")
+    loaded = None if scenario is None else _load(scenario, set_)
+    if scenario is None and set_:
+        raise typer.BadParameter("needs the scenario that it changes", param_hint="--set")
+    with keeping(lambda: ""):
+        join(address, admission, users, loaded, processes, wait, lambda name: tell(f"Joins {name}"))
+    tell("The run is over")
+
+
+@app.command("ping")
+def ping_command(
+    what: Annotated[str, Argument(help=f"{URL_HELP[:-1]}, or a scenario.", metavar="URL|SCENARIO")],
+    user: Annotated[int, Option(metavar="USER", min=0, help="Who asks.")] = 0,
+    token_file: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
+    pin: Pin = None,
+) -> None:
+    """Measure a link, and print it as the `network` of a scenario.
+
+    Of a URL, the link to that server; of a scenario, this machine's loopback between two processes.
+    """
+    from simfl.live import ping
+    from simfl.live.sides import prepared
+
+    if "://" not in what:
+        tell("# this machine's loopback: what a live run adds here to the links of its scenario")
+        tell(ping.loopback(prepared(_load(Path(what), None))).block().rstrip())
+        return
+    if token_file is None:
+        raise typer.BadParameter("is missing", param_hint="--token-file")
+    address, admission, users = _admission(what, str(user), token_file, pin, False)
+    tell(ping.ping(address, admission, users[0]).block().rstrip())
+
+
+def _admission(
+    url: str, user: str, token_file: Path, pin: str | None, reveals: bool
+) -> tuple[Address, Admission, list[int]]:
+    from simfl.folder.identity import code_version
+    from simfl.live import tls
+    from simfl.live.hello import Admission
+
+    address, users = tls.address(url, "URL"), tls.users_of(user)
+    tls.refuse_open(address[0], pin is not None)
+    admission = Admission(
+        tls.tokens(token_file, users),
+        "" if pin is None else tls.pin(pin),
+        None if pin is None else tls.client_context(),
+        code=code_version(),
+        reveals=reveals,
+    )
+    return address, admission, users
+
+
+def _load(scenario: Path, set_: Set) -> Scenario:
+    from simfl.live.serve import OWN
+    from simfl.scenario.load import load
+
+    loaded = load(scenario, overrides(set_) | OWN)
+    tell_whose_code()
+    return loaded

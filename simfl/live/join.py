@@ -1,0 +1,132 @@
+"""Users of a live run across machines: they join a server, and leave when the run is over or it is gone.
+
+The scenario may come from the server. It is only read then: one that names files is refused, as they could be
+code, or anything of this machine.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NoReturn
+
+from simfl.errors import BadInput, RunFailed
+from simfl.folder.identity import code_version
+from simfl.learning.trainer import one_thread
+from simfl.live.guest import Guest
+from simfl.live.hello import Admission, Welcome
+from simfl.live.kernel_links import Place
+from simfl.live.serve import OWN, digest
+from simfl.live.sides import Sides, prepared
+from simfl.live.tls import Address
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.scenario.yaml_tree import naming_files, parse, plain
+
+FROM_SERVER = "the server's scenario"
+GONE = 3  # exit code of a process whose server is gone
+
+
+def received(text: str) -> Scenario:
+    """Return the scenario that a server sent; BadInput if it names files."""
+    tree = parse(text, FROM_SERVER)
+    if named := [node.value for node in naming_files(tree, ()) if node.value]:
+        raise BadInput(f"{FROM_SERVER} names {named[0]}: give the scenario, so that the file is your own")
+    values = plain(tree)
+    if not isinstance(values, dict):
+        raise BadInput(f"{FROM_SERVER} is none")
+    return load(values, OWN)
+
+
+def looked(address: Address, admission: Admission, user: int, wait_s: float) -> Welcome:
+    """Ask a server what is played; BadInput with its reason if it turns the user away."""
+
+    async def look() -> Welcome:
+        guest = await Guest.at(address, admission, user, wait_s)
+        guest.close()
+        return guest.welcome
+
+    return asyncio.run(look())
+
+
+def join(
+    address: Address,
+    admission: Admission,
+    users: Sequence[int],
+    scenario: Scenario | None = None,
+    processes: int | None = None,
+    wait_s: float = 60.0,
+    tell: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Be some users of a live run, in each of its protocols.
+
+    Args:
+        address: the server's.
+        admission: their tokens, and the server's pinned fingerprint.
+        users: their numbers.
+        scenario: with `OWN`; the server's unless given.
+        processes: among which the users are dealt; one for each user unless given.
+        wait_s: so long a server may take to appear.
+        tell: called before each protocol.
+
+    Raises:
+        BadInput: the server turns a user away, or is another one.
+        RunFailed: the server is gone before the run was over.
+    """
+    admission = replace(admission, code=code_version(), own_entropy=True)
+    admission = replace(admission, scenario="" if scenario is None else digest(scenario))
+    welcome = looked(address, admission, users[0], wait_s)
+    study = prepared(scenario or received(welcome.scenario))
+    admission = replace(admission, scenario=digest(study.scenario))
+    if not all(user < study.scenario.population.users for user in users):
+        raise BadInput(f"user {max(users)}: the run has users 0 to {study.scenario.population.users - 1}")
+    parts = [users[k :: processes or len(users)] for k in range(min(processes or len(users), len(users)))]
+    with one_thread(any(trainer.by_torch for trainer in study.trainers.values())):
+        for name in welcome.protocols.split(","):
+            if name not in study.scenario.protocols:
+                raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
+            tell(name)
+            place = Place(linked=welcome.links == "user")
+            _protocol(Sides(study, name, place, replace(admission, protocol=name)), address, parts)
+
+
+def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:
+    """Be the users in one protocol, each part of them in a process of its own."""
+    sides.warm()
+    children = list[int]()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        for mine in parts:
+            pid = os.fork()
+            if pid == 0:
+                _child(sides, address, mine)
+            children.append(pid)
+        codes = {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in tuple(children)}
+        children.clear()
+    finally:
+        for pid in children:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+    if codes == {GONE}:
+        raise RunFailed("the server is gone")
+    if codes != {0}:
+        raise RunFailed("not all users stayed until the end")
+
+
+def _child(sides: Sides, address: Address, mine: Sequence[int]) -> NoReturn:
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+        code = 0 if asyncio.run(sides.be_users(mine, address)) else GONE
+    except BadInput as problem:
+        print(f"simfl: {problem}", file=sys.stderr, flush=True)
+    except BaseException as problem:  # a child must never return into the parent's stack
+        told = f"simfl: users {list(mine)}: {type(problem).__name__}: {problem}"
+        print(told, file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)

@@ -1,0 +1,111 @@
+"""The overhead, latency and rates of a link, by pings: what a scenario's `network` says of it.
+
+A round trip of n characters one way takes 2 latencies and 8 n / rate. The rate is the slope of a line
+through the medians by size. Of a trip without content, CPU time is overhead, and half of the rest latency.
+Connections are busy and TCP's window is open: what a fresh or an idle one takes besides is not in it.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from simfl.experiment.build import Experiment
+from simfl.folder.identity import code_version
+from simfl.live.guest import Guest
+from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.kernel_links import Place
+from simfl.live.serve import Listening, accept, listening
+from simfl.live.sides import Sides
+from simfl.live.tls import Address
+
+SIZES = (0, 4_000, 16_000, 64_000, 256_000)
+SMALL = 40  # pings without content, for latency and overhead
+REPEAT = 7  # of each other size and way
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A link as it was measured from a user's side; rates are of the user's own up- and downlink."""
+
+    overhead_s: float
+    latency_s: float
+    uplink_mbps: float
+    downlink_mbps: float
+
+    def block(self) -> str:
+        """Return the keys of a scenario's `network` that say this."""
+        return (
+            "network:\n"
+            "  users:\n"
+            f"    uplink_mbps: {self.uplink_mbps:.3g}\n"
+            f"    downlink_mbps: {self.downlink_mbps:.3g}\n"
+            f"    latency_s: {self.latency_s:.2g}\n"
+            f"  overhead_s: {self.overhead_s:.2g}\n"
+        )
+
+
+def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> Measured:
+    """Measure the link to a server; BadInput if it turns the user away."""
+
+    async def measured() -> Measured:
+        guest = await Guest.at(address, admission, user, wait_s)
+        try:
+            return await measure(guest)
+        finally:
+            guest.close()
+
+    return asyncio.run(measured())
+
+
+async def measure(guest: Guest) -> Measured:
+    async def trip(up: int, down: int) -> float:
+        began = time.monotonic_ns()
+        guest.say(Ping(began, down, "." * up))
+        await guest.expect(Pong)
+        return (time.monotonic_ns() - began) / 1e9
+
+    for size in SIZES:  # until windows are open, and code is warm
+        await trip(size, size)
+    used = time.process_time()
+    small = [await trip(0, 0) for _ in range(SMALL)]
+    overhead_s = (
+        (time.process_time() - used) / SMALL / 2
+    )  # each of the two messages has a sender and a receiver
+    least = float(np.median(small))
+    rates = []
+    for up, down in ((1, 0), (0, 1)):
+        medians = [least]
+        for n in SIZES[1:]:
+            medians.append(float(np.median([await trip(n * up, n * down) for _ in range(REPEAT)])))
+        slope = max(1e-12, float(np.polyfit(SIZES, medians, 1)[0]))
+        rates.append(8 / slope / 1e6)
+    return Measured(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
+
+
+def loopback(study: Experiment) -> Measured:
+    """Measure this machine's loopback, between two processes as of a live run."""
+    name = next(iter(study.scenario.protocols))
+    admission = Admission({0: os.urandom(16).hex()}, code=code_version())
+    at = listening((LOOPBACK, 0), None, "", admission.tokens)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            asyncio.run(_answering(Sides(study, name, Place(linked=False), admission), at))
+        finally:
+            os._exit(1)
+    try:
+        return ping(at.address, admission, 0)
+    finally:
+        at.socket.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+async def _answering(sides: Sides, at: Listening) -> None:
+    await accept(sides.server(), at)

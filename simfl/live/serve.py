@@ -1,0 +1,156 @@
+"""The server of a live run across machines: users join it over TLS, and nobody else comes in.
+
+Users' secrets are their own (`entropy: os`): with the scenario's seed everybody could derive every mask. The
+data are the scenario's, and so are no secrets here.
+"""
+
+import asyncio
+import hashlib
+import json
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simfl.errors import BadInput, reason
+from simfl.experiment.build import Experiment
+from simfl.folder.identity import code_version, identified
+from simfl.folder.result import Result
+from simfl.learning.trainer import one_thread
+from simfl.live.door import Door
+from simfl.live.hello import Admission, Welcome
+from simfl.live.kept import kept
+from simfl.live.kernel_links import Place
+from simfl.live.peer import HELLO_S, STRANGERS
+from simfl.live.server import LiveServer
+from simfl.live.sides import Figures, Sides
+from simfl.live.tls import Address, refuse_open
+from simfl.scenario.load import resolved_yaml
+from simfl.scenario.schema import Scenario
+
+OWN = {"entropy": "os"}
+"""The override that every side of a run across machines has."""
+
+
+def portable(scenario: Scenario) -> Scenario:
+    """Return a scenario without what each machine has at a place of its own: the folder of data sets."""
+    data = scenario.learning.data.model_copy(update={"root": None})
+    learning = scenario.learning.model_copy(update={"data": data})
+    return scenario.model_copy(update={"learning": learning})
+
+
+def digest(scenario: Scenario) -> str:
+    """Return the SHA-256 of a resolved scenario with the content of the files that it names."""
+    text = json.dumps(identified(portable(scenario), ""), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The server's end. certificate: the fingerprint, empty without TLS; tokens: by user."""
+
+    socket: socket.socket
+    context: ssl.SSLContext | None
+    certificate: str
+    tokens: Mapping[int, str]
+
+    @property
+    def address(self) -> Address:
+        host, port, *_ = self.socket.getsockname()
+        return host, port
+
+
+def listening(
+    at: Address, context: ssl.SSLContext | None, certificate: str, tokens: Mapping[int, str]
+) -> Listening:
+    """Listen at an address, from now on: users wait in the backlog until a protocol begins."""
+    refuse_open(at[0], context is not None)
+    try:
+        family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        own = socket.create_server(where[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
+    own.setblocking(False)
+    return Listening(own, context, certificate, tokens)
+
+
+def serve(
+    study: Experiment,
+    at: Listening,
+    out: Path | None = None,
+    shaped: bool = True,
+    join_s: float = 120.0,
+    tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    resume: bool = False,
+) -> tuple[Result, dict[str, Figures]]:
+    """Play a scenario's protocols with the users who join.
+
+    Args:
+        study: what `sides.prepared` returned, of a scenario with `OWN`.
+        at: where it listens.
+        out: a folder for the run's files; none are written unless given.
+        shaped: links are as the scenario says, in user space.
+        join_s: until when all users must have joined a protocol.
+        tell: called after each protocol.
+        resume: go on with the unfinished run in `out`.
+    """
+    s = study.scenario
+    facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
+    one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
+    with kept(study, out, resume, facts) as runs, one:
+        todo = runs.todo
+        for k, name in enumerate(todo):
+            admission = Admission(
+                at.tokens,
+                at.certificate,
+                code=code_version(),
+                scenario=digest(s),
+                protocol=name,
+                welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
+                own_entropy=True,
+            )
+            sides = Sides(study, name, Place(linked=shaped), admission, join_s)
+            sides.warm()
+            began = time.monotonic()
+            server = asyncio.run(_played(sides, at))
+            tell(name, runs.add(name, sides.outcome(server, time.monotonic() - began)))
+    return runs.result, runs.figures
+
+
+async def _played(sides: Sides, at: Listening) -> LiveServer:
+    server = sides.server()
+    accepting = asyncio.get_running_loop().create_task(accept(server, at))
+    try:
+        await server.run()
+    finally:
+        accepting.cancel()
+    return server
+
+
+async def accept(door: Door, at: Listening) -> None:
+    """Take in who connects. Those amid a TLS handshake are few, and must come to its end soon."""
+    loop, shaking = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    while True:
+        try:
+            end, _ = await loop.sock_accept(at.socket)
+        except OSError:  # more connections than this process may have
+            await asyncio.sleep(0.1)
+            continue
+        if len(shaking) >= STRANGERS:
+            door.count(f"more than {STRANGERS} strangers at once")
+            end.close()
+            continue
+        task = loop.create_task(_shake(door, end, at.context))
+        shaking.add(task)
+        task.add_done_callback(shaking.discard)
+
+
+async def _shake(door: Door, end: socket.socket, context: ssl.SSLContext | None) -> None:
+    loop, within_s = asyncio.get_running_loop(), None if context is None else HELLO_S
+    try:
+        await loop.connect_accepted_socket(door.connection, end, ssl=context, ssl_handshake_timeout=within_s)
+    except OSError:  # of TLS too, and of time
+        door.count("no TLS 1.3 within a few seconds")
+        end.close()

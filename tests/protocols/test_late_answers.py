@@ -1,0 +1,95 @@
+"""Verdicts of rounds whose answers come late: the server has those as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simfl.protocols.graphs import Graph
+from simfl.protocols.index_views import Users
+from simfl.protocols.machine import SERVER
+from simfl.protocols.pairwise_masks import SecAggServer
+from simfl.results.trace import Judged
+from tests.engine.harness import SYNC, run, script
+from tests.protocols.harness import world
+from tests.protocols.test_graph_conditions import (
+    ANSWERED,
+    SHARED,
+    UPLOADED,
+    edge_sets,
+    in_row_space,
+    knowledge,
+)
+
+N = 4
+FATES = {"upload": "lose", "recovery": "lose", "late": "late", "": "deliver"}
+"""Of a user: lost before its upload, lost before it answers, late with its answer, nothing."""
+
+
+def over(edges: list[set[int]]) -> Graph:
+    return {i: Users(j for j in range(N) if i == j or {i, j} in edges) for i in range(N)}
+
+
+def played(edges: list[set[int]], pattern: tuple[str, ...]) -> Any:
+    """A round over a graph, two shares being enough."""
+    w = world("ccesa", N, d=1, t=2)
+    w.server = SecAggServer(over(edges), w.params, w.ops)
+
+    def fate(user: int, message: Any) -> str:
+        point = "recovery" if pattern[user] == "late" else pattern[user]
+        return FATES[pattern[user]] if message.point == point else "deliver"
+
+    return w.run(fate=fate), w.server
+
+
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_verdict_counts_what_came_late(every: int) -> None:
+    """All graphs of four, each user lost at two points or late: private if and only if the span of all that
+    was sent to the server has no sum over a proper part of the survivors."""
+    parts = np.array(list(product((False, True), repeat=N)))
+    seen: Counter[tuple[bool, bool]] = Counter()
+    cases = list(product(edge_sets(N), product(FATES, repeat=N)))[::every]
+    for edges, pattern in cases:
+        out, server = played(edges, pattern)
+        had = {
+            kind: {s for s, to, m in out.sent if to == SERVER and m.kind == kind}
+            for kind in ("shares", "upload", "answer")
+        }
+        levels = [sum(user in had[kind] for kind in had) for user in range(N)]
+        if not had["answer"]:
+            continue
+        assert set(levels) <= {0, SHARED, UPLOADED, ANSWERED}
+        targets = np.zeros((1, len(parts), 2 * N + N * (N - 1) // 2), np.int64)
+        targets[:, :, :N] = parts
+        (told,) = in_row_space(knowledge(N, edges, levels, [2] * N)[None], targets)
+        V3 = np.isin(np.arange(N), list(had["upload"]))
+        proper = (parts <= V3).all(axis=1) & parts.any(axis=1) & ~(parts == V3).all(axis=1)
+        assert out.verdict.private == (not told[proper].any()), (edges, pattern)
+        seen[out.verdict.private, server.evolution().private] += 1
+    assert seen[True, True] > seen[False, True] > 0, seen  # by late answers alone
+    assert not seen[True, False]
+
+
+def test_two_late_answers_open_a_pair() -> None:
+    """0 - 3 and 1 - 2: with the answers of 2 and 3, which come too late to be a sum, both pairs come out."""
+    edges = [{0, 3}, {1, 2}]
+    lost, _ = played(edges, ("", "", "recovery", "recovery"))
+    assert lost.verdict.private
+    late, _ = played(edges, ("", "", "late", "late"))
+    assert late.result is None
+    assert (late.verdict.reliable, late.verdict.private) == (False, False)
+
+
+def test_a_trace_has_the_verdict_that_late_answers_give() -> None:
+    """On the engine: the second verdict is of the round that is over, and its summary has it."""
+    late = script(*((user, 0, "recovery", "delay") for user in range(1, 6)), delay_s=5.1)
+    changes = {"protocols": {"ccesa": {"p": 0.2, "t": 2}}, "dropout": late, "deadlines.recovery": 5.0}
+    small = {"population.users": 6, "privacy": {"T": 1, "D": 1}, "rounds": 4, "seed": 3}
+    result = run({**changes, **small, "payload": "shadow"}, SYNC)
+    judged = [row for row in result.traces["ccesa"] if isinstance(row, Judged) and row.round == 0]
+    assert [row.private for row in judged] == [True, False]
+    assert result.summary["protocols"]["ccesa"]["rounds"][0]["private"] is False
