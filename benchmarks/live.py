@@ -4,7 +4,7 @@
 
 It goes on where it was ended: each run is written to benchmarks/results/live as it is done. Links are pinged
 first. Processes are scheduled in real time if that is permitted, so that other work does not count. A run
-with overrun above 2 % is played again, twice at most.
+with overrun above 2 % is played again, once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from simfl.live.play import WARN_OVERRUN, play, scheduler
 from simfl.live.sides import Figures, prepared
 from simfl.scenario.schema import Scenario
 
-TRIES = 3
+TRIES = 2
 """A run of which this machine was too busy is played again, and the one with the least overrun is kept."""
 
 

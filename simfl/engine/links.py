@@ -119,10 +119,8 @@ class UserLink:
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner. No
-        time without TCP where nothing is on its way: then only TCP's own last segment is."""
-        if not self.flying and self.connection is None:
-            return 0
+        """Time until all that has left is there, at least a latency: the end of a connection is as slow as a
+        message."""
         if self.env.now >= self.until:
             self._look()
         return max(self.latency_ns, self._last - self.env.now)

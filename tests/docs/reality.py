@@ -244,7 +244,7 @@ def of_groups(found: Sequence[Point], stored: Stored) -> str:
 
 def _row(point: Point) -> list[str]:
     real = point.found
-    half = (real.half or 0) / real.mean
+    half = f" ± {100 * real.half / real.mean:.1f}" if real.half is not None else ""
     return [
         point.cell.protocol,
         CALLED[point.links],
@@ -252,7 +252,7 @@ def _row(point: Point) -> list[str]:
         f"{point.lost:.0%}",
         real.text(),
         f"{point.simulated['a priori']:.3f}",
-        f"{100 * point.error('a priori'):+.1f} ± {100 * half:.1f} %",
+        f"{100 * point.error('a priori'):+.1f}{half} %",
         f"{100 * point.error('calibrated'):+.1f} %",
         ", ".join(
             f"{phase} {100 * (ways['a priori'] / span - 1):+.0f} %"
