@@ -83,7 +83,7 @@ def test_theorem_2_is_the_symbolic_verdict(users, most, some, t, detect) -> None
             assert same, (edges, pattern, seen.verdict)
             verdicts.append(private)
     assert True in verdicts
-    assert most is not None or False in verdicts
+    assert most is not None or t > 2 or False in verdicts
 
 
 @pytest.mark.parametrize("users", [6, 7, 8])
