@@ -3,7 +3,8 @@
     python -m benchmarks.live [PART]      only the cells whose names have this part in them
 
 It goes on where it was ended: each run is written to benchmarks/results/live as it is done. Links are pinged
-first. Processes are scheduled in real time if that is permitted, so that other work does not count.
+first. Processes are scheduled in real time if that is permitted, so that other work does not count. A run
+with overrun above 2 % is played again, once.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from benchmarks.live_grid import (
 )
 from simfl.errors import RunFailed, ScenarioError
 from simfl.folder.result import Result
-from simfl.live.play import play, scheduler
+from simfl.live.play import WARN_OVERRUN, play, scheduler
 from simfl.live.sides import Figures, prepared
 from simfl.scenario.schema import Scenario
+
+TRIES = 2
+"""A run of which this machine was too busy is played again, and the one with the least overrun is kept."""
 
 
 def main(part: str = "") -> int:
     """Play what is not there yet; return the number of runs that failed."""
     with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))  # and 1 for trainings
     began = time.monotonic()
     wanted = [cell for cell in cells() if part in cell.name]
     write("machine", {"cores": os.cpu_count(), "kernel": platform.release(), "scheduler": scheduler()})
@@ -73,12 +77,25 @@ def _play(cell: Cell, repeat: int, began: float) -> None:
     runs = read(cell.name).get("runs", [])
     if len(runs) > repeat:
         return
-    result, figures = _played(scenario(cell), cell.links)
+    tries = [_played(scenario(cell), cell.links)]
+    while min(late(one) for one in tries) > WARN_OVERRUN and len(tries) < TRIES:
+        tries.append(_played(scenario(cell), cell.links))
+    result, figures = min(tries, key=late)
     exact = [m.aggregate_exact for m in result.measured[cell.protocol]]
-    run = {**kept(result, cell.protocol), "exact": all(exact), "figures": asdict(figures)}
+    run = {
+        **kept(result, cell.protocol),
+        "exact": all(exact),
+        "tries": len(tries),
+        "figures": asdict(figures),
+    }
     write(cell.name, {"cell": cell._asdict(), "runs": [*runs, run]})
     done = f"{cell.name}: {figures.wall_s:.1f} s, overrun {figures.overrun:.1%}"
     print(f"{done}, {time.monotonic() - began:.0f} s so far", flush=True)
+
+
+def late(one: tuple[Result, Figures]) -> float:
+    """Return the share of a run's step time that this machine could not deliver."""
+    return one[1].overrun
 
 
 def _played(s: Scenario, links: str) -> tuple[Result, Figures]:

@@ -24,13 +24,17 @@ Work = Counter[str]
 
 @dataclass
 class Round:
-    """What a round came to. work: (party, phase) -> operations by kind; cpu_ns: (party, call) -> CPU time,
-    a call being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that
-    each user holds when its offline phase is over; survivors: whose upload counted."""
+    """What a round came to.
+
+    work: (party, phase) -> operations by kind; cpu_ns, calls: (party, call) -> CPU time and operations, a
+    call being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that each
+    user holds when its offline phase is over; survivors: whose upload counted.
+    """
 
     survivors: tuple[int, ...] = ()
     work: dict[tuple[int, str], Work] = field(default_factory=lambda: defaultdict(Counter))
     cpu_ns: Counter[tuple[int, str]] = field(default_factory=Counter)
+    calls: dict[tuple[int, str], Work] = field(default_factory=lambda: defaultdict(Counter))
     up: Counter[tuple[int, str]] = field(default_factory=Counter)
     down: Counter[tuple[int, str]] = field(default_factory=Counter)
     stored: dict[int, int] = field(default_factory=dict)
@@ -106,7 +110,9 @@ def _counting(machine: Any, party: int, ops: Ops, out: Round, before: Callable[[
             effects = call(*arguments)
             for segment in ops.end():
                 out.work[party, segment.phase].update(segment.work)
-                out.cpu_ns[party, arguments[1].kind if name == "receive" else name] += segment.taken_ns
+                taken = party, arguments[1].kind if name == "receive" else name
+                out.cpu_ns[taken] += segment.taken_ns
+                out.calls[taken].update(segment.work)
             return effects
 
         return counted

@@ -7,7 +7,7 @@ ours is at most that. An order or a fact is written in the same words on both si
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -123,7 +123,7 @@ class Entry:
     title: a few words on the content; where: the place in the paper, such as "Table 4"; on: the data and
     models of our run; how: the rule of comparison; disagreement: the reasons for differences, without any
     figure of ours (those are in cells and their remarks); seed: of the entry's own draws (a study has its
-    own seeds).
+    own seeds); at: predictions for a setting that is not in the paper, where there is such a thing.
     """
 
     name: str
@@ -135,6 +135,7 @@ class Entry:
     run: Callable[[Place], Evidence]
     disagreement: str = ""
     seed: int = 1
+    at: Callable[[Mapping[str, float]], list[str]] | None = None
 
     @property
     def command(self) -> str:

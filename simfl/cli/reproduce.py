@@ -10,6 +10,8 @@ from typer import Argument, Option
 from simfl.cli.common import app, say
 from simfl.errors import BadInput, need
 
+AT_HELP = "Only print what an entry predicts for a setting that is not in the paper; nothing is stored."
+
 
 @app.command()
 def reproduce(
@@ -18,6 +20,7 @@ def reproduce(
         Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
     ] = None,
     page: Annotated[bool, Option("--page", help="Only write the page from what is stored.")] = False,
+    at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path, Option(metavar="DIR", help="The checkout.")] = Path(),
 ) -> None:
     """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
@@ -28,6 +31,14 @@ def reproduce(
     place = Place(root)
     if page and names:
         raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
+    if at is not None:
+        able = [entry.at for entry in chosen(names or []) if entry.at is not None]
+        if len(able) != 1:
+            some = ", ".join(name for name, entry in ENTRIES.items() if entry.at is not None)
+            raise BadInput(f"--at: needs one name of those that predict other settings: {some}")
+        for line in able[0](_numbers(at)):
+            say(line)
+        return
     if not page and not names:
         for name, entry in ENTRIES.items():
             say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
@@ -54,6 +65,18 @@ def reproduce(
         file.write(page_of(found, place))
     missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
     say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
+
+
+def _numbers(text: str) -> dict[str, float]:
+    """Return the numbers of `n=600,d=100000,dropout=0.3`."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise BadInput(f"--at: {part!r} must be NAME=NUMBER") from None
+    return found
 
 
 def _find_papers() -> None:

@@ -66,11 +66,7 @@ def serve_command(
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
     if (cert is None) != (key is None):
         raise typer.BadParameter("go together", param_hint="--cert, --key")
-    if cert is None and not tls.is_loopback(at[0]):
-        message = (
-            f"beyond the loopback it needs TLS: {at[0]} needs --cert and --key (--make-cert DIR writes them)"
-        )
-        raise typer.BadParameter(message, param_hint="--listen")
+    tls.refuse_open(at[0], cert is not None)
     if resume and out is None:
         raise typer.BadParameter("needs the folder of the unfinished run", param_hint="--out")
     loaded = _load(scenario, set_)
@@ -155,8 +151,7 @@ def _admission(
     from simfl.live.hello import Admission
 
     address, users = tls.address(url, "URL"), tls.users_of(user)
-    if pin is None and not tls.is_loopback(address[0]):
-        raise typer.BadParameter("is missing: beyond the loopback it needs TLS", param_hint="--pin")
+    tls.refuse_open(address[0], pin is not None)
     admission = Admission(
         tls.tokens(token_file, users),
         "" if pin is None else tls.pin(pin),

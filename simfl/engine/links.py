@@ -57,9 +57,9 @@ class UserLink:
     """
 
     __slots__ = (
-        "_epoch", "_follow_at", "_last", "_moved", "_since", "_window", "active", "connection", "env",
-        "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue", "rate",
-        "shared", "until", "up", "user",
+        "_epoch", "_follow_at", "_last", "_most_bps", "_moved", "_since", "_window", "active", "connection",
+        "env", "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue",
+        "rate", "shared", "until", "up", "user",
     )  # fmt: skip
 
     def __init__(
@@ -92,9 +92,9 @@ class UserLink:
         self.heard: Callable[[Transfer, int | None], None] | None = None
         self._epoch = 0
         self._last = 0
-        self._window = 0  # of TCP: bytes of the next one; 0 where none is waited for,
-        self._moved = 0  # bytes on the wire of those that have left,
-        self._since = 0  # and when the last one began
+        # Of TCP: bytes of the next window, 0 where none is waited for; bytes on the wire of those that have
+        # left; when the last one began; the rate of one that opens no further, 0 where it does.
+        self._window = self._moved = self._since = self._most_bps = 0
 
     def send(self, transfer: Transfer) -> None:
         if self.env.now >= self.until:
@@ -119,10 +119,8 @@ class UserLink:
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left is there, at least a latency: a closed link is noticed no sooner. No
-        time without TCP where nothing is on its way: then only TCP's own last segment is."""
-        if not self.flying and self.connection is None:
-            return 0
+        """Time until all that has left is there, at least a latency: the end of a connection is as slow as a
+        message."""
         if self.env.now >= self.until:
             self._look()
         return max(self.latency_ns, self._last - self.env.now)
@@ -177,7 +175,7 @@ class UserLink:
         link = self.peers if transfer.relayed else self.shared
         if self.heard is not None:
             self.heard(transfer, None)
-        self._moved = 0
+        self._moved = self._most_bps = 0
         if self.connection is not None:
             self._window = self.connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
         self._move(transfer, link)
@@ -191,20 +189,26 @@ class UserLink:
             if size > window and 8 * NS * window < 2 * self.latency_ns * self.rate:
                 size, done = window, partial(self._left, window)
                 self._since = self.env.now
-        self.active = (transfer, link, link.start(size, self.rate, done))
+        self.active = (transfer, link, link.start(size, self._cap, done))
         if self.until < FOR_EVER:
             self._follow()
+
+    @property
+    def _cap(self) -> int:
+        return min(self.rate, self._most_bps or self.rate)
 
     def _left(self, window_bytes: int) -> None:
         """A window has left: the next one is twice as long, and waits for an acknowledgement."""
         assert self.active is not None
-        transfer, link, _ = self.active
+        assert self.connection is not None
+        now, rtt_ns, tcp = self.env.now, max(1, 2 * self.latency_ns), self.connection.tcp
+        queued_ns = now - self._since - 8 * NS * window_bytes // max(1, self.rate)
         self._moved += window_bytes
-        self._window *= 2
-        self.active = waiting = (transfer, link, None)
-        self.env.at(
-            max(self.env.now, self._since + 2 * self.latency_ns), partial(self._acknowledged, waiting)
-        )
+        if tcp.stays_open(self._window, queued_ns, rtt_ns):
+            self._most_bps = max(1, 8 * NS * tcp.wire_bytes(2 * self._window) // rtt_ns)
+        self._window = 0 if self._most_bps else 2 * self._window
+        self.active = waiting = (*self.active[:2], None)
+        self.env.at(max(now, self._since + rtt_ns), partial(self._acknowledged, waiting))
 
     def _acknowledged(self, waiting: tuple[Transfer, FairLink, None]) -> None:
         if self.active is waiting:  # it was not broken off
@@ -218,7 +222,7 @@ class UserLink:
         self.rate = up_bps if self.up else down_bps
         self.latency_ns = nanoseconds(self.latency_s)
         if self.active is not None and (flow := self.active[2]) is not None:
-            self.active[1].change(flow, self.rate)
+            self.active[1].change(flow, self._cap)
             self._follow()
 
     def _follow(self) -> None:

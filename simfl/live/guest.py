@@ -7,14 +7,15 @@ import time
 from collections import deque
 from typing import Any
 
-from simfl.errors import BadInput, reason
+from simfl.errors import BadInput, cut, reason
 from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Turned, Welcome
-from simfl.live.tls import Address
+from simfl.live.tls import Address, refuse_open
 from simfl.live.wire import Envelope, Malformed, Parser, Words
 
 HEAR_S = 30.0
 MOST_BYTES = 2**24  # of a frame, which may hold a scenario
 AGAIN_S = 0.2
+MOST_SAID = 500  # characters of a reason
 
 
 class Guest:
@@ -29,6 +30,7 @@ class Guest:
     @classmethod
     async def at(cls, address: Address, admission: Admission, user: int, wait_s: float = 0) -> Guest:
         """Connect, as soon as there is a server, and be welcomed; BadInput with the reason if not."""
+        refuse_open(address[0], admission.context is not None)
         where, ends = f"{address[0]}:{address[1]}", time.monotonic() + wait_s
         while True:
             try:
@@ -71,7 +73,7 @@ class Guest:
         except (OSError, Malformed) as error:
             raise BadInput(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         if isinstance(envelope.message, Turned):
-            raise BadInput(envelope.message.why)
+            raise BadInput(cut(envelope.message.why, MOST_SAID))
         if not isinstance(envelope.message, kind):
             raise BadInput(f"{envelope.message.kind} in place of {kind.kind}")
         return envelope.message

@@ -32,8 +32,9 @@ HUB, SERVER = "hub", "server"
 SERVER_IP, HUB_IP = "10.78.0.1", "10.78.0.2"
 FRAME, PAYLOAD = 1514, 1448
 """Bytes of a full segment as the kernel counts them, with headers, and of the message in it."""
-USER_QUEUE_S, SERVER_QUEUE_S = 1.0, 0.1
-"""Seconds of a link's rate that wait before it: much at users, whose links have one connection each."""
+USER_QUEUE_S, SERVER_QUEUE_S = 1.0, 0.25
+"""Seconds of a link's rate that wait before it: much at users, whose links have one connection each; at the
+server's the old rule for routers (Appenzeller, Keslassy, McKeown, "Sizing router buffers", 2004)."""
 BURST_S = 0.0005
 LEAST_BURST, LEAST_QUEUE = 1_600, 30_000
 """Bytes: a packet, and twenty of them."""
@@ -96,6 +97,8 @@ def problems(study: Experiment, delay: Delay) -> Iterator[tuple[str, str]]:
         yield "network.outages", steady
     if not isinstance(s.network.server.varies, Steady):
         yield "network.server.varies", steady
+    if s.network.peers == "direct" and delay == "wire":
+        yield "network.peers", "the wire is between users and server, not among users: use --delay user"
     for name, own in settings_of(s).items():
         key = key_of(s, name, "network")
         if not isinstance(own.network.varies, Steady):

@@ -27,6 +27,7 @@ from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import U8, Handle
 from simfl.engine.transport import Transmission
 from simfl.live.connection import Connection
+from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.wire import REFERENCE, STRANGER_BYTES, Codec, Control, Envelope, Malformed, messages
 from simfl.protocols.machine import Message, Params
 from simfl.protocols.masked_round import MaskedClient
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from simfl.live.user import LiveUser
 
 KEPT = 64  # rows of one user that wait for the message that refers to them
-STRANGERS = 64
-HELLO_S = 5.0
 
 Key = tuple[int, int, int]
 """A row: whose it is, the number of its message, and its place there."""

@@ -19,13 +19,14 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version, identified
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.door import HELLO_S, STRANGERS, Door
+from simfl.live.door import Door
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import kept
 from simfl.live.kernel_links import Place
-from simfl.live.server import LiveServer
+from simfl.live.parts import Parts
+from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.sides import Figures, Sides
-from simfl.live.tls import Address
+from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 
@@ -65,6 +66,7 @@ def listening(
     at: Address, context: ssl.SSLContext | None, certificate: str, tokens: Mapping[int, str]
 ) -> Listening:
     """Listen at an address, from now on: users wait in the backlog until a protocol begins."""
+    refuse_open(at[0], context is not None)
     try:
         family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         own = socket.create_server(where[:2], family=family, backlog=1024)
@@ -117,7 +119,7 @@ def serve(
     return runs.result, runs.figures
 
 
-async def _played(sides: Sides, at: Listening) -> LiveServer:
+async def _played(sides: Sides, at: Listening) -> Parts:
     server = sides.server()
     accepting = asyncio.get_running_loop().create_task(accept(server, at))
     try:

@@ -118,6 +118,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def refuse_open(host: str, protected: bool) -> None:
+    """Raise BadInput where a connection beyond this machine would go without TLS."""
+    if not protected and not is_loopback(host):
+        how = "a server needs --cert and --key (--make-cert DIR writes them), a user needs --pin"
+        raise BadInput(f"{host} is beyond the loopback, and nothing goes there without TLS: {how}")
+
+
 @dataclass(frozen=True)
 class Made:
     """The files that a server needs, and its certificate's fingerprint."""

@@ -8,8 +8,11 @@ model without it 49 %.
 
 RTT is twice the link's latency. A window takes the time that it really takes, also where users crowd the
 server's link: 20 users who download a model at once over 50 Mbit/s wait for hardly any acknowledgement (live
-runs; with waits at each one's own rate a download was 0.2 s of 1 s too long). Not counted: handshakes, the
-acknowledgements' own bytes, lost packets, the end of the doubling.
+runs; with waits at each one's own rate a download was 0.2 s of 1 s too long). And a sender whose round trip
+grows by an eighth, as others crowd the link, stops doubling (cubic's HyStart): from then on it moves a window
+a round trip. Not counted: handshakes, the acknowledgements' own bytes, lost packets, slow growth after that.
+
+Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55 (2011); net/ipv4/tcp_cubic.c.
 """
 
 from typing import Annotated, Literal
@@ -18,6 +21,10 @@ from pydantic import Field
 
 from simfl.blocks import Block, Count
 
+HYSTART_SEGMENTS = 16
+"""A smaller window doubles whatever its round trip is."""
+HYSTART_NS = 4_000_000, 16_000_000
+"""The least and the greatest time by which a round trip has to grow; between them it is an eighth."""
 LEAST_RTO_NS = 200_000_000
 """Added to a round trip, at the least, before a sender counts as idle on Linux (`tcp_rto_min`)."""
 
@@ -45,6 +52,16 @@ class Tcp(Block):
         2132
         """
         return size_bytes + self.header_bytes * -(-size_bytes // self.mss)
+
+    def stays_open(self, window_bytes: int, queued_ns: int, rtt_ns: int) -> bool:
+        """Return True if the next window is the last that is longer, as this one took so much longer.
+
+        >>> Tcp(slow_start="fresh").stays_open(28_960, 8_000_000, 60_000_000)
+        True
+        """
+        least, most = HYSTART_NS
+        late = queued_ns > max(least, min(most, rtt_ns // 8))
+        return late and window_bytes >= HYSTART_SEGMENTS * self.mss
 
 
 class Connection:

@@ -42,12 +42,14 @@ def table(outcome: Outcome) -> Table:
 
 
 def number(value: float) -> str:
-    """Return a number in at most four significant digits; a dash where there is none.
+    """Return a number, whole or in three significant digits; a dash where there is none.
 
-    >>> number(40.0), number(0.43551), number(float("nan"))
-    ('40', '0.4355', '-')
+    >>> number(1200.0), number(0.43551), number(float("nan"))
+    ('1200', '0.436', '-')
     """
-    return "-" if math.isnan(value) else f"{value:.4g}"
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if value.is_integer() else f"{value:.3g}"
 
 
 def record(attack: Attack, outcome: Outcome, scenario: str, seed: int) -> dict[str, Any]:

@@ -284,8 +284,8 @@ class ByTimeout(Block):
 class ByDisconnect(Block):
     """The transport reports a broken connection.
 
-    The report comes no sooner than what has left the user, and under `network.users.tcp` no sooner than the
-    link's latency.
+    The report comes no sooner than what has left the user, and no sooner than its link's latency: the end of
+    a connection is as slow as a message.
     """
 
     kind: Literal["disconnect"] = "disconnect"

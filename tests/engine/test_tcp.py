@@ -107,6 +107,22 @@ def test_a_message_that_waited_moves_at_the_rate_of_then() -> None:
     assert log.when("sent") == {"a": 40 * MS + 2 * (MOVES - 15_140 * US)}
 
 
+def test_a_window_that_is_queued_opens_no_further() -> None:
+    """Two at 16 Mbit/s share as much: their second windows take twice as long as they should."""
+    env = Environment()
+    tcp, log = Tcp(slow_start="fresh"), Log(env)
+    links = uniform(env, 16, 16, LATENCY_S, 16, tcp=lambda user: tcp)
+    for user, size in enumerate((500_000, SIZE)):
+        links.link(user, up=True).send(log.transfer(f"user {user}", size))
+    env.run()
+    rest = 52_310 - 15_140 - 30_280  # of user 1, at half of the link from the second round trip's end on
+    first = 2 * 40_000 * US + rest * US
+    left = tcp.wire_bytes(500_000) - 52_310  # of user 0, at 60,560 bytes a round trip
+    sent = log.when("sent")
+    assert sent["user 1"] == pytest.approx(first, abs=10)
+    assert sent["user 0"] == pytest.approx(first + left * 40 * MS / 60_560, abs=10)
+
+
 FRESH = {"network.users.tcp": {"slow_start": "fresh", "window": 1, "mss": 100, "header_bytes": 10}}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from simfl.learning.data import Split
 from simfl.learning.partition import (
     Dirichlet,
+    Few,
     Iid,
     Natural,
     Partition,
@@ -207,6 +208,17 @@ def test_shared_draws_samples_and_classes_at_random() -> None:
     drawn = [set.intersection(*(set(part.tolist()) for part in shared(y, 2, 1, rng))) for _ in range(times)]
     count = np.bincount([one.pop() for one in drawn], minlength=4)
     assert (4 / times * (count - times / 4) ** 2).sum() < 16.3
+
+
+def test_few_deals_as_many_to_each_and_leaves_the_rest() -> None:
+    y = np.arange(40) % 4
+    parts = dealt(Few(samples=3), y, 5, np.random.default_rng(0))
+    held = np.concatenate(parts)
+    assert [len(part) for part in parts] == [3] * 5
+    assert len(np.unique(held)) == 15
+    assert held.max() - held.min() > 20  # drawn from all of them
+    with pytest.raises(ValueError, match="users=5 times samples=9 is above the 40 samples"):
+        dealt(Few(samples=9), y, 5, np.random.default_rng(0))
 
 
 def test_beta_rules_how_mixed_the_users_are() -> None:

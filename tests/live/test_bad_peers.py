@@ -15,10 +15,13 @@ from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live import door as doors
 from simfl.live.connection import QUEUE
-from simfl.live.door import Door, Peer
+from simfl.live.door import Door
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
+from simfl.live.kernel_links import Place
+from simfl.live.neighbours import Listens
+from simfl.live.peer import Peer
 from simfl.live.sides import Sides, prepared
-from simfl.live.wire import Done, Free, Rows, Words
+from simfl.live.wire import Away, Done, Free, Rows, Words
 from simfl.protocols.index_views import Users
 from simfl.results import trace as rows
 from simfl.scenario.load import load
@@ -74,7 +77,7 @@ class Wire(asyncio.Transport):
 
 def a_door(protocol: str) -> Door:
     study = prepared(load(SMALL | {"protocols": [protocol], "rounds": 10**4}))
-    return Sides(study, protocol, False, Admission(TOKENS, one_clock=True)).server()
+    return Sides(study, protocol, Place(linked=False), Admission(TOKENS, one_clock=True)).server()
 
 
 def joined(door: Door, user: int) -> Wire:
@@ -276,6 +279,8 @@ def test_words_at_the_wrong_time_are_refused() -> None:
         (Done(1, 1, 1), "a report that is not asked for"),
         (Rounding("0" * 64), "a seed that is not asked for"),
         (Ping(0, 1), "a ping for 1 bytes"),
+        (Listens(7), ".listens, and not asked for"),
+        (Away(), "ready, and not asked for"),
         (Hello(1, "", RUN, "", "", "", 0), "a second hello"),
     ):
         assert asyncio.run(said(sent)) == [why]

@@ -21,6 +21,7 @@ from simfl.live.door import Door
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, proof
 from simfl.live.join import join, received
+from simfl.live.kernel_links import Place as Sockets
 from simfl.live.serve import OWN, Listening, accept, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load, resolved_yaml
@@ -122,10 +123,12 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
     """The message at a user's end, and those at the server's."""
 
     async def both() -> tuple[str, Any]:
+        here = Sockets(linked=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
-        door: Door = Sides(study, NAME, False, theirs).server()
+        door: Door = Sides(study, NAME, here, theirs).server()
         accepting = asyncio.get_running_loop().create_task(accept(door, place.own))
-        own = Sides(study, NAME, False, wrong).user(user, place.address)
+        sides = Sides(study, NAME, here, wrong)
+        own = sides.user(user, place.address, await sides.worker())
         with pytest.raises(BadInput) as told:
             await (Guest.at(place.address, wrong, user) if looks else own.run())
         await asyncio.sleep(0.1)

@@ -172,3 +172,19 @@ def test_a_broken_connection_begins_anew() -> None:
         found.append(connection.begin(BIG, 0, 60 * MS))
         connection.broke()
     assert found == [WINDOW, WINDOW]
+
+
+@pytest.mark.parametrize(
+    ("window", "queued_ms", "rtt_ms", "stays"),
+    [
+        (16, 8, 60, True),
+        (15, 8, 60, False),  # too small to tell
+        (16, 7.5, 60, False),  # an eighth, and not more
+        (16, 3.9, 8, False),  # at least 4 ms
+        (16, 16.1, 300, True),  # at most 16 ms
+    ],
+)
+def test_a_round_trip_that_grows_ends_the_doubling(
+    window: int, queued_ms: float, rtt_ms: int, stays: bool
+) -> None:
+    assert FRESH.stays_open(1448 * window, round(queued_ms * MS), rtt_ms * MS) is stays

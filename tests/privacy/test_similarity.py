@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simfl.privacy.attacks.similarity import mse, psnr, ssim
+from simfl.privacy.attacks.similarity import correlation, mse, psnr, ssim
 
 
 def test_psnr_by_hand() -> None:
@@ -37,3 +37,9 @@ def test_ssim_window_by_window() -> None:
             found.append(up / ((a.mean() ** 2 + b.mean() ** 2 + 0.0001) * (va + vb + 0.0009)))
     assert ssim(x, y) == pytest.approx(np.mean(found), rel=1e-9)
     assert ssim(x[None], y[None]) == pytest.approx(np.mean(found), rel=1e-9)
+
+
+def test_correlation_as_numpys() -> None:
+    x, y = np.random.default_rng(2).random((2, 5, 6))
+    assert correlation(x, y) == pytest.approx(np.corrcoef(x.ravel(), y.ravel())[0, 1], abs=1e-9)
+    assert correlation(x, np.zeros((5, 6))) == 0

@@ -257,14 +257,19 @@ def lies(
     report, users = Lied(), setup.users
     for size in range(collude + 1):
         coalition = users[len(users) - size :]
-        if _lied(setup, lie, coalition, report, tell):
+        if lied(setup, lie, coalition, report, tell):
             break
     return report
 
 
-def _lied(
-    setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied, tell: Callable[[Lied], None]
+def lied(
+    setup: Setup,
+    lie: str,
+    coalition: tuple[int, ...],
+    report: Lied,
+    tell: Callable[[Lied], None] = lambda report: None,
 ) -> bool:
+    """Try the lies of one kind with one coalition."""
     if lie == "keys":
         return _with_own_keys(setup, coalition, report)
     asked, users = ask(setup), setup.users

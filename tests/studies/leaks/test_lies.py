@@ -19,6 +19,7 @@ from simfl.studies.leaks.lies import (
     ask,
     every_lie,
     few_alive,
+    lied,
     lies,
     narrow,
     one_missing,
@@ -55,8 +56,14 @@ def test_the_truth_told_to_all_is_the_round_itself(protocol: str, more: Any) -> 
     assert {(s.sender, type(s.message)) for s in said} == {(s.sender, type(s.message)) for s in real}
     for one in said:
         other = next(s for s in real if (s.sender, type(s.message)) == (one.sender, type(one.message)))
-        fields = ("signed",) if isinstance(one.message, Signature) else ("content",)
-        assert all(getattr(one.message, f).content == getattr(other.message, f).content for f in fields)
+        assert content(one.message) == content(other.message)
+
+
+def content(message: Any) -> Any:
+    if isinstance(message, Answer):
+        return message.content.content
+    ((signed,),) = message.signed.content
+    return signed.secret, signed.said, signed.rows
 
 
 def test_only_what_a_user_does_not_refuse_is_told() -> None:
@@ -136,23 +143,34 @@ def test_signatures_are_no_help_at_half_the_users() -> None:
 
 
 # --- lies about who shared ------------------------------------------------------------------------
-BREAKS = [(5, 3, 0), (7, 4, 0), (8, 5, 0), (10, 6, 0), (12, 9, 4)]
-HOLDS = [(4, 3, 0), (5, 4, 0), (6, 5, 2), (7, 5, 0), (9, 7, 3)]
+def bare(n: int, t: int, C: int) -> bool:
+    """The rule for 2 t > N + |C|: the update of one user comes out."""
+    h, tau = n - C, t - C
+    return tau * (tau - 1) <= (h - 1) * (h - tau) and h > 3
 
 
-@pytest.mark.parametrize(("n", "t", "C"), BREAKS)
-def test_a_lie_about_who_shared_lays_one_update_bare(n: int, t: int, C: int) -> None:
-    assert 2 * t > n + C
-    report = lies(setup("secagg", n, t=t, T=C), "shared", C)
-    assert report.leak is not None
-    assert (report.leak.users, len(report.coalition)) == ((0,), C)  # and fewer colluders do not do
-    assert "user 0 is told that {0, 1" in str(report)
-    assert lies(setup("secagg", n, t=t, T=C, **SIGNED), "shared", C).leak is None
+def above_half(users: Sequence[int]) -> list[tuple[int, int, int]]:
+    return [(n, t, C) for n, t, C in of_secagg(users) if 2 * t > n + C]
 
 
-@pytest.mark.parametrize(("n", "t", "C"), HOLDS)
-def test_the_same_lie_fails_where_t_is_larger(n: int, t: int, C: int) -> None:
-    assert lies(setup("secagg", n, t=t, T=C), "shared", C).leak is None
+@pytest.mark.parametrize(
+    "case",
+    [*above_half([3, 4, 5, 6]), *(pytest.param(c, marks=pytest.mark.slow) for c in above_half(range(7, 14)))],
+    ids=str,
+)
+def test_a_lie_about_who_shared_bares_an_update_by_its_rule(case: tuple[int, int, int]) -> None:
+    n, t, C = case
+    made, report = setup("secagg", n, t=t, T=C), Lied()
+    lied(made, "shared", made.users[n - C :], report)
+    assert (report.leak is not None and report.leak.users == (0,)) == bare(*case), report
+
+
+@pytest.mark.parametrize(("n", "t", "C"), [(5, 3, 0), (7, 4, 0), (9, 6, 2), (12, 9, 4)])
+def test_signatures_end_the_lie_about_who_shared(n: int, t: int, C: int) -> None:
+    assert bare(n, t, C)
+    for more, leaks in (({}, True), (SIGNED, False)):
+        made, report = setup("secagg", n, t=t, T=C, **more), Lied()
+        assert lied(made, "shared", made.users[n - C :], report) == leaks, report
 
 
 def one_story(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:

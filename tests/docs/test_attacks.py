@@ -1,0 +1,58 @@
+"""docs/attacks.md: its tables are what its commands print, up to floats' last digits; its attack is taken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from simfl.privacy.attacks.registry import ATTACKS
+from tests.docs.pages import ROOT, Command, blocks, script
+from tests.docs.shell import Shell
+from tests.engine.harness import SIX, run
+
+PAGE = ROOT / "docs" / "attacks.md"
+BLOCKS = [block.text for block in blocks(PAGE, "")]
+SHOWN = {
+    text.split()[2]: (next(script(block)), table)
+    for block, text, table in zip(blocks(PAGE, "")[:-1], BLOCKS[:-1], BLOCKS[1:], strict=True)
+    if text.startswith("simfl attack ")
+}
+"""Kind -> its command, and the table below it."""
+
+
+def rows(text: str) -> dict[tuple[str, ...], list[float]]:
+    """The numbers of each row of a table, by its first two cells; the heading has none."""
+    found = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split("[┃│]", line)]
+        if len(cells) > 3:
+            names = cells[2:] if "┃" in line else []
+            numbers = [] if names else [float(cell) for cell in cells[2:]]
+            found[(*cells[:2], *names)] = numbers
+    return found
+
+
+def test_each_kind_has_its_table() -> None:
+    assert list(SHOWN) == list(ATTACKS)
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M) == list(ATTACKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(SHOWN))
+def test_its_tables_are_what_is_printed(shell: Shell, kind: str) -> None:
+    command, table = SHOWN[kind]
+    said, printed = rows(table), rows(shell.run(command))
+    assert list(said) == list(printed)
+    for name, numbers in said.items():
+        assert printed[name] == pytest.approx(numbers, rel=0.1, abs=0.03), name
+
+
+def test_its_own_attack_is_taken(shell: Shell, tmp_path: Path) -> None:
+    (block,) = blocks(PAGE, "python")
+    (tmp_path / "loudest.py").write_text(block.text)
+    run({**SIX, "record_updates": True, "protocols": ["fedavg"]}, out=tmp_path / "run")
+    printed = shell.run(Command("simfl attack loudest.py:Loudest run"))
+    assert "norm" in printed
+    assert (tmp_path / "run" / "attack-Loudest.json").is_file()
