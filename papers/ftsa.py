@@ -157,14 +157,10 @@ def run(place: Place) -> Evidence:
     for setting in sorted(log, key=lambda s: s in FITTED):
         seconds, ours = times_of(log[setting]), predicted(setting)
         basis: Basis = "fitted" if setting in FITTED else "predicted"
-        for side, name in ((USERS, "a user"), (ITS_SERVER, "the server")):
-            of = [key for key in OURS if key[0] == side]
-            paper, mine = sum(seconds[key] for key in of), sum(ours[key] for key in of)
-            found = {"in all": (paper, mine)} | {key[1]: (seconds[key], ours[key]) for key in of}
-            cells += [
-                Cell(f"{setting}: {name}, {when}", *both, "s", bound=BOUND, basis=basis)
-                for when, both in found.items()
-            ]
+        for key, taken in seconds.items():
+            who = "a user" if key[0] == USERS else "the server"
+            label = f"{setting}: {who}, {key[1]}"
+            cells.append(Cell(label, taken, ours[key], "s", bound=BOUND, basis=basis))
     for (what, when), largest in sorted(_bits_off(log).items()):
         label = f"bits {'sent' if what == 'bits_sent' else 'received'} by a user, {when}: largest difference"
         cells.append(
