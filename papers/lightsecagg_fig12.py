@@ -7,17 +7,17 @@ arrivals. So what is compared is the mean, over seeds, of the difference of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log2
 from statistics import fmean
 from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import Data, found, results
+from papers.running import chosen, label, results, told
 from simfl.results.statistics import Estimate, estimate
 
-DATA = (Data("mnist", {"learning.model": "lenet5"}),)
-"""What the paper has, where it is there."""
+STUDIES = {"mnist": "lightsecagg_fig12_mnist", "cifar10": "lightsecagg_fig12_cifar10"}
+"""The paper's data sets -> the studies of its setting."""
 PLAIN, SECURE = "fedbuff_poly", "lightsecagg_async_poly"
 """The study's entries."""
 SAME = 0.01
@@ -53,11 +53,16 @@ def _accuracy(entry: dict[str, Any]) -> float:
 
 def run(place: Place) -> Evidence:
     """The study, and the shape that the paper sees in it."""
-    data = found(DATA)
-    levels: dict[int, list[Pair]] = {}
-    for point, result in results(place.study(ENTRY.name), data):
-        levels.setdefault(point["quantization.levels"], []).append(of(result.summary["protocols"]))
-    return Evidence(tuple(cells(levels)), charts(levels), data.told if data else "")
+    studies = chosen(place, STUDIES, ENTRY.name)
+    out, drawn = list[Cell](), list[Chart]()
+    for dataset, study in studies.items():
+        levels: dict[int, list[Pair]] = {}
+        for point, result in results(study):
+            pair = of(result.summary["protocols"])
+            levels.setdefault(point["quantization.levels"], []).append(pair)
+        out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(levels)]
+        drawn += [replace(chart, title=label(dataset, chart.title)) for chart in charts(levels)]
+    return Evidence(tuple(out), tuple(drawn), told(studies))
 
 
 def charts(levels: dict[int, list[Pair]]) -> tuple[Chart, ...]:

@@ -6,9 +6,9 @@ Invariant: no figure of ours stands here; the page computes those from the store
 from __future__ import annotations
 
 LIMITS: dict[str, str] = {
-    "multi_round_accuracy": "The data, the model and the number of rounds are not the paper's. One run on"
-    " the bundled digits stands beside all three tables, and the accuracies cannot be compared. Only the"
-    " order of the schemes is judged.",
+    "multi_round_accuracy": "The data, the model and the number of rounds are not the paper's, so no"
+    " accuracy is compared with the paper's. Only the order of the schemes is judged. Nobody has run the"
+    " studies of Tables 2 to 4 on their own data.",
     "ccesa_fig4": "One seed, n = 100 in place of 1,000, 20 rounds in place of 200, and the bundled digits."
     " The tolerance of 0.02 is nearly as large as the loss of accuracy at the smallest p shown, so the"
     " comparison can hardly fail.",
