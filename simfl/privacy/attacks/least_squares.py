@@ -8,6 +8,7 @@ import numpy as np
 from simfl.blocks import Count
 from simfl.privacy.attack import errors, isolated, reconstruct
 from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View
+from simfl.privacy.weighted import ratios
 
 BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
 
@@ -19,7 +20,7 @@ def window(view: View, rounds: int | None) -> int:
 
 def estimated(view: View, first: int) -> F64:
     """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on."""
-    return np.asarray(reconstruct(view.P[first:], view.totals[first:]), np.float64)
+    return np.asarray(reconstruct(ratios(view.weights[first:]), view.totals[first:]), np.float64)
 
 
 class LeastSquares(Attack):
@@ -41,7 +42,7 @@ class LeastSquares(Attack):
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
         first = window(view, self.rounds)
         e = errors(truth.first(first), estimated(view, first))
-        rank, alone, _ = isolated(view.P[first:])
+        rank, alone, _ = isolated(ratios(view.weights[first:]))
         e = e[np.isfinite(e)]
         numbers = {
             "rounds": len(view.rounds) - first,
