@@ -16,13 +16,18 @@ Value = float | str | None
 
 Compare = Literal["relative", "order", "at most", "none"]
 
+Basis = Literal["by construction", "fitted", "predicted"]
+"""The worth of an agreement, the least first. by construction: the same formula on both sides, a sum or an
+order that follows from cells beside it, or what the entry itself brings about; fitted: the paper's value was
+used to set a parameter; predicted: it was not."""
+
 
 @dataclass(frozen=True)
 class Cell:
     """One value of a table, the paper's beside ours.
 
     bound: the largest absolute relative difference that counts as reproduced, where there is one to keep;
-    where compared by `at most`, by how much the limit may be exceeded.
+    where compared by `at most`, by how much the limit may be exceeded. basis: of a cell that is judged.
     """
 
     label: str
@@ -32,6 +37,7 @@ class Cell:
     compare: Compare = "relative"
     bound: float | None = None
     remark: str = ""
+    basis: Basis = "predicted"
 
     @property
     def difference(self) -> float | None:
