@@ -117,6 +117,7 @@ HOMES = {
     "concurrent": ("dataplane", "live"),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
+    "pooch": ("learning",),
 }
 """Library -> the parts that may import it."""
 
