@@ -3,7 +3,7 @@
 
 Once the global model has settled, a user's update is nearly the same in every round. The sums of a window of
 rounds, sum_i w_i delta_i over the members, are then linear equations in the w_i delta_i of all users. Where a
-user's weight changes, as over a buffer, its coefficient is the ratio to its first (`weighted`). The users'
+user's weight changes, as over a buffer, its coefficient is the ratio to its largest (`weighted`). The users'
 true updates are in the run's file, so the error of each estimate is known.
 
 Where P has not full column rank, the least-squares solution of least norm takes the place of the inverse of
@@ -109,12 +109,12 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     took_part, earliest = np.unique(members, return_index=True)
     P = np.zeros((int(window.sum()), users))
     P[row, members] = weights
-    P = ratios(P)
+    largest, P = P.max(axis=0), ratios(P)
     weight = np.bincount(row, weights, minlength=len(P))
     totals = recorded["means"][window].astype(np.float64) * weight[:, None]
     truth = np.zeros((users, totals.shape[1]))
     truth[took_part] = recorded["updates"][np.flatnonzero(in_window)[earliest]]
-    truth[took_part] *= weights[earliest, None]
+    truth[took_part] *= largest[took_part, None]
     e = errors(truth, reconstruct(P, totals))
     rank, alone, groups = isolated(P)
     T = span(P).strong, weak(P, WEAK_T_BUDGET)

@@ -1,8 +1,8 @@
 """T, rank and who can be singled out, of sums in which a user's weight changes from one to the next.
 
 Over a buffer a sum is weighted by staleness (LightSecAgg eq. 26). A row of P then holds, for each of its
-users, the ratio of its weight to that of its first sum: a factor that a user always has is a part of the
-unknown w_i delta_i, as its number of samples is. With weights that never change, P is of zeros and ones.
+users, the ratio of its weight to its largest: a factor that a user always has is a part of the unknown
+w_i delta_i, as its number of samples is. With weights that never change, P is of zeros and ones.
 
 Weak T is the least support of a non-zero vector of P's row space, as ever. Strong T is the smallest number of
 users with identical columns of these ratios: whatever is computed from the sums has such users in the one
@@ -57,8 +57,8 @@ def ratios(weights: NDArray[Any]) -> NDArray[np.float64]:
     >>> ratios(np.array([[4, 0, 0], [2, 3, 0]])).tolist()
     [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0]]
     """
-    first = weights[(weights != 0).argmax(axis=0), np.arange(weights.shape[1])]
-    found: NDArray[np.float64] = weights / np.where(first == 0, 1, first)
+    largest = weights.max(axis=0, initial=0)
+    found: NDArray[np.float64] = weights / np.where(largest == 0, 1, largest)
     return found
 
 

@@ -19,8 +19,11 @@ def window(view: View, rounds: int | None) -> int:
 
 
 def estimated(view: View, first: int) -> F64:
-    """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on."""
-    return np.asarray(reconstruct(ratios(view.weights[first:]), view.totals[first:]), np.float64)
+    """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on, w_i being
+    the weight of the first that a user is in."""
+    P = ratios(view.weights[first:])
+    begin = P[(P != 0).argmax(axis=0), np.arange(view.users)]
+    return np.asarray(reconstruct(P, view.totals[first:]) * begin[:, None], np.float64)
 
 
 class LeastSquares(Attack):
