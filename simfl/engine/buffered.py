@@ -146,19 +146,14 @@ class BufferedSession(Session):
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
         behind = 0 if self.world.behind is None else self.world.behind(user, cycle)
-        update, machine, kind = UpdateId(user, cycle), self.machine, self.machines.kind
-        task = self.tasks[update] = self.current[user] = UserRound(
-            user=user,
-            round=self.round,
-            id=update,
-            client=self.client(user),
-            entropy=self.entropies[user],
-            server=machine,
-            weights=self.host.weights,
-            ready=not kind.offline,
-            first_phase=self.first_phase,
-            plan=self.machines.losses.in_cycle(user, cycle),
+        update, machine, plan = (
+            UpdateId(user, cycle),
+            self.machine,
+            self.machines.losses.in_cycle(user, cycle),
         )
+        client, own = self.client(user), self.entropies[user]
+        task = self.machines.part(user, self.round, client, own, machine, self.host.weights, plan, update)
+        self.tasks[update] = self.current[user] = task
         self.pending.add(user)
         self.presence.follow(user)
         if self.meter is not None:
@@ -223,12 +218,16 @@ class BufferedSession(Session):
     def resting(self, user: int) -> bool:
         return not (self.machines.kind.connected or user in self.current or self.network.busy(user))
 
-    def on_lost(self, task: UserRound) -> None:
+    def drop(self, task: UserRound) -> None:
+        """Expect nothing more of a user's cycle, unless its upload has left."""
         self.current.pop(task.user, None)
         if task.user in self.pending:  # lost before it began: the server will never speak of it
             self.pending.discard(task.user)
             assert task.id is not None
             del self.tasks[task.id]
+
+    def on_lost(self, task: UserRound) -> None:
+        self.drop(task)
         if self.presence.online(task.user):
             assert self.world.return_ns is not None
             self.presence.leave(task.user, LOST)

@@ -121,12 +121,27 @@ class ProtocolSetup:
     ) -> UserRound:
         """Return a user's part in a synchronous round, at its beginning."""
         own = self.entropy(user, index)
+        client = self.client(user, self.in_round(index), ops, own)
+        return self.part(user, index, client, own, server, weights, plan)
+
+    def part(
+        self,
+        user: int,
+        index: int,
+        client: ClientMachine,
+        entropy: Any,
+        server: AnyServer,
+        weights: Handle,
+        plan: PlannedLoss | None,
+        update: UpdateId | None = None,
+    ) -> UserRound:
+        """Return a user's part at its beginning, in a round or in the cycle of an update."""
         return UserRound(
             user=user,
             round=index,
-            id=None,
-            client=self.client(user, self.in_round(index), ops, own),
-            entropy=own,
+            id=update,
+            client=client,
+            entropy=entropy,
             server=server,
             weights=weights,
             ready=not self.kind.offline,

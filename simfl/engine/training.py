@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.work import Segment
@@ -78,23 +78,24 @@ class Training:
         if task.lost:  # while it was delayed
             return
         task.become(State.SUBMITTED)
-        self.session.device(task.user).protocol.put(self._job(task, "submit", step, partial(self.hand, task)))
+        run = partial(task.submit, *self._how(task))
+        self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
 
-    def hand(self, task: UserRound) -> Effects:
-        """Hand a task's update to its machine, with the weight and the factor of the work that was done."""
+    def _how(self, task: UserRound) -> tuple[Any, ...]:
+        """Return the weight and the factor of the work that was done, as `UserRound.weigh` takes them."""
         session, rule = self.session, self.session.world.partial
         samples, factor = session.world.samples(task.user), None
         if rule is not None:
             samples = rule.samples(samples, task.steps, session.trainer.steps(task.user))
             factor = rule.factor(task.steps)
-        return task.submit(session.ops, session.world.clip, samples, factor)
+        return session.ops, session.world.clip, samples, factor
 
     def again(self, task: UserRound, what: str) -> None:
         """Train once more for an audit: as many minibatches as `what` of the training's row says."""
         session, done = self.session, StepsDone.read(what)
         task.steps = session.trainer.steps(task.user) if done is None else done.steps
         task.train(session.ops, session.trainer, self.seed(task), None if done is None else done.steps)
-        self.hand(task)
+        task.weigh(*self._how(task))
 
     def _job(self, task: UserRound, call: str, cause: int, run: Callable[[], Effects]) -> Job:
         now, phase = self.session.env.now, task.phase

@@ -154,8 +154,8 @@ class UserRound:
                 return self._delay()
         return None
 
-    def submit(self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None) -> Effects:
-        """Hand the update to the machine, times a factor and held within the scenario's bound.
+    def weigh(self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None) -> Update:
+        """Return the update as the machine gets it: times a factor, and held within the scenario's bound.
 
         It is clipped here and not in the training, where content would be asked for before others of the
         cohort are there.
@@ -167,7 +167,11 @@ class UserRound:
         if clip is not None:
             self.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), self.update)
             self.update = ops.clip(clip.apply, self.update)
-        effects: Effects = self.client.submit(Update(self.update, samples, self.id, self.version))
+        return Update(self.update, samples, self.id, self.version)
+
+    def submit(self, *how: Any) -> Effects:
+        """Hand the update to the machine, as `weigh` returns it."""
+        effects: Effects = self.client.submit(self.weigh(*how))
         return effects
 
     # -- sending

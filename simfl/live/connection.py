@@ -121,6 +121,10 @@ class Owner(Session, ABC):
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
 
+    def outward(self, codec: Codec, user: int) -> LiveLink:
+        """Return the link over which messages go to a user, or to the server."""
+        return LiveLink(self, codec, user)
+
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
         due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
@@ -191,6 +195,7 @@ class LiveNetwork:
     def __init__(self, owner: Owner, up: bool) -> None:
         self.owner, self.up = owner, up
         self.codec = owner.wires.up if up else owner.wires.down
+        self.outward: dict[int, LiveLink] = {}
 
     @classmethod
     def of(cls, owner: Owner, up: bool, env: Any) -> Any:
@@ -198,7 +203,11 @@ class LiveNetwork:
         return cls(owner, up)
 
     def link(self, user: int, up: bool) -> LiveLink:
-        return LiveLink(self.owner, self.codec, user) if up == self.up else _Far(self.owner, self.codec, user)
+        if up != self.up:
+            return _Far(self.owner, self.codec, user)
+        if user not in self.outward:
+            self.outward[user] = self.owner.outward(self.codec, user)
+        return self.outward[user]
 
     def pause(self, user: int) -> None:
         self.owner.online(user, False)
@@ -233,8 +242,18 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         for level, option, value in OPTIONS:
             transport.get_extra_info("socket").setsockopt(level, option, value)
-        unbounded = Link(self.owner.env, lambda now: float("inf"))
-        self.shape(unbounded, lambda now: float("inf"))
+        self._unbounded()
+
+    def _unbounded(self) -> None:
+        self.shape(Link(self.owner.env, lambda now: float("inf")), lambda now: float("inf"))
+
+    def unshape(self) -> None:
+        """Let pass at once what waits, of which a part may have left already, and all that follows."""
+        self.out.flush()
+        self._unbounded()
+        if self.into is not None:
+            self.into.flush()
+            self.into = None
 
     def shape(self, link: Link, cap: Callable[[int], float]) -> None:
         """Let what is sent from now on go through a link."""
@@ -282,6 +301,12 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.out.cut()
         self.closed.set()
+        if self.into is not None and self.into.waiting:
+            self.into.put(b"", self._ended)  # behind what came before
+        else:
+            self._ended()
+
+    def _ended(self) -> None:
         if not self.closing:
             self.closing = True
             self.owner.env.hear(lambda: self.owner.broken(self))

@@ -36,6 +36,7 @@ from simfl.live.wire import (
     Malformed,
     Rows,
     Start,
+    Taken,
 )
 from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
@@ -43,12 +44,12 @@ from simfl.virtual_time import NS
 
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
+AGAIN_S = 1.0
+"""So long a user whose connection ended may take to open another one, as the run ends."""
 REPORT_S = 20.0
 LONGEST_REPORT = 10**9  # characters of all rows of a user
-GUEST_BYTES = 2**20  # in a frame of a user who looks
-GUEST_QUOTA = 2**26  # bytes that all looks of a user may cost, either way
-LOOK_S = 120.0  # so long it may look
-MOST_PINGS = 1000  # over one connection
+GUEST_BYTES, GUEST_QUOTA = 2**20, 2**26  # in a frame of a user who looks; of all its looks, either way
+LOOK_S, MOST_PINGS = 120.0, 1000  # so long it may look, and ask over one connection
 HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
 WATCH_S, STALL_S = 1.0, 30.0
@@ -60,8 +61,8 @@ class Door(Owner):
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. rounding: seeds that
-    users told, by user and round.
+    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. broke_s: when the
+    connection ended of a user that has no other yet. rounding: seeds that users told, by user and part.
     """
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
@@ -72,6 +73,7 @@ class Door(Owner):
         self.reports: dict[int, list[str]] = {}
         self.reported: dict[int, Done] = {}
         self.heard_bytes: Counter[tuple[int, bool]] = Counter()
+        self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
         self.addresses: dict[int, tuple[str, int]] = {}
         self.rounding: dict[tuple[int, int], bytes] = {}
@@ -92,6 +94,14 @@ class Door(Owner):
     def free(self, user: int, index: int) -> None:
         """A user works no more on what it was asked for in a round."""
 
+    def parts_of(self, user: int) -> int:
+        """Return the number behind that of a user's last part."""
+        return self.world.rounds
+
+    def acknowledged(self, user: int, count: int) -> None:
+        """A user is there, and has taken so many messages."""
+        raise Malformed("no count of messages is due")
+
     @abstractmethod
     def gone(self, user: int) -> None:
         """The connection of a user is no more, before the run was over."""
@@ -104,7 +114,6 @@ class Door(Owner):
     def refusal_round(self) -> int:
         """Return the round in which a refused frame is noted; -1 before the first."""
 
-    # -- the run
     def connection(self) -> Peer:
         """Return the server's end of a new connection: a stranger's, as yet."""
         return Peer(self, self.wires.up, STRANGER_BYTES)
@@ -133,6 +142,7 @@ class Door(Owner):
         await self._until(lambda: self.done, None, "")
         longest = max(map(self.latency_ns, range(self.world.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
+        await self._connecting()
         self.env.hear(self._end)
         await self._until(self._all_reported, REPORT_S, "do not report")
 
@@ -145,6 +155,11 @@ class Door(Owner):
             if not await either(self.changed, self.env.failed, left):
                 missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
                 raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
+
+    async def _connecting(self) -> None:
+        """Wait for users whose connection ended just now: they are opening another one, or are dead."""
+        while self.broke_s and max(self.broke_s.values()) > time.monotonic() - AGAIN_S:
+            await asyncio.sleep(AGAIN_S / 20)
 
     def _line(self, user: int) -> Peer | None:
         return self.peers.get(user) or self.absent.get(user)
@@ -164,8 +179,7 @@ class Door(Owner):
         self.over = True
         self.close()
         for peer in self._lines().values():
-            peer.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
-            peer.into = None
+            peer.unshape()
             peer.say(Bye())
 
     def apart(self, transmission: Transmission, connection: Connection) -> Message:
@@ -173,7 +187,6 @@ class Door(Owner):
         connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
         return transmission.message
 
-    # -- connections
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
 
@@ -202,10 +215,12 @@ class Door(Owner):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
                 self.free(user, envelope.round)
+            case Taken(count):
+                self.acknowledged(user, count)
             case Rounding(seed):
                 if not self.over or not re.fullmatch("[0-9a-f]{64}", seed):
                     raise Malformed("a seed that is not asked for")
-                if envelope.round < self.world.rounds:
+                if envelope.round < self.parts_of(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows(lines):
                 self._report(user, lines)
@@ -217,6 +232,8 @@ class Door(Owner):
                 raise Malformed(f"{message.kind}, and not asked for")
             case _ if user in self.absent:
                 raise Malformed(f"{message.kind} of a user that is offline")
+            case Control():
+                raise Malformed(f"{message.kind} is not due")
             case _:
                 self.heard(user, envelope)
 
@@ -254,6 +271,7 @@ class Door(Owner):
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
             self.broken(earlier)
+        self.broke_s.pop(user, None)
         if not online:
             self.absent[user] = connection
         else:
@@ -311,9 +329,17 @@ class Door(Owner):
         connection.abort()
         self.broken(connection)
 
+    def dismiss(self, user: int) -> None:
+        """End the connection of a user, of whose end nobody is to hear."""
+        peer = self.peers.pop(user, None)
+        if peer is not None:
+            peer.abort()
+
     def broken(self, connection: Connection) -> None:
         self.strangers.discard(connection)
         user = connection.user
+        if self._lines().get(user) is connection:
+            self.broke_s[user] = time.monotonic()
         if self.peers.get(user) is connection:
             del self.peers[user]
             self.changed.set()

@@ -16,22 +16,24 @@ from simfl.results.trace import SERVER, Row, Trace
 
 def merged(
     parts: Mapping[int, list[Row]],
-    broken_off: Iterable[tuple[int, int, str, int]],
+    broken_off: Iterable[tuple[int, int, str, str, int]],
     later: Mapping[int, int] = {},
 ) -> Trace:
     """Return the trace of a run.
 
     Args:
         parts: rows by party, in the order in which it noted them.
-        broken_off: (round, user, phase, time) of connections that ended amid a user's part: of a user that
-            noted no loss, as it died with its rows, this is the loss.
+        broken_off: (round, user, update, phase, time) of connections that ended amid a user's part: of a user
+            that noted no loss, as it died with its rows, this is the loss.
         later: nanoseconds by which a party's clock turned out to be behind.
     """
     parts = {party: [_set(row, party, later) for row in own] for party, own in parts.items()}
-    noted = {(row.round, row.user) for own in parts.values() for row in own if isinstance(row, rows.Lost)}
-    for index, user, phase, at in broken_off:
-        if (index, user) not in noted:
-            lost = rows.Lost(index, user, "", phase, "its connection broke", -1, at)
+    told = parts.keys() - {SERVER}
+    losses_noted = (row for own in parts.values() for row in own if isinstance(row, rows.Lost))
+    noted = {(row.round, row.user, row.about) for row in losses_noted}
+    for index, user, about, phase, at in broken_off:
+        if (index, user, about) not in noted:
+            lost = rows.Lost(index, user, about, phase, "its connection broke", -1, at)
             own = parts.setdefault(user, [])
             own.append(lost)
     numbers: dict[tuple[int, int], int] = {}
@@ -41,7 +43,13 @@ def merged(
     def numbered(party: int, cause: int) -> int:
         return losses.get(-2 - cause, -1) if cause <= -2 else numbers.get((party, cause), -1)
 
+    came: dict[tuple[int, bool], int] = {}
     for _, _, k, party, row in merge(*(_timed(party, own) for party, own in parts.items())):
+        if isinstance(row, rows.Presence):
+            if party == SERVER and row.user in told:  # what it heard of is in the user's own rows
+                numbers[party, k] = came.get((row.user, row.online), -1)
+                continue
+            came[row.user, row.online] = len(trace)
         if isinstance(row, rows.Sent) and row.arrived is not None:
             row = row._replace(cause=numbered(row.sender, row.cause))
         elif isinstance(row, rows.Step):
@@ -67,7 +75,7 @@ def _set(row: Row, party: int, later: Mapping[int, int]) -> Row:
             return row
         case rows.Step():
             return row._replace(ready=row.ready + own, start=row.start + own, end=row.end + own)
-        case rows.Lost() | rows.Ignored() | rows.Refused():
+        case rows.Lost() | rows.Ignored() | rows.Refused() | rows.Presence():
             return row._replace(at=row.at + own)
         case _:
             return row

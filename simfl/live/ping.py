@@ -38,14 +38,14 @@ class Measured:
     downlink_mbps: float
 
     def block(self) -> str:
-        """Return the keys of a scenario's `network` that say this."""
+        """Return the keys of a scenario's `network` that say this; YAML takes 8e-05 for a text."""
         return (
             "network:\n"
             "  users:\n"
-            f"    uplink_mbps: {self.uplink_mbps:.3g}\n"
-            f"    downlink_mbps: {self.downlink_mbps:.3g}\n"
-            f"    latency_s: {self.latency_s:.2g}\n"
-            f"  overhead_s: {self.overhead_s:.2g}\n"
+            f"    uplink_mbps: {self.uplink_mbps:.3f}\n"
+            f"    downlink_mbps: {self.downlink_mbps:.3f}\n"
+            f"    latency_s: {self.latency_s:.6f}\n"
+            f"  overhead_s: {self.overhead_s:.6f}\n"
         )
 
 

@@ -20,7 +20,7 @@ from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
 from simfl.live.kept import kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
-from simfl.live.server import LiveServer
+from simfl.live.parts import Parts
 from simfl.live.sides import Figures, Played, Sides
 
 WARN_OVERRUN = 0.02
@@ -85,7 +85,7 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range]) -> 
         place.enter(mine[0])
         await sides.be_users(mine, (place.address, port), worker)
 
-    async def serve(tell_port: Callable[[int], None]) -> LiveServer:
+    async def serve(tell_port: Callable[[int], None]) -> Parts:
         server = sides.server()
         listening = await asyncio.get_running_loop().create_server(server.connection, place.address, 0)
         tell_port(listening.sockets[0].getsockname()[1])

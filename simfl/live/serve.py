@@ -23,8 +23,8 @@ from simfl.live.door import Door
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import kept
 from simfl.live.kernel_links import Place
+from simfl.live.parts import Parts
 from simfl.live.peer import HELLO_S, STRANGERS
-from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
@@ -119,7 +119,7 @@ def serve(
     return runs.result, runs.figures
 
 
-async def _played(sides: Sides, at: Listening) -> LiveServer:
+async def _played(sides: Sides, at: Listening) -> Parts:
     server = sides.server()
     accepting = asyncio.get_running_loop().create_task(accept(server, at))
     try:

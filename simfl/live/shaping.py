@@ -124,6 +124,12 @@ class Flow:
             then()  # which may cut the flow, or put more
         self.left = 0.0
 
+    def flush(self) -> None:
+        """Let all that waits through at once; who waits for its end hears nothing."""
+        for piece in self.waiting:
+            piece.sink(piece.data)
+        self.cut()
+
     def cut(self) -> None:
         """Drop what has not passed."""
         self.waiting.clear()

@@ -13,11 +13,14 @@ from simfl.engine.session import Session
 from simfl.engine.warm_up import warm
 from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment, build, make_clocks
+from simfl.live.buffer_server import LiveBufferServer
+from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
 from simfl.live.neighbours import WORDS, Listens, Others
+from simfl.live.parts import Parts
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -109,16 +112,17 @@ class Sides:
         clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
         return self.study.session(self.name, clock, ops, make=partial(make, self.wires))
 
-    def server(self) -> LiveServer:
-        made: LiveServer = self._session(LiveServer)
+    def server(self) -> Parts:
+        made: Parts = self._session(LiveBufferServer if self.kind.asynchronous else LiveServer)
         return made
 
     async def worker(self) -> Executor:
         """Return the thread in which this process's users train, warm."""
         return await started(self.warm)
 
-    def user(self, user: int, address: tuple[str, int], worker: Executor) -> LiveUser:
-        made: LiveUser = self._session(partial(_user, user, address, worker))
+    def user(self, user: int, address: tuple[str, int], worker: Executor | None = None) -> LiveUser:
+        one = LiveBufferUser if self.kind.asynchronous else LiveUser
+        made: LiveUser = self._session(partial(_user, one, user, address, worker))
         return made
 
     async def be_users(
@@ -130,7 +134,7 @@ class Sides:
         await asyncio.gather(*(user.run() for user in made))
         return all(user.ended for user in made)
 
-    def outcome(self, server: LiveServer, wall_s: float) -> Played:
+    def outcome(self, server: Parts, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
         parts: dict[int, list[Row]] = {SERVER: list(server.trace)}
         for user, lines in server.reports.items():
@@ -168,8 +172,15 @@ def forked(scenario: Scenario) -> Admission:
     return Admission(tokens, one_clock=True, own_entropy=own, reveals=own)
 
 
-def _user(user: int, address: tuple[str, int], worker: Executor, wires: Wires, *parts: object) -> LiveUser:
-    return LiveUser(wires, user, address, worker, *parts)  # type: ignore[arg-type]
+def _user(
+    one: type[LiveUser],
+    user: int,
+    address: tuple[str, int],
+    worker: Executor | None,
+    wires: Wires,
+    *parts: object,
+) -> LiveUser:
+    return one(wires, user, address, worker, *parts)  # type: ignore[arg-type]
 
 
 def is_own(row: Row, user: int, rounds: int) -> bool:

@@ -49,13 +49,13 @@ def _of_users(study: Experiment) -> Iterator[Problem]:
 def _of_protocols(study: Experiment) -> Iterator[Problem]:
     s = study.scenario
     for name, kind in s.protocols.items():
-        if kind.asynchronous:
-            yield f"protocols.{name}", "runs over a buffer, and only rounds are played yet"
-            continue
         try:
             messages(kind, s.params(name, 1))
         except ValueError as problem:
             yield f"protocols.{name}", str(problem)
             continue
-        if s.network.peers == "direct" and (why := unknown(kind, s.params(name, 1))):
+        if s.network.peers == "direct" and kind.asynchronous and kind.offline:
+            why = "users of a buffer are not connected to each other yet"
+            yield "network.peers", f"{name}: {why}: use relayed"
+        elif s.network.peers == "direct" and (why := unknown(kind, s.params(name, 1))):
             yield "network.peers", f"{name}: {why}: use relayed"

@@ -45,7 +45,7 @@ from simfl.live.wire import (
     Start,
 )
 from simfl.population.dropout import PlannedLoss
-from simfl.protocols.machine import SERVER, Message, Result, Subject
+from simfl.protocols.machine import SERVER, Message, Result, Subject, name_of
 from simfl.results.trace import row_lines
 
 ROWS = 200  # of the trace in one frame
@@ -56,13 +56,19 @@ FLUSH_S = 60.0
 
 
 class LiveUser(Owner, Session):
-    """dialled: its latest connection; connected: the same while it takes part. over: rounds of which the
-    server has said so; asked: those of which it has still to hear that nothing is under way. finished: set
-    when the run is over for it, or the server is gone; ended: which of them. offset: of the server's clock,
-    at the hello and at the end; None where both have one clock."""
+    """dialled: its latest connection; connected: the same while it takes part. tasks: its parts, by round or
+    by cycle. over: those of which the server has said so; asked: those of which it has still to hear that
+    nothing is under way. finished: set when the run is over for it, or the server is gone; ended: which of
+    them. offset: of the server's clock, at the hello and at the end; None where both have one clock."""
 
     def __init__(
-        self, wires: Any, user: int, address: tuple[str, int], worker: Executor, world: RunConfig, *parts: Any
+        self,
+        wires: Any,
+        user: int,
+        address: tuple[str, int],
+        worker: Executor | None,
+        world: RunConfig,
+        *parts: Any,
     ) -> None:
         self.user, self.address, self.worker = user, address, worker
         self.dialled: Connection | None = None
@@ -73,7 +79,7 @@ class LiveUser(Owner, Session):
         self.finished = asyncio.Event()
         self.ended = False
         self.origin = 0
-        self.entropies: dict[int, Any] = {}
+        self.roundings: dict[int, tuple[Any, str]] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         self.neighbours: Neighbours | None = None
@@ -123,9 +129,10 @@ class LiveUser(Owner, Session):
             self._leave(connection)
         else:
             self.first_offset = self.offset
-            self._get_ready(connection)
+            self.get_ready(connection)
 
-    def _get_ready(self, connection: Connection) -> None:
+    def get_ready(self, connection: Connection) -> None:
+        """Say that the user is there, or is offline."""
         if self.neighbours is not None and not self.origin:
             connection.say(Listens(self.neighbours.port))
         if not self.presence.online(self.user):
@@ -172,7 +179,7 @@ class LiveUser(Owner, Session):
             case Challenge(nonce):
                 connection.say(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
                 if self.offset is None or self.origin:
-                    self._get_ready(connection)
+                    self.get_ready(connection)
             case Turned(why):
                 self.fail(why)
             case Welcome():
@@ -186,13 +193,12 @@ class LiveUser(Owner, Session):
             case Start(origin):
                 self.origin = origin
                 self.env.start(origin - (0 if self.offset is None else self.offset.ns))
-            case Part(point, when, delay_ns):
-                plan = PlannedLoss(point, when, delay_ns) if point else None
-                nobody: Any = None  # the server's machine is elsewhere
-                made = self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+            case Part(point, when, delay_ns, cycle):
+                number = index if cycle is None else cycle
+                made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point else None)
                 if self.wires.admission.reveals:
-                    self.entropies[index] = made.entropy
-                self.tasks = {k: task for k, task in self.tasks.items() if k > index - KEPT} | {index: made}
+                    self.roundings[number] = made.entropy, f"quantise{name_of(made.id)}"
+                self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: made}
                 self.over = {k for k in self.over if k in self.tasks}
             case Over():
                 self.over.add(index)
@@ -203,26 +209,36 @@ class LiveUser(Owner, Session):
             case Bye() if self.offset is None or not self.origin:
                 self._leave(connection)
             case Bye():
-                connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
+                connection.unshape()
                 self.offset = Offset()
                 self._ask(connection)
             case _:
-                task = self.tasks.get(index)
-                if task is not None and not task.lost:
-                    task.coming += 1
-                    self.later(self.user, False, partial(self._arrived, task, envelope))
+                self.take(envelope)
 
-    def _arrived(self, task: UserRound, envelope: Envelope) -> None:
+    def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
+        """Return what is to be done for a round, or for a cycle."""
+        nobody: Any = None  # the server's machine is elsewhere
+        return self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+
+    def take(self, envelope: Envelope) -> None:
+        """Take a message of the protocol."""
+        task = self.tasks.get(envelope.round)
+        if task is not None and not task.lost:
+            task.coming += 1
+            self.later(self.user, False, partial(self._arrived, task, envelope))
+
+    def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
+        """A message is there, a latency later."""
         if not self.presence.online(self.user):
             return
         message = envelope.message
-        if self.neighbours is not None and message.relayed:
+        if self.neighbours is not None and message.relayed and task is not None:
             self.neighbours.whole(envelope.round, message, partial(self._deliver, task, envelope))
         else:
             self._deliver(task, envelope, message)
 
-    def _deliver(self, task: UserRound, envelope: Envelope, message: Message) -> None:
-        if isinstance(message, ModelDownload):
+    def _deliver(self, task: UserRound | None, envelope: Envelope, message: Message) -> None:
+        if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
         t = ToUser(self.transport, message, SERVER, self.user, envelope.round, envelope.step)
         t.at = min(t.at, envelope.at)
@@ -251,12 +267,12 @@ class LiveUser(Owner, Session):
     def _leave(self, connection: Connection) -> None:
         """Report, over a link that is not shaped any more, and leave."""
         self.close()
-        connection.shape(Link(self.env, lambda now: float("inf")), lambda now: float("inf"))
+        connection.unshape()
         for first in range(0, len(self.trace), ROWS):
             connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
-        for index, entropy in self.entropies.items():
+        for number, (entropy, name) in self.roundings.items():
             with suppress(ValueError):  # it did not come to rounding
-                connection.say(Rounding(entropy.peek("quantise").hex()), index)
+                connection.say(Rounding(entropy.peek(name).hex()), number)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset

@@ -11,16 +11,17 @@ are those of the dataclass, or the frame is `Malformed`. Nothing is unpickled.
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, NewType, get_type_hints
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
-from simfl.protocols.index_views import Users
+from simfl.live.fields import LARGEST, ZERO, Signed, handle, handle_or_none, readers, whole
+from simfl.live.fields import Malformed as Malformed
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
@@ -28,12 +29,6 @@ from simfl.random_streams import ZeroEntropy
 REFERENCE = struct.Struct("<III")  # to a row that goes from user to user: whose, of which message, its place
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
 STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
-LARGEST = 2**63 - 1
-Signed = NewType("Signed", int)
-
-
-class Malformed(Exception):
-    """The bytes are no message, or not one of this sender."""
 
 
 # --- what the driver itself says: of no protocol, not shaped, not in the trace ---------------------------
@@ -52,17 +47,20 @@ class Start(Control):
 
 @dataclass(frozen=True, slots=True)
 class Part(Control):
-    """The user is in the round of this frame, and is to be lost as it says; `point` is empty if it is not."""
+    """The user is in the round of this frame, and is to be lost as it says; `point` is empty if it is not.
+    cycle: over a buffer, of its update."""
 
     kind = ".part"
     point: str = ""
     when: str = ""
     delay_ns: int = 0
+    cycle: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The round is over: a user whose upload is not there says `Free` once it works on it no more."""
+    """The round (the cycle) of this number is over: a user whose upload is not there says `Free` once it
+    works on it no more."""
 
     kind = ".over"
 
@@ -70,6 +68,14 @@ class Over(Control):
 @dataclass(frozen=True, slots=True)
 class Free(Control):
     kind = ".free"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Control):
+    """Over a buffer: the user is there, and has taken so many messages of the protocol in all."""
+
+    kind = ".taken"
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +110,12 @@ class Done(Control):
     steps_ns: int
     late_ns: int
     held_ns: int
-    offset_ns: Signed = Signed(0)
-    ahead_ns: Signed = Signed(0)
+    offset_ns: Signed = ZERO
+    ahead_ns: Signed = ZERO
     off_ns: int = 0
 
 
-UPWARD: tuple[type[Control], ...] = (Away, Free, Rows, Done)
+UPWARD: tuple[type[Control], ...] = (Away, Free, Taken, Rows, Done)
 DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 
@@ -130,13 +136,14 @@ def messages(kind: Protocol, params: Params) -> tuple[list[type[Any]], list[type
     """
     client: Any = kind.client(0, params, _no_ops(), ZeroEntropy())
     server: Any = kind.server(range(params.N), params, _no_ops(), ZeroEntropy())
-    table, stages = getattr(client, "table", None), getattr(server, "stages", None)
-    if table is None or stages is None:
+    table = getattr(client, "table", None)
+    stages, takes = getattr(server, "stages", None), getattr(server, "table", None)
+    if table is None or (stages is None and takes is None):
         raise ValueError("its machines have no table, so that its messages are not known")
     down = {message for _, message in table} | {ModelDownload, Stop}
-    up = {stage.message for stage in stages.values()}
+    up = set(takes or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
-        _readers(message)
+        readers(message)
     return [*up, *UPWARD], [*down, *DOWNWARD]
 
 
@@ -164,9 +171,7 @@ class Codec:
                 content = _bytes_of(value, self._type(type(message), value.dtype.itemsize))
                 body.append(content)
                 value = [value.rows, value.columns, self._type(type(message), value.dtype.itemsize)]
-            elif isinstance(value, Sequence) and not isinstance(value, str):
-                value = list(map(int, value))
-            head.append(value)
+            head.append(_plain(value))
         header = json.dumps([message.kind, index, step, at, head], separators=(",", ":")).encode("ascii")
         size = LENGTHS.size - 4 + len(header) + sum(map(len, body))
         return b"".join((LENGTHS.pack(size, len(header)), header, *body))
@@ -189,19 +194,19 @@ class Codec:
         message = self.kinds.get(kind)
         if message is None:
             raise Malformed(f"no message for this side: {kind[:20]!r}")
-        _whole(index), _whole(at)
+        whole(index), whole(at)
         if type(step) is not int or not -1 <= step <= LARGEST:
             raise Malformed(f"step {step}")
         made = self._made(message, head, content)
         return Envelope(made, index, step, at, len(frame) + 4)
 
     def _made(self, message: type[Any], head: list[Any], content: memoryview) -> Any:
-        readers = _readers(message)
-        if len(head) != len(readers):
-            raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(readers)}")
+        reads = readers(message)
+        if len(head) != len(reads):
+            raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(reads)}")
         values, at = [], 0
-        for read, value in zip(readers, head, strict=True):
-            if read is _handle or (read is _handle_or_none and value is not None):
+        for read, value in zip(reads, head, strict=True):
+            if read is handle or (read is handle_or_none and value is not None):
                 made, taken = self._handle(message, value, content[at:])
                 values.append(made)
                 at += taken
@@ -213,7 +218,7 @@ class Codec:
 
     def _handle(self, message: type[Any], value: Any, content: memoryview) -> tuple[Handle, int]:
         match value:
-            case [int(rows), int(columns), str(name)] if _whole(rows) >= 0 and _whole(columns) >= 0:
+            case [int(rows), int(columns), str(name)] if whole(rows) >= 0 and whole(columns) >= 0:
                 pass
             case _:
                 raise Malformed(f"{message.kind}: no rows of elements")
@@ -256,6 +261,13 @@ class Words(Codec):
 LARGEST_ROWS = 2**31
 
 
+def _plain(value: Any) -> Any:
+    """Return a field as JSON has it: numbers, texts, and lists of them."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(map(_plain, value))
+    return value if value is None or isinstance(value, str) else int(value)
+
+
 def _bytes_of(handle: Handle, name: str) -> bytes:
     content = handle.content
     rows = [np.ascontiguousarray(row) for row in (content if isinstance(content, list) else [content])]
@@ -263,78 +275,6 @@ def _bytes_of(handle: Handle, name: str) -> bytes:
     if any(row.dtype != wanted for row in rows):
         raise TypeError(f"elements of {rows[0].dtype} where the wire has {wanted}")
     return b"".join(row.tobytes() for row in rows)
-
-
-def _readers(message: type[Any]) -> list[Callable[..., Any]]:
-    """Return how each field of a dataclass is read; ValueError for a type that the wire does not know."""
-    hints = get_type_hints(message)
-    out = []
-    for field in fields(message):
-        name = str(hints[field.name]).replace("typing.", "").replace("collections.abc.", "")
-        read = _READ.get(hints[field.name]) or _READ.get(name)
-        if read is None:
-            raise ValueError(
-                f"its message {message.kind} has {field.name}, of a type that the wire does not know"
-            )
-        out.append(read)
-    return out
-
-
-def _whole(value: Any, users: int = 0) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise Malformed(f"{str(value)[:20]} where a whole number is due")
-    return value
-
-
-def _signed(value: Any, users: int) -> int:
-    return _whole(value) if type(value) is not int else value if abs(value) <= LARGEST else _whole(-1)
-
-
-def _whole_or_none(value: Any, users: int) -> int | None:
-    return None if value is None else _whole(value)
-
-
-def _text(value: Any, users: int) -> str:
-    if type(value) is not str:
-        raise Malformed("a text is due")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half a surrogate pair
-        raise Malformed("a text that is none") from None
-    return value
-
-
-def _nothing(value: Any, users: int) -> None:
-    if value is not None:  # an update's name, which only asynchronous runs have
-        raise Malformed("nothing is due")
-
-
-def _users(value: Any, users: int) -> Users:
-    if type(value) is not list or not all(type(user) is int and 0 <= user < users for user in value):
-        raise Malformed(f"users of 0 .. {users - 1} are due")
-    return Users(value)
-
-
-def _handle(value: Any, users: int) -> Handle:
-    raise NotImplementedError  # pragma: no cover - the codec reads these
-
-
-def _handle_or_none(value: Any, users: int) -> None:
-    return None  # the codec reads those that are there
-
-
-_READ: dict[Any, Callable[..., Any]] = {
-    Handle: _handle,
-    Handle | None: _handle_or_none,
-    int: _whole,
-    Signed: _signed,
-    str: _text,
-    Users: _users,
-    "int | None": _whole_or_none,
-    "tuple[int, ...]": lambda value, users: tuple(_users(value, users)),
-    "Sequence[int]": _users,
-    "simfl.results.trace_codes.UpdateId | None": _nothing,
-}
 
 
 class Parser:

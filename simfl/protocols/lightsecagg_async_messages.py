@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.buffered_server import UpdateMessage
-from simfl.protocols.machine import Message
+from simfl.protocols.machine import Message, Number
 from simfl.results.trace_codes import RecoveryId, Subject, UpdateId
 
 
@@ -28,7 +28,7 @@ class MaskInbox(Message):
 
     kind, phase, relayed = "inbox", "offline", True
     masks: tuple[UpdateId, ...]
-    versions: tuple[int, ...]
+    versions: tuple[Number, ...]
     sealed: Handle
 
 
@@ -48,7 +48,7 @@ class Recover(RecoveryMessage):
     kind, phase = "recover", "recovery"
     version: int
     masks: tuple[UpdateId, ...]
-    weights: tuple[int, ...]
+    weights: tuple[Number, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from simfl.crypto.shamir import P
 from simfl.dataplane.handles import DType, Handle
@@ -28,6 +28,9 @@ from simfl.results.trace_codes import name_of as name_of
 
 Entropy = Callable[[str], bytes]
 """32 bytes by name; asking twice for one name is an error."""
+
+Number = Annotated[int, "number"]
+"""A whole number in a message's list that is no user, as those of `tuple[int, ...]` are."""
 
 INT_BYTES = 4  # a public integer (a user's number, a weight, a version) on the wire
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import sqrt
+from math import nan, sqrt
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -131,7 +131,8 @@ def tau(pairs: Sequence[tuple[float, float]]) -> float:
     """
     both = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in combinations(pairs, 2)]
     score = sum(x * y for x, y in both)
-    return score / sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
+    norm = sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
+    return score / norm if norm else nan
 
 
 def in_order(pairs: Sequence[tuple[float, float]]) -> tuple[int, int]:
@@ -244,7 +245,7 @@ def of_groups(found: Sequence[Point], stored: Stored) -> str:
 
 def _row(point: Point) -> list[str]:
     real = point.found
-    half = (real.half or 0) / real.mean
+    half = f" ± {100 * real.half / real.mean:.1f}" if real.half is not None else ""
     return [
         point.cell.protocol,
         CALLED[point.links],
@@ -252,7 +253,7 @@ def _row(point: Point) -> list[str]:
         f"{point.lost:.0%}",
         real.text(),
         f"{point.simulated['a priori']:.3f}",
-        f"{100 * point.error('a priori'):+.1f} ± {100 * half:.1f} %",
+        f"{100 * point.error('a priori'):+.1f}{half} %",
         f"{100 * point.error('calibrated'):+.1f} %",
         ", ".join(
             f"{phase} {100 * (ways['a priori'] / span - 1):+.0f} %"

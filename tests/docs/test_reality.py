@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 
+import simfl
+from benchmarks import live, live_grid
 from benchmarks.live_grid import (
     BUFFERED,
     LOST,
@@ -17,6 +22,7 @@ from benchmarks.live_grid import (
     scenario,
 )
 from simfl.experiment.build import build
+from simfl.live.sides import Figures
 from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Trace
 from tests.docs.reality import (
@@ -138,6 +144,24 @@ def test_a_ping_finds_what_messages_and_steps_took_longer() -> None:
 def test_the_pings_are_of_the_links() -> None:
     for cell in played():
         assert 0 <= calibration_of(cell).latency_s < 0.05
+
+
+@pytest.mark.parametrize(
+    ("overruns", "kept", "tries"), [((0.01,), 0.01, 1), ((0.05, 0.03), 0.03, 2), ((0.03, 0.05), 0.03, 2)]
+)
+def test_a_run_of_a_busy_machine_is_played_again(
+    overruns: tuple[float, ...], kept: float, tries: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cell, left = Cell("fedavg", "user", "2/8", LOST), list(overruns)
+    plain = simfl.run(scenario(cell, payload="shadow"))
+    monkeypatch.setattr(live_grid, "RESULTS", tmp_path)
+    played = partial(Figures, 1.0, held_s=0.0, refused={}, silent=())
+    monkeypatch.setattr(live, "_played", lambda s, links: (plain, played(overrun=left.pop(0))))
+    live._play(cell, 0, 0.0)
+    (run,) = live_grid.read(cell.name)["runs"]
+    assert (run["figures"]["overrun"], run["tries"]) == (kept, tries)
+    live._play(cell, 0, 0.0)  # it is there
+    assert len(live_grid.read(cell.name)["runs"]) == 1
 
 
 def test_its_figure_is_there() -> None:

@@ -38,7 +38,7 @@ def test_a_message_that_broke_off_is_caused_by_its_sender() -> None:
 
 def test_the_loss_of_a_dead_user_is_added_and_is_the_cause() -> None:
     server = [BEGIN, step(SERVER, "gone", -3, 20, 21)]
-    _, lost, gone = merged({SERVER: server}, [(0, 1, "training", 10)])
+    _, lost, gone = merged({SERVER: server}, [(0, 1, "", "training", 10)])
     assert lost == rows.Lost(0, 1, "", "training", "its connection broke", -1, 10)
     assert isinstance(gone, rows.Step)
     assert gone.cause == 1
@@ -46,7 +46,9 @@ def test_the_loss_of_a_dead_user_is_added_and_is_the_cause() -> None:
 
 def test_a_loss_that_the_user_noted_is_not_added() -> None:
     own = rows.Lost(0, 1, "", "upload", "amid sending upload", -1, 9)
-    trace = merged({SERVER: [BEGIN, step(SERVER, "gone", -3, 20, 21)], 1: [own]}, [(0, 1, "training", 10)])
+    trace = merged(
+        {SERVER: [BEGIN, step(SERVER, "gone", -3, 20, 21)], 1: [own]}, [(0, 1, "", "training", 10)]
+    )
     assert trace[:2] == [BEGIN, own]
     assert len(trace) == 3
 
@@ -69,3 +71,13 @@ def test_a_clock_that_was_behind_is_set() -> None:
     assert trace[2:] == [sent(SERVER, 1, 1, 2, 6), step(1, "receive", 2, 6, 11), sent(1, SERVER, 3, 11, 12)]
     early = merged({SERVER: server, 1: user}, [], {1: -3})
     assert early[2] == sent(SERVER, 1, 1, 2, 3), "a message arrives after it was sent"
+
+
+def test_comings_and_goings_are_those_that_the_user_noted() -> None:
+    """The server's rows stand where a user has none, as it died; else what they caused is the user's."""
+    server = [BEGIN, rows.Presence(1, False, 7), rows.Presence(1, True, 9), step(SERVER, "back", 2, 9, 10)]
+    user: list[rows.Row] = [rows.Presence(1, False, 5), rows.Presence(1, True, 8)]
+    trace = merged({SERVER: server, 1: user}, [])
+    assert trace[:3] == [BEGIN, *user]
+    assert [getattr(row, "cause", None) for row in trace[3:]] == [2]
+    assert merged({SERVER: server}, [])[1:3] == server[1:3]

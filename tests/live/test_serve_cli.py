@@ -18,6 +18,7 @@ import yaml
 
 from simfl.folder.unfinished import recover
 from simfl.live import tls
+from simfl.live.ping import Measured
 from simfl.results.summary import read
 from tests.live.test_cli import called
 from tests.live.test_play import SMALL
@@ -158,3 +159,9 @@ def test_two_machines_as_the_docs_say(
     summary = read(out / "summary.json")
     assert [len(summary.protocols[name].completed) for name in ("fedavg", "secagg")] == [1, 1]
     assert not summary.interrupted
+
+
+def test_small_and_large_figures_of_a_link_are_numbers() -> None:
+    block = Measured(0.00008, 0.0, 12345.6, 0.25).block()
+    users = {"uplink_mbps": 12345.6, "downlink_mbps": 0.25, "latency_s": 0}
+    assert yaml.safe_load(block) == {"network": {"users": users, "overhead_s": 0.00008}}

@@ -79,3 +79,16 @@ def test_a_cut_flow_carries_no_more_and_goes_on() -> None:
         env.step()
     assert ends == ["passed"]
     assert len(out) == pytest.approx(501_000, abs=8 * TICK_NS / 1000)
+
+
+def test_a_flow_that_is_flushed_passes_at_once_and_in_order() -> None:
+    env, out, ends = Environment(), bytearray(), list[int]()
+    flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
+    flow.put(b"a" * 10_000, lambda: ends.append(env.now))
+    flow.put(b"b" * 10_000, lambda: ends.append(env.now))
+    env.step()
+    assert 0 < len(out) < 10_000
+    flow.flush()
+    assert out == b"a" * 10_000 + b"b" * 10_000
+    assert ends == []
+    assert flow.left == 0

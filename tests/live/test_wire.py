@@ -20,13 +20,13 @@ from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Others, Users
 from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster, Shares
-from simfl.protocols.machine import Params
-from simfl.protocols.protocol import Mode, Protocol
+from simfl.protocols.machine import Params, RecoveryId, UpdateId
+from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 
 PARAMS = Params(d=5, q=2**32 - 5, N=4, T=1, D=1, U=3, t=2, k=2)
 USERS = 300
-ROUNDS = [kind for kind in map(PROTOCOLS.find, PROTOCOLS) if kind.mode is Mode.ROUNDS]
+ALL = list(map(PROTOCOLS.find, PROTOCOLS))
 
 
 def block(kind: type[Protocol]) -> Protocol:
@@ -60,8 +60,17 @@ def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
     wide = "f4" if message is ModelDownload or not kind.offline else "u4"
     values = []
     for field in fields(message):
-        hint = str(get_type_hints(message)[field.name])
-        if "Handle" in hint and "None" in hint and draw(st.booleans()):
+        hint, counts = str(get_type_hints(message)[field.name]), st.integers(0, 2**40)
+        updates = st.builds(UpdateId, st.integers(0, USERS - 1), counts)
+        if "tuple" in hint and "UpdateId" in hint:
+            values.append(tuple(draw(st.lists(updates, max_size=5))))
+        elif "UpdateId" in hint:
+            values.append(draw(updates if kind.asynchronous else st.none()))
+        elif "RecoveryId" in hint:
+            values.append(RecoveryId(draw(counts)))
+        elif field.name in ("versions", "weights") and "Handle" not in hint:
+            values.append(tuple(draw(st.lists(counts, max_size=5))))
+        elif "Handle" in hint and "None" in hint and draw(st.booleans()):
             values.append(None)
         elif "Handle" in hint:
             values.append(draw(handles(draw(st.sampled_from(["u1", wide])))))
@@ -70,7 +79,7 @@ def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
         elif "str" in hint:
             values.append(draw(st.text('ab"\né', max_size=5)))
         else:
-            values.append(None if "UpdateId" in hint else draw(st.integers(0, 2**40)))
+            values.append(draw(counts))
     return message(*values)
 
 
@@ -92,7 +101,7 @@ def test_where_users_are_connected_the_wire_has_references() -> None:
         relayed.decode(memoryview(frame)[4:])
 
 
-@pytest.mark.parametrize("kind", ROUNDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first examples warm caches
 @given(data=st.data())
 def test_every_message_comes_back(kind: type[Protocol], data: st.DataObject) -> None:
@@ -158,6 +167,22 @@ BAD = {
 def test_a_bad_frame_is_malformed(name: str) -> None:
     with pytest.raises(Malformed):
         codecs(block(PROTOCOLS["secagg"]))[0].decode(frame_of(*BAD[name]))
+
+
+BAD_UPDATES = {
+    "of nobody": [[USERS, 0], 0, [1, 4, "u4"]],
+    "half a name": [[1], 0, [1, 4, "u4"]],
+    "no name": [None, 0, [1, 4, "u4"]],
+    "below 0": [[1, -1], 0, [1, 4, "u4"]],
+}
+
+
+@pytest.mark.parametrize("name", BAD_UPDATES)
+def test_a_bad_name_of_an_update_is_malformed(name: str) -> None:
+    codec = codecs(block(PROTOCOLS["lightsecagg_async"]))[0]
+    assert codec.decode(frame_of(["upload", 0, 0, 0, [[1, 0], 0, [1, 4, "u4"]]], bytes(16))).message.update
+    with pytest.raises(Malformed):
+        codec.decode(frame_of(["upload", 0, 0, 0, BAD_UPDATES[name]], bytes(16)))
 
 
 def test_the_good_twins_of_bad_frames_pass() -> None:

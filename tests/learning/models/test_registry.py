@@ -27,6 +27,7 @@ SMALL = {
     "mcmahan_cnn": (1, 12, 9),
     "femnist_cnn": (1, 12, 9),
     "lenet5": (2, 13, 15),
+    "xie_cnn": (1, 8, 6),
     "vgg11": CIFAR,
     "mobilenet_v3": (1, 17, 17),
     "efficientnet_b0": (1, 17, 17),
@@ -60,6 +61,7 @@ def test_the_list_has_the_exact_count(name: str) -> None:
         ("femnist_cnn", MNIST, 10, 1_199_882),  # what FedML's docstring says
         ("lenet5", MNIST, 10, 61_706),
         ("lenet5", CIFAR, 10, 62_006),
+        ("xie_cnn", CIFAR, 10, 260_160 + 768 + (128 * 8 * 8 + 1) * 512 + 5_130),
         ("vgg11", CIFAR, 100, 9_271_780),
         ("vgg11", (3, 64, 40), 100, 9_271_780),
         ("mobilenet_v3", IMAGENET, 1000, 3_111_462),
@@ -97,6 +99,14 @@ def test_layers_of_the_femnist_cnn() -> None:
 
 def test_layers_of_the_mcmahan_cnn() -> None:
     assert layers("mcmahan_cnn", MNIST, 10) == [832, 51_264, 1_606_144, 5_130]
+
+
+def test_layers_of_the_cnn_of_xie() -> None:
+    convolutions = [27 * 64 + 64, 9 * 64 * 64 + 64, 9 * 64 * 128 + 128, 9 * 128 * 128 + 128]
+    assert layers("xie_cnn", CIFAR, 10) == [*convolutions, 8192 * 512 + 512, 512 * 10 + 10]
+    norms = [m.weight for m in module_of("xie_cnn", CIFAR, 10).modules() if isinstance(m, BatchNorm)]
+    assert [len(weight) for weight in norms if weight is not None] == [64, 64, 128, 128]
+    assert drops("xie_cnn", CIFAR, 10) == [(0.25, (64, 16, 16)), (0.25, (128, 8, 8)), (0.25, (512,))]
 
 
 def test_layers_of_vgg() -> None:
@@ -204,7 +214,7 @@ def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(torch.empty(1, *shape, device="meta"))
     assert facts(MODELS[name](), shape, 10).macs == counter.get_total_flops() // 2 + norms
-    assert (norms > 0) == (name in ("mobilenet_v3", "efficientnet_b0", "resnet18_gn"))
+    assert (norms > 0) == (name in ("xie_cnn", "mobilenet_v3", "efficientnet_b0", "resnet18_gn"))
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -274,6 +284,7 @@ def test_stochastic_depth_skips_whole_samples() -> None:
         ("mcmahan_cnn", 4, (1, 3, 28)),
         ("femnist_cnn", 6, (1, 5, 28)),
         ("lenet5", 12, (1, 11, 28)),
+        ("xie_cnn", 4, (3, 32, 3)),
         ("vgg11", 32, (3, 31, 32)),
         ("mobilenet_v3", 17, (3, 16, 17)),
         ("efficientnet_b0", 17, (3, 17, 16)),

@@ -1,0 +1,74 @@
+"""A user's process that is killed at any point is a loss like any other, in rounds and over a buffer."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from simfl.engine.user_round import UserRound
+from simfl.live.user import LiveUser
+from simfl.results import trace as rows
+from tests.live.test_buffers import BUFFER, missed
+from tests.live.test_play import played
+
+TRAINING, SHARED, UPLOAD, RECOVERY = 1, 2, 3, 4
+"""The user that dies amid its training, once its shares have left, before its upload, when it is asked to
+recover."""
+DEAD = (TRAINING, SHARED, UPLOAD, RECOVERY)
+CASES = {
+    "lightsecagg": ({"rounds": 2}, "survivors"),
+    "lightsecagg_async": (BUFFER | {"rounds": 4}, "recover"),
+}
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let four users die; takes the kind of the message that asks for a recovery."""
+    parent = os.getpid()
+
+    def die(user: int, whose: int) -> None:
+        if user == whose and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before(owner: type[Any], name: str, fatal: Callable[..., None]) -> None:
+        done = getattr(owner, name)
+
+        def doing(self: Any, *arguments: Any) -> Any:
+            fatal(self, *arguments)
+            return done(self, *arguments)
+
+        monkeypatch.setattr(owner, name, doing)
+
+    def install(asks: str) -> None:
+        before(UserRound, "train", lambda task, *_: die(task.user, TRAINING))
+        before(UserRound, "left", lambda task, m: die(task.user, SHARED if m.kind == "shares" else -1))
+        before(UserRound, "submit", lambda task, *_: die(task.user, UPLOAD))
+        asked = {asks: RECOVERY}
+        before(LiveUser, "_arrived", lambda me, _, e: die(me.user, asked.get(e.message.kind, -1)))
+
+    return install
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_user_is_a_loss_like_any_other(name: str, deadly: Callable[[str], None]) -> None:
+    given, asks = CASES[name]
+    deadly(asks)
+    privacy = {"T": 1, "D": 4, "U": 3}
+    users = {"population.users": 7, "privacy": privacy, "protocols": [name]}
+    result, figures = played(processes=None, **(given | users))
+    trace, rounds = result.traces[name], result.rounds[name]
+    assert figures.silent == DEAD
+    dead = {row.user for row in trace if isinstance(row, rows.Presence | rows.Lost)}
+    assert dead == set(DEAD)
+    assert {user for user, _ in missed(rounds)} >= {TRAINING, SHARED, UPLOAD}
+    assert all(r.reason is None for r in rounds)
+    members = {user for r in rounds for user, _, _ in r.members}
+    assert members >= {0, 5, 6}
+    assert not members & {TRAINING, SHARED, UPLOAD}
+    gone = [row for row in trace if isinstance(row, rows.Step) and row.call == "gone"]
+    assert all(isinstance(trace[row.cause], rows.Lost | rows.Presence) for row in gone)
+    assert len(gone) == 4
