@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from math import log, sqrt
 from typing import Any
 
@@ -144,7 +145,9 @@ def of_protocol(told: str, found: Counter[str], neighbours: float) -> list[Cell]
     extra, by_hand = sum(beyond.values()), round(beyond_by_hand(neighbours), 6)
     shares = ", ".join(f"{name} {100 * size / formula:.2g} %" for name, size in beyond.items())
     remark = f"{100 * extra / formula:.1f} % of B: {shares}"
-    cells.append(Cell(f"{told}: beyond D.1", by_hand, round(extra, 6), "bytes", bound=0, remark=remark))
+    label = f"{told}: beyond D.1"
+    beyond_cell = Cell(label, by_hand, round(extra, 6), "bytes", bound=0, remark=remark)
+    cells.append(replace(beyond_cell, basis="by construction"))
     return cells
 
 

@@ -38,7 +38,9 @@ def reliable(p: float) -> int:
 def run(place: Place) -> Evidence:
     """The share of reliable rounds, judged where the text says something."""
     cells = [
-        Cell("p*", P_STAR, graph_design.p_star(N, Q_TOTAL), bound=2e-4, remark="eq. 5, printed with 4 digits")
+        Cell(
+            "p*", P_STAR, graph_design.p_star(N, Q_TOTAL), bound=2e-4, basis="by construction", remark="eq. 5"
+        )
     ]
     cells += [cell(p, reliable(p)) for p in (*SUFFICIENT, *BELOW)]
     return Evidence(tuple(cells))
