@@ -19,7 +19,7 @@ fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
 
-live: .venv/ready  # as root, for links by the kernel; about 22 minutes on two quiet cores, and a rerun goes on
+live: .venv/ready  # as root, for links by the kernel; about 25 minutes on two quiet cores, and a rerun goes on
 	$(BIN)/python -m benchmarks.live && $(BIN)/python -m tests.docs.reality
 
 DEVICE ?= cuda

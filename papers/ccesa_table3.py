@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import isnan
 from statistics import fmean, stdev
 
 from papers.attacked import BUNDLED, findings, of
@@ -27,6 +29,8 @@ SEEDS = (1, 2, 3, 4, 5)
 COIN, LEARNT = 0.03, 0.55
 """The distance from a half that is near it, and the accuracy from which an attack has learnt something."""
 
+LEARNS, COINS = "the attack learns", "near a coin's 50 %"
+
 
 def run(place: Place) -> Evidence:
     """Accuracy, precision and recall of the attack, means over seeds, for each number of samples."""
@@ -40,25 +44,10 @@ def run(place: Place) -> Evidence:
         for name, told in NAMES.items():
             read = "uploads" if name == "fedavg" else "masked uploads"
             runs = [of(found_, name, read) for found_ in outcomes]
-            means = {key: _mean([r[key] for r in runs]) for key in ("accuracy", "precision", "recall", "auc")}
-            spread = stdev(r["accuracy"] for r in runs)
-            label = f"{told}, {10 * size} samples"
-            said = "the attack learns" if name == "fedavg" else "near a coin's 50 %"
-            learns = means["accuracy"] >= LEARNT
-            near = abs(means["accuracy"] - 0.5) <= COIN
-            ours = "the attack learns" if learns else "near a coin's 50 %" if near else "in between"
-            remark = f"accuracy {means['accuracy']:.3f} ± {spread:.3f} over seeds"
-            cells.append(Cell(label, said, ours, compare="order", remark=remark))
-            remark = (
-                f"precision {means['precision']:.3f}, recall {means['recall']:.3f}, auc {means['auc']:.3f}"
-            )
-            printed = ACCURACY[name][column] if data else None
-            cells.append(Cell(f"{label}: accuracy", printed, means["accuracy"], "", "none", remark=remark))
-            if data:
-                printed = PRECISION[name][column]
-                cells.append(Cell(f"{label}: precision", printed, means["precision"], "", "none"))
-            curves.setdefault(told, []).append(means["accuracy"])
-        everybody = _mean([of(f, "secagg", "global model")["accuracy"] for f in outcomes])
+            printed = (ACCURACY[name][column], PRECISION[name][column]) if data else None
+            cells += judged(f"{told}, {10 * size} samples", name == "fedavg", runs, printed)
+            curves.setdefault(told, []).append(fmean(r["accuracy"] for r in runs))
+        everybody = fmean(of(f, "secagg", "global model")["accuracy"] for f in outcomes)
         curves.setdefault("the global model", []).append(everybody)
     x = tuple(10.0 * size for size in sizes)
     lines = tuple(Line(name, x, tuple(y)) for name, y in curves.items())
@@ -66,10 +55,25 @@ def run(place: Place) -> Evidence:
     return Evidence(tuple(cells), (chart,), data.told if data else "")
 
 
-def _mean(values: list[float]) -> float:
-    """The mean of those that are numbers: there is no precision where nobody is taken for a member."""
-    known = [value for value in values if value == value]
-    return fmean(known) if known else 0.0
+def judged(
+    label: str, plain: bool, runs: list[Mapping[str, float]], printed: tuple[float, float] | None
+) -> list[Cell]:
+    """What the text says of a column's accuracy, and the numbers, beside those `printed` of the same data."""
+    accuracy, spread = fmean(r["accuracy"] for r in runs), stdev(r["accuracy"] for r in runs)
+    near = COINS if abs(accuracy - 0.5) <= COIN else "in between"
+    remark = f"accuracy {accuracy:.3f} ± {spread:.3f} over seeds"
+    said, ours = LEARNS if plain else COINS, LEARNS if accuracy >= LEARNT else near
+    known = [r["precision"] for r in runs if not isnan(r["precision"])]
+    precision = fmean(known) if known else None
+    exact = f"precision {precision:.3f}" if precision is not None else "nobody taken for a member"
+    recall, auc = fmean(r["recall"] for r in runs), fmean(r["auc"] for r in runs)
+    more = f"{exact}, recall {recall:.3f}, auc {auc:.3f}"
+    first, second = printed or (None, None)
+    cells = [
+        Cell(label, said, ours, compare="order", remark=remark),
+        Cell(f"{label}: accuracy", first, accuracy, "", "none", remark=more),
+    ]
+    return [*cells, Cell(f"{label}: precision", second, precision, "", "none")] if printed else cells
 
 
 ENTRY = Entry(

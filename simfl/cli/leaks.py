@@ -46,16 +46,16 @@ def leak(
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
+    scenario = Path(target).suffix in (".yaml", ".yml")
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
-        if lie is not None or Path(target).suffix in (".yaml", ".yml"):
-            why = "goes with a protocol, not with a scenario or a lie"
-            raise typer.BadParameter(why, param_hint="--figure")
+        if scenario or lie:
+            raise typer.BadParameter("goes with a protocol's losses alone", param_hint="--figure")
     if lie is not None:
         leaks = _of_lies(target, users, collude, lie, seed, set_)
-    elif Path(target).suffix in (".yaml", ".yml"):
+    elif scenario:
         leaks = _of_scenario(Path(target), collude, set_)
     else:
         leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
@@ -104,6 +104,23 @@ def _of_protocol(
     return True
 
 
+def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
+    """Draw the case that is shown, or one without losses."""
+    from simfl.reports.figures.exposure_figure import exposure_figure, save
+    from simfl.studies.leaks.cases import Case
+    from simfl.studies.leaks.exposure import exposure
+    from simfl.studies.leaks.sweep import coalitions_of
+
+    users = range(small.cohort.users)
+    case = (
+        found.case if found is not None and found.case is not None else Case((None,) * len(users), "timeout")
+    )
+    sizes = range(len(users) - 1)
+    coalitions = [one for some in coalitions_of(len(users), sizes).values() for one in some]
+    save(file, exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}"))
+    tell(f"Drawn in {file}")
+
+
 def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_: Set) -> bool:
     from simfl.studies.leaks.cases import Small
     from simfl.studies.leaks.lies import Lied, lies
@@ -127,23 +144,6 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     if report.leak is not None:
         _tell(report)
     return report.leak is not None
-
-
-def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
-    """Draw the case that is shown, or one without losses."""
-    from simfl.reports.figures.exposure_figure import exposure_figure, save
-    from simfl.studies.leaks.cases import Case
-    from simfl.studies.leaks.exposure import exposure
-    from simfl.studies.leaks.sweep import coalitions_of
-
-    users = range(small.cohort.users)
-    case = (
-        found.case if found is not None and found.case is not None else Case((None,) * len(users), "timeout")
-    )
-    sizes = range(len(users) - 1)
-    coalitions = [one for some in coalitions_of(len(users), sizes).values() for one in some]
-    save(file, exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}"))
-    tell(f"Drawn in {file}")
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:

@@ -201,19 +201,17 @@ def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[b
 
 
 # --- signatures -------------------------------------------------------------------------------------
-def _sign(secret: Terms, said: bytes, rows: Rows | None) -> Rows:
-    return [(Signed(only(secret), said, tuple(rows or ())),)]
+def _sign(secret: Terms, said: bytes, rows: Terms | None) -> Rows:
+    return [(Signed(only(secret), said, tuple(row for (row,) in rows or ())),)]
 
 
-def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Rows | None) -> Rows:
+def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Terms | None) -> Rows:
     n = len(publics)
-    for k, ((public,), (one,), message) in enumerate(zip(publics, signed, said, strict=True)):
-        behind = tuple((rows or ())[k::n])
-        if not isinstance(one, Signed) or (one.said, one.rows) != (message, behind):
+    for k, ((key,), (signature,), text) in enumerate(zip(publics, signed, said, strict=True)):
+        behind = tuple(row for (row,) in (rows or [])[k::n])
+        if not isinstance(key, VerificationKey) or signature is not Signed(key.secret, text, behind):
             raise keys.Forged(k, "does not verify")
-        if VerificationKey(one.secret) is not public:
-            raise keys.Forged(k, "does not verify")
-    return publics  # type: ignore[return-value]
+    return list[Row](publics)
 
 
 # --- Shamir ---------------------------------------------------------------------------------------

@@ -75,15 +75,6 @@ class VerificationKey(Term, metaclass=_Interned):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Signed(Term, metaclass=_Interned):
-    """A signature of what is said and of rows behind it, which only who has the secret can make."""
-
-    secret: Term
-    said: bytes
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Agreed(Term, metaclass=_Interned):
     """The key of two secrets, under a purpose: made from either and the other's public key."""
 
@@ -102,6 +93,15 @@ class Sealed(Term):
     row: Row
     nonce: bytes
     aad: bytes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Signed(Term, metaclass=_Interned):
+    """A signature: made with the secret alone, and of nothing but what was said and the rows behind it."""
+
+    secret: Term
+    said: bytes
+    rows: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -62,7 +62,7 @@ class Evaluated:
         if isinstance(term, VerificationKey):
             return signatures.public(seed_array(self.bytes(term.secret))).tobytes()
         if isinstance(term, Signed):
-            rows = b"".join(self.row(row, 1) for row in term.rows)
+            rows = b"".join(map(self.bytes, term.rows))
             return signatures.sign(seed_array(self.bytes(term.secret)), term.said + rows).tobytes()
         if isinstance(term, Public):
             return keys.public(seed_array(self.bytes(term.secret))).tobytes()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import sqrt
+from math import nan, sqrt
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -131,7 +131,8 @@ def tau(pairs: Sequence[tuple[float, float]]) -> float:
     """
     both = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in combinations(pairs, 2)]
     score = sum(x * y for x, y in both)
-    return score / sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
+    norm = sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
+    return score / norm if norm else nan
 
 
 def in_order(pairs: Sequence[tuple[float, float]]) -> tuple[int, int]:

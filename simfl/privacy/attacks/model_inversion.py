@@ -75,8 +75,8 @@ class ModelInversion(Attack):
                     {"round": float(view.rounds[place]), "users": float(len(chosen)), **means},
                 )
             )
-            captions = tuple(f"{dB:.1f} dB, corr {corr:.2f}" for dB, _, corr in scores)
-            strips.append(_strip(f"{view.entry}: {what}", found, captions))
+            captions = tuple(f"{dB:.1f} dB, {corr:.2f}" for dB, _, corr in scores)
+            strips.append(_strip(f"{view.entry}: {what}; PSNR and correlation", found, captions))
         return Outcome(tuple(findings), tuple(strips))
 
 

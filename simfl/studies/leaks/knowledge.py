@@ -32,6 +32,9 @@ from simfl.dataplane.terms import (
 )
 from simfl.studies.leaks.elimination import Basis, Line, Symbol, visible
 
+MAX_DENOMINATOR, MAX_NUMERATOR = 64, 4096
+"""Of fractions as which residues are shown."""
+
 
 class Knowledge:
     """All that follows from items that were seen. q: of the updates; own: users whose updates are known."""
@@ -172,13 +175,20 @@ def _no_value(symbol: Symbol) -> bool:
 
 
 def signed(c: int, q: int) -> str:
-    """Return a residue as the smallest integer that it stands for, before what it multiplies.
+    """Return a residue as the plainest fraction that it stands for, before what it multiplies.
 
-    >>> signed(1, 7), signed(6, 7), signed(5, 7)
-    ('+ ', '- ', '- 2 ')
+    >>> signed(1, 2**31 - 1), signed(2**31 - 4, 2**31 - 1), signed(2**30, 2**31 - 1)
+    ('+ ', '- 3 ', '+ 1/2 ')
     """
-    c = c if c <= q // 2 else c - q
-    return {1: "+ ", -1: "- "}.get(c, f"{'+' if c > 0 else '-'} {abs(c)} ")
+    for bottom in range(1, MAX_DENOMINATOR + 1):
+        top = c * bottom % q
+        top = top if top <= q // 2 else top - q
+        if abs(top) <= MAX_NUMERATOR or bottom == MAX_DENOMINATOR:
+            break
+    if abs(top) > MAX_NUMERATOR:
+        top, bottom = (c if c <= q // 2 else c - q), 1
+    size = "" if (abs(top), bottom) == (1, 1) else f"{abs(top)}{f'/{bottom}' * (bottom > 1)} "
+    return f"{'+' if top > 0 else '-'} {size}"
 
 
 def in_words(line: Line, q: int) -> str:

@@ -3,7 +3,8 @@
 A user's machine answers by what it is told, and by itself. So a round is played up to the question who
 survived, and each machine is kept as it is then; a lie says to each of them a set of survivors of its own. A
 lie about who shared, or about keys, is told before. Where survivors are signed, a user is shown all
-signatures that fit what it was told: those of honest users who were told the same, and those of colluders.
+signatures that fit what it was told (of honest users who were told the same, and of colluders), and if it
+refuses these, all others with them.
 
 The law is that of any server: at most one sum, over at least U users (t in SecAgg), whichever they are. The
 lies are a menu and not all that a server could do: that none of them learns more does not say that nothing
@@ -79,14 +80,24 @@ class Asked:
             machine, message = self.hear(user, users)
             if isinstance(message, Signature):
                 yield Sent(user, SERVER, message)
-                message = said(machine, self.fitting(users, told, coalition))[1]
+                shown = (self.signatures(users, told, coalition, others) for others in (False, True))
+                answers = (said(machine, signatures)[1] for signatures in shown)
+                message = next((answer for answer in answers if answer is not None), None)
             if message is not None:
                 yield Sent(user, SERVER, message)
 
-    def fitting(self, users: tuple[int, ...], told: Told, coalition: Sequence[int]) -> Signatures:
-        """Return all signatures of a set that the server has or can make."""
-        signing = (user for user in users if user in coalition or told.get(user) == users)
-        of = {user: m for user in signing if isinstance(m := self.hear(user, users)[1], Signature)}
+    def signatures(
+        self, users: tuple[int, ...], told: Told, coalition: Sequence[int], others: bool
+    ) -> Signatures:
+        """Return the signatures of a set that the server has or can make; others: and, of those who were told
+        another set, their signatures of that one, which no user should take."""
+        heard = {user: users if user in coalition else told.get(user, ()) for user in users}
+        of = {
+            user: message
+            for user, what in heard.items()
+            if (what == users or (others and what))
+            and isinstance(message := self.hear(user, what)[1], Signature)
+        }
         rows = [row for message in of.values() for row in message.signed.content]
         return Signatures(Users(of), Handle(len(rows), 64, next(iter(of.values())).signed.dtype, rows))
 

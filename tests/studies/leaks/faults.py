@@ -66,9 +66,9 @@ class NoPrivateSeed(SecAggClient):
     """Pairwise masks only (Bonawitz's first attempt): a late upload of who was taken for lost is bare."""
 
     def hold_shares(self, inbox: Any) -> Any:
-        refusals = super().hold_shares(inbox)
+        effects = super().hold_shares(inbox)
         self.z = self.ops.sub(self.z, self.ops.prg(self.b, self.params.d + 1))
-        return refusals
+        return effects
 
 
 class BothKinds(SecAggClient):

@@ -1,0 +1,48 @@
+"""docs/lying_server.md: its commands end as it says, and what the check costs is what a run says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "lying_server.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^simfl (leak .*)$", PAGE, re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_ends_as_the_page_says(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(command.split())
+    assert stopped.value.code == (0 if "signatures" in command else 1)
+    out = capsys.readouterr().out
+    if command == COMMANDS[0]:
+        proof = PAGE.split("```")[3]
+        assert " ".join(proof.split()) in " ".join(out.split())
+    if command == COMMANDS[1]:
+        assert "x_1[0] + x_0[0] is known" in out
+
+
+def test_the_check_costs_what_the_page_says() -> None:
+    entries: dict[str, Any] = {}
+    for protocol in ("secagg", "lightsecagg"):
+        signed = {"protocol": protocol, "consistency": "signatures"}
+        entries |= {f"{protocol} 0": {"protocol": protocol}, f"{protocol} 1": signed}
+        entries[f"{protocol} 2"] = {**signed, "pki": True}
+    named = {name.replace(" ", "_"): entry for name, entry in entries.items()}
+    waits = {"advertise": 30, "shares": 30, "upload": 120, "consistency": 30, "recovery": 30}
+    changes = {"clock": "modelled", "payload": "shadow", "rounds": 1, "dropout": "none", "privacy.T": 49}
+    scenario = ROOT / "scenarios" / "sync_breakdown.yaml"
+    result = simfl.run(scenario, {**changes, "deadlines": waits, "protocols": named})
+    rows = re.findall(r"^\| .*? \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|", PAGE, re.M)
+    assert len(rows) == len(named) == 6
+    for name, told in zip(named, rows, strict=True):
+        (r,) = result.summary["protocols"][name]["rounds"]
+        found = (r["end_s"], r["span_s"]["offline"], r["span_s"]["recovery"])
+        assert tuple(f"{s:.3f}" for s in found) == told, name

@@ -1,0 +1,29 @@
+"""docs/privacy.md: its command prints what it shows, and its Python runs."""
+
+import re
+
+import pytest
+
+import simfl
+from simfl.cli import main
+from tests.docs.pages import ROOT, blocks, session
+
+PAGE = ROOT / "docs" / "privacy.md"
+
+
+def test_its_command_prints_what_the_page_shows(capsys, monkeypatch, tmp_path) -> None:
+    (command,) = (command for block in blocks(PAGE, "console") for command in session(block))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(command.simfl)
+    assert not left.value.code
+    printed = re.sub(r", \d+ s$", ", 3 s", capsys.readouterr().out, flags=re.MULTILINE)
+    assert printed.splitlines() == list(command.prints)
+
+
+def test_its_python_finds_the_leak_that_it_names() -> None:
+    (block,) = blocks(PAGE, "python")
+    names = {"simfl": simfl}
+    exec(block.text.splitlines()[0].replace("users=4", "users=4, random=1"), names)
+    assert names["report"].leaks[2] > 0
+    assert len(names["report"].found.coalition) == 2

@@ -1,0 +1,75 @@
+"""The entries of attacks: what counts as learnt, revealed or hidden, on findings made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from papers import ccesa_fig2, ccesa_table3, multi_round_fig8, multi_round_fig9
+from papers.entry import Place
+from simfl.privacy.attacks.attack import Finding
+from tests.engine.harness import ROOT
+
+HERE = Place(ROOT)
+
+
+def given(
+    monkeypatch: pytest.MonkeyPatch, module: Any, found: Mapping[tuple[str, str], Mapping[str, float]]
+) -> None:
+    """Let a module's attack find this."""
+    outcome = tuple(Finding(*name, numbers) for name, numbers in found.items())
+
+    def findings(kind: str, scenario: Path, changes: Mapping[str, Any], seed: int) -> tuple[Finding, ...]:
+        assert scenario.is_file()
+        return outcome
+
+    monkeypatch.setattr(module, "findings", findings)
+    monkeypatch.delenv("SIMFL_DATA", raising=False)
+
+
+def run_of(accuracy: float) -> dict[str, float]:
+    return {"accuracy": accuracy, "precision": float("nan"), "recall": 0.0, "auc": accuracy}
+
+
+@pytest.mark.parametrize(
+    ("plain", "accuracy", "agrees"),
+    [(True, 0.6, True), (True, 0.52, False), (False, 0.52, True), (False, 0.6, False), (False, 0.46, False)],
+)
+def test_membership_is_learnt_or_a_coins(plain: bool, accuracy: float, agrees: bool) -> None:
+    first, number = ccesa_table3.judged("it", plain, [run_of(accuracy)] * 2, None)
+    assert first.agrees is agrees
+    assert number.paper is None
+    assert number.remark.startswith("nobody taken for a member")
+
+
+def test_an_image_is_revealed_or_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"corr": 0.05, "ssim": 0.0, "psnr": 5.0}
+    found = {(name, "masked uploads"): numbers for name in ("secagg", "ccesa")}
+    found |= {(name, "global model"): numbers for name in ("fedavg", "secagg", "ccesa")}
+    for seen, agrees in ((0.7, True), (0.3, False)):
+        given(monkeypatch, ccesa_fig2, {**found, ("fedavg", "uploads"): {**numbers, "corr": seen}})
+        cells = ccesa_fig2.run(HERE).cells
+        assert [cell.agrees for cell in cells] == [agrees, True, True, None, None, None]
+
+
+def test_images_must_fall_with_t(monkeypatch: pytest.MonkeyPatch) -> None:
+    for psnr, agrees in (((30, 17, 12), True), ((30, 12, 17), False), ((19, 17, 12), False)):
+        found = {
+            (f"T_{t}", "sums"): {"psnr": float(p), "mse": 1.0 / p, "blind": 13.0}
+            for t, p in zip((1, 2, 4), psnr, strict=True)
+        }
+        given(monkeypatch, multi_round_fig9, found)
+        assert multi_round_fig9.run(HERE).cells[0].agrees is agrees
+
+
+def test_a_batch_singled_out_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_random = {"users": 40.0, "rank": 40.0, "alone": 40.0, "mean": 0.007}
+    for alone, agrees in ((0.0, True), (2.0, False)):
+        batches = {"users": 40.0, "rank": 20.0, "alone": alone, "mean": 0.4}
+        given(monkeypatch, multi_round_fig8, {("random", "sums"): at_random, ("batches_2", "sums"): batches})
+        cells = multi_round_fig8.run(HERE).cells
+        assert [cell.agrees for cell in cells if cell.agrees is not None] == [True, True, agrees]
+        assert cells[0].paper is None  # other data: nothing stands beside the paper's number
