@@ -114,6 +114,7 @@ SHORTER = {
     "multi_round": {"rounds": 20},
     "reconstruction": {"rounds": 40, "record_updates": False},
     "sync_breakdown": {"rounds": 3},
+    "whole_batches": {"rounds": 20},
 }
 """Of these so many rounds."""
 STUDIES = [
