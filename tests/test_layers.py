@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "catalog": ("profiles",),
     "cli": ("python_files",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "live", "studies", "reports", "catalog", "importers", "papers",
+        "simulation", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",

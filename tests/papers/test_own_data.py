@@ -70,6 +70,8 @@ def test_figure_4_holds_app_g2() -> None:
     trained = s.learning
     assert (trained.model.kind, trained.epochs, trained.lr, trained.momentum) == ("vgg11", 3, 0.1, 0.5)
     assert (s.population.users, s.rounds, trained.dataset.kind) == (1000, 200, "cifar10")
+    assert s.quantization is not None
+    assert 50_000 * s.quantization.clip * s.quantization.levels < (2**32 - 5) / 2  # a sum over all samples
 
 
 def test_the_papers_data_are_chosen_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
