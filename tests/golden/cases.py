@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,8 @@ STUDIES = [
     str(path.relative_to(SHIPPED).with_suffix(""))
     for folder in ("papers", "studies")
     for path in sorted((SHIPPED / folder).glob("*.yaml"))
-    if "\nbase:" in path.read_text(encoding="utf-8")
+    if "\nbase:" in (text := path.read_text(encoding="utf-8"))
+    and not re.search(r"dataset: (mnist|cifar)", text)  # which are not bundled
 ]
 """Of these the first cell."""
 
