@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from simfl.protocols import graph_design
+
+BASIS: Basis = "by construction"
+"""Of all cells: both sides are the paper's formulas."""
 
 USERS = tuple(range(100, 1001, 100))
 TABLE_G2 = {
@@ -23,7 +26,13 @@ RELIABLE, PRIVATE = 1e-2, 1e-40
 def run_g2(place: Place) -> Evidence:
     """p* of every cell."""
     cells = [
-        Cell(f"p*, n = {n}, q_total = {q_total}", printed, graph_design.p_star(n, q_total), bound=ROUNDED)
+        Cell(
+            f"p*, n = {n}, q_total = {q_total}",
+            printed,
+            graph_design.p_star(n, q_total),
+            bound=ROUNDED,
+            basis=BASIS,
+        )
         for q_total, row in TABLE_G2.items()
         for n, printed in zip(USERS, row, strict=True)
     ]
@@ -41,8 +50,8 @@ def run_fig3(place: Place) -> Evidence:
             lines[0].append(graph_design.unreliable_bound(n, p, q_total, t))
             lines[1].append(graph_design.not_private_bound(n, p, q_total))
             told = f"n = {n}, q_total = {q_total}"
-            cells.append(Cell(f"P_e^(r), {told}", RELIABLE, lines[0][-1], "", "at most"))
-            cells.append(Cell(f"P_e^(p), {told}", PRIVATE, lines[1][-1], "", "at most"))
+            cells.append(Cell(f"P_e^(r), {told}", RELIABLE, lines[0][-1], "", "at most", basis=BASIS))
+            cells.append(Cell(f"P_e^(p), {told}", PRIVATE, lines[1][-1], "", "at most", basis=BASIS))
         x = tuple(map(float, USERS))
         reliable.append(Line(f"q_total = {q_total}", x, tuple(lines[0])))
         private.append(Line(f"q_total = {q_total}", x, tuple(max(v, 1e-300) for v in lines[1])))

@@ -14,7 +14,12 @@ from typing import Literal
 
 Value = float | str | None
 
-Compare = Literal["relative", "order", "at most", "none"]
+Compare = Literal["relative", "order", "at most", "at least", "none"]
+
+Basis = Literal["by construction", "fitted", "predicted"]
+"""The worth of an agreement, the least first. by construction: the same formula on both sides, a sum or an
+order that follows from cells beside it, or what the entry itself brings about; fitted: the paper's value was
+used to set a parameter; predicted: it was not."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Cell:
     """One value of a table, the paper's beside ours.
 
     bound: the largest absolute relative difference that counts as reproduced, where there is one to keep;
-    where compared by `at most`, by how much the limit may be exceeded.
+    where compared by `at most` or `at least`, by how much the limit may be missed. basis: of a cell that is
+    judged.
     """
 
     label: str
@@ -32,6 +38,7 @@ class Cell:
     compare: Compare = "relative"
     bound: float | None = None
     remark: str = ""
+    basis: Basis = "predicted"
 
     @property
     def difference(self) -> float | None:
@@ -61,6 +68,9 @@ class Cell:
         if self.compare == "at most":
             paper, ours = self._numbers
             return ours <= paper + (self.bound or 0)
+        if self.compare == "at least":
+            paper, ours = self._numbers
+            return ours >= paper - (self.bound or 0)
         difference = self.difference
         return None if difference is None or self.bound is None else abs(difference) <= self.bound
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from papers.counted import Round, count
-from papers.entry import Cell, Entry, Evidence, Place
+from papers.entry import Basis, Cell, Entry, Evidence, Place
 from simfl.crypto.field import Q
 from simfl.errors import BadInput
 from simfl.protocols.machine import SERVER, Params
@@ -156,18 +156,16 @@ def run(place: Place) -> Evidence:
     log, cells = logged(), list[Cell]()
     for setting in sorted(log, key=lambda s: s in FITTED):
         seconds, ours = times_of(log[setting]), predicted(setting)
-        fitted = "fitted: " * (setting in FITTED)
-        for side, name in ((USERS, "a user"), (ITS_SERVER, "the server")):
-            of = [key for key in OURS if key[0] == side]
-            paper, mine = sum(seconds[key] for key in of), sum(ours[key] for key in of)
-            cells.append(Cell(f"{fitted}{setting}: {name}, in all", paper, mine, "s", bound=BOUND))
-            for key in of:
-                cells.append(
-                    Cell(f"{fitted}{setting}: {name}, {key[1]}", seconds[key], ours[key], "s", bound=BOUND)
-                )
+        basis: Basis = "fitted" if setting in FITTED else "predicted"
+        for key, taken in seconds.items():
+            who = "a user" if key[0] == USERS else "the server"
+            label = f"{setting}: {who}, {key[1]}"
+            cells.append(Cell(label, taken, ours[key], "s", bound=BOUND, basis=basis))
     for (what, when), largest in sorted(_bits_off(log).items()):
         label = f"bits {'sent' if what == 'bits_sent' else 'received'} by a user, {when}: largest difference"
-        cells.append(Cell(label, 0.1, 100 * largest, "%", "at most", 0.0, f"in {len(log)} settings"))
+        cells.append(
+            Cell(label, 0.1, 100 * largest, "%", "at most", 0.0, f"in {len(log)} settings", "by construction")
+        )
     one = Setting(300, 100_000, 0.3)
     theirs, sizes = bits(one), played(one).up
     for when, phases in (("round 1", "offline"), ("round 2", "upload"), ("round 4", "recovery")):

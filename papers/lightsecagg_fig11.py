@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import Data, found, results
+from papers.running import chosen, label, results, told
 
 PAIRS = {
     "constant": ("fedbuff", "lightsecagg_async"),
     "polynomial": ("fedbuff_poly", "lightsecagg_async_poly"),
 }
 """Staleness weights -> the entries of the study that are compared."""
-DATA = (Data("mnist", {"learning.model": "lenet5"}),)
-"""What the paper has, where it is there."""
+STUDIES = {"mnist": "lightsecagg_fig11_mnist", "cifar10": "lightsecagg_fig11_cifar10"}
+"""The paper's data sets -> the studies of its setting."""
 SAME = 0.01
 
 
 def run(place: Place) -> Evidence:
     """Final accuracies over the study's seeds, and the first seed's curves."""
-    data = found(DATA)
-    finals: dict[str, list[float]] = {}
-    lines: list[Line] = []
-    for _, result in results(place.study(ENTRY.name), data):
-        protocols = result.summary["protocols"]
-        for name, entry in protocols.items():
-            finals.setdefault(name, []).append(entry["final_accuracy"])
-        if not lines:
-            lines = [_line(name, entry["rounds"]) for name, entry in protocols.items()]
-    title = f"Accuracy on {data.dataset if data else 'the bundled digits'}, first seed"
-    chart = Chart(title, "aggregation", "test accuracy", tuple(lines))
-    return Evidence(tuple(cells(finals)), (chart,), data.told if data else "")
+    studies = chosen(place, STUDIES, ENTRY.name)
+    out, charts = list[Cell](), list[Chart]()
+    for dataset, study in studies.items():
+        finals: dict[str, list[float]] = {}
+        lines: list[Line] = []
+        for _, result in results(study):
+            protocols = result.summary["protocols"]
+            for name, entry in protocols.items():
+                finals.setdefault(name, []).append(entry["final_accuracy"])
+            if not lines:
+                lines = [_line(name, entry["rounds"]) for name, entry in protocols.items()]
+        title = f"Accuracy on {dataset}, first seed"
+        charts.append(Chart(title, "aggregation", "test accuracy", tuple(lines)))
+        out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(finals)]
+    return Evidence(tuple(out), tuple(charts), told(studies))
 
 
 def cells(finals: dict[str, list[float]]) -> list[Cell]:

@@ -137,6 +137,6 @@ def settings(p: float, overlap: bool) -> Mapping[str, object]:
     half = p == 0.5
     return {
         "overlap": overlap,
-        "dropout": {"kind": "rate", "rate": 0.495 if half else p, "when": "mid_send"},
+        "dropout": {"kind": "rate", "rate": 0.495 if half else p, "when": "not_counted"},
         "privacy": {"T": 100, "D": 99 if half else 60, "U": 101 if half else 140},
     }

@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from papers import (
+    ccesa_d1,
     ccesa_fig2,
     ccesa_fig4,
+    ccesa_reliability,
     ccesa_table1,
     ccesa_table2,
     ccesa_table3,
     ccesa_table_g2,
     ftsa,
+    lightsecagg_cg,
+    lightsecagg_f2,
     lightsecagg_fig11,
     lightsecagg_fig12,
     lightsecagg_figs,
     lightsecagg_gains,
+    lightsecagg_lemma2,
     lightsecagg_table1,
     lightsecagg_table4,
     lightsecagg_table6,
+    lightsecagg_theorem2,
     lightsecagg_u,
     multi_round_accuracy,
+    multi_round_fairness,
     multi_round_fig3,
     multi_round_fig8,
     multi_round_fig9,
+    multi_round_remark6,
     multi_round_table1,
     multi_round_theorem1,
+    multi_round_theorem2,
+    multi_round_theorem3,
+    multi_round_unequal,
 )
 from papers.entry import Entry
 from simfl.errors import BadInput, did_you_mean
@@ -59,6 +70,17 @@ ENTRIES: dict[str, Entry] = {
     "multi_round_accuracy": multi_round_accuracy.ENTRY,
     "multi_round_fig8": multi_round_fig8.ENTRY,
     "multi_round_fig9": multi_round_fig9.ENTRY,
+    "multi_round_fairness": multi_round_fairness.ENTRY,
+    "multi_round_theorem3": multi_round_theorem3.ENTRY,
+    "multi_round_unequal": multi_round_unequal.ENTRY,
+    "ccesa_d1": ccesa_d1.ENTRY,
+    "ccesa_reliability": ccesa_reliability.ENTRY,
+    "lightsecagg_cg": lightsecagg_cg.ENTRY,
+    "lightsecagg_f2": lightsecagg_f2.ENTRY,
+    "lightsecagg_lemma2": lightsecagg_lemma2.ENTRY,
+    "lightsecagg_theorem2": lightsecagg_theorem2.ENTRY,
+    "multi_round_remark6": multi_round_remark6.ENTRY,
+    "multi_round_theorem2": multi_round_theorem2.ENTRY,
 }
 
 

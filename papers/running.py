@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from papers.entry import Place
 from simfl.folder.result import Result
 from simfl.learning.data.published import ROOT_VARIABLE
 from simfl.simulation import run
@@ -33,12 +34,41 @@ class Data:
         return f"{self.dataset} from a local folder, with {values}" if values else self.dataset
 
 
-def found(data: Sequence[Data]) -> Data | None:
-    """The first of the data sets that has a folder of its name in SIMFL_DATA; None without."""
+BUNDLED = "the bundled digits"
+
+
+def has(dataset: str) -> bool:
+    """Whether SIMFL_DATA has a folder of this name."""
     root = os.environ.get(ROOT_VARIABLE)
-    if not root:
-        return None
-    return next((d for d in data if (Path(root).expanduser() / d.dataset).is_dir()), None)
+    return bool(root and (Path(root).expanduser() / dataset).is_dir())
+
+
+def found(data: Sequence[Data]) -> Data | None:
+    """The first of the data sets that SIMFL_DATA has; None without."""
+    return next((d for d in data if has(d.dataset)), None)
+
+
+def chosen(place: Place, theirs: Mapping[str, str], ours: str) -> dict[str, Path]:
+    """Data set -> its study: of the paper's those that SIMFL_DATA has, else ours on the bundled digits.
+
+    theirs: data set -> the name of the study that has the paper's model, partition, rates and rounds for it.
+    """
+    return {dataset: place.study(name) for dataset, name in theirs.items() if has(dataset)} or {
+        BUNDLED: place.study(ours)
+    }
+
+
+def told(studies: Mapping[str, Path]) -> str:
+    """What was run on, in words; nothing where that was the bundled digits."""
+    if BUNDLED in studies:
+        return ""
+    named = ", ".join(study.stem for study in studies.values())
+    return f"{' and '.join(studies)} from a local folder, in the paper's setting ({named})"
+
+
+def label(dataset: str, text: str) -> str:
+    """A cell's label, with the data set that it is of unless that is the bundled one."""
+    return text if dataset == BUNDLED else f"{dataset}: {text}"
 
 
 def results(study: Path, data: Data | None = None) -> Iterator[tuple[Mapping[str, Any], Result]]:

@@ -43,6 +43,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "multi_round": {"rounds": 3},
     "reconstruction": {"rounds": 3},
     "tutorial": {"rounds": 2},
+    "whole_batches": {"rounds": 8},
 }
 NAMES = [path.stem for path in SCENARIOS]
 
@@ -103,7 +104,9 @@ def test_a_span_ends_with_its_round(name: str) -> None:
             assert all(0 <= ns <= r.end for ns in r.span.values())
             for phase in PHASES:
                 works = (p == phase and kind == "compute" for p, _, kind in r.critical)
-                assert r.span[phase] > 0 or not any(works)
+                # Late answers of the round before may hold up one that never came to its own recovery.
+                before = phase == "recovery" and r.reason is not None
+                assert r.span[phase] > 0 or before or not any(works)
 
 
 def test_the_edges_end_as_the_scenario_says() -> None:

@@ -15,6 +15,7 @@ from simfl.cli import (  # noqa: F401
     attack,
     authoring,
     compare,
+    data,
     import_,
     leaks,
     live,

@@ -2,8 +2,9 @@
 (Multi-RoundSecAgg, appendix G.2, eqs. 33-35).
 
 Once the global model has settled, a user's update is nearly the same in every round. The sums of a window of
-rounds, sum_i w_i delta_i over the members, are then linear equations in the w_i delta_i of all users. The
-users' true updates are in the run's file, so the error of each estimate is known.
+rounds, sum_i w_i delta_i over the members, are then linear equations in the w_i delta_i of all users. Where a
+user's weight changes, as over a buffer, its coefficient is the ratio to its largest (`weighted`). The users'
+true updates are in the run's file, so the error of each estimate is known.
 
 Where P has not full column rank, the least-squares solution of least norm takes the place of the inverse of
 eq. 34. It gives users with identical columns, such as a batch, equal shares of their sum, as the paper does.
@@ -17,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.metrics import Classes, Matrix, rounds, sparse
-from simfl.privacy.modular import PRIMES, RowSpace
+from simfl.privacy.weak import Interval
+from simfl.privacy.weighted import Members, ratios, span, weak
 from simfl.unpacking import UnpackingError, most_bytes, read_npz
 
 ARRAYS = {
@@ -27,10 +28,10 @@ ARRAYS = {
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
 
-Members = tuple[int, ...]
+WEAK_T_BUDGET = 2_000_000  # of the search for T, a fraction of a second (`privacy.weak.BUDGET`)
 
 
-def isolated(P: Matrix) -> tuple[int, Members, tuple[Members, ...]]:
+def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
     """Return (rank, users, groups) of P, [t, N]: what the server can compute where updates are constant.
 
     rank: modulo a prime, so that it is certain not to be less. users: those whose own update it can single
@@ -40,21 +41,17 @@ def isolated(P: Matrix) -> tuple[int, Members, tuple[Members, ...]]:
     A class can be singled out exactly if a row of the reduced row echelon form has no other users. This is
     computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
     """
-    users = sparse(P).shape[1]
-    classes, space = Classes(users), RowSpace(users, PRIMES[0])
-    for members in rounds(P):
-        classes.append(members)
-        space.append(members)
-    supports = (np.flatnonzero(row) for row in space.rows)
-    alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(classes.labels[s]) == 0)
+    spanned = span(P)
+    alone = spanned.isolated()
     singles = tuple(group[0] for group in alone if len(group) == 1)
-    return len(space.pivots), singles, tuple(group for group in alone if len(group) > 1)
+    return spanned.rank, singles, tuple(group for group in alone if len(group) > 1)
 
 
 def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return the estimates of eq. 34, [N, d], in the type of `totals`; NaN for users that never took part.
 
-    P: [r, N]. totals: [r, d], each round's sum of its users' (weighted) updates; ValueError for another r.
+    P: [r, N], ratios of weights (`weighted`). totals: [r, d], each round's sum of its users' (weighted)
+    updates; ValueError for another r.
     """
     if totals.ndim != 2 or len(totals) != len(P):
         raise ValueError(f"totals must be [{len(P)} rounds, d], not of shape {totals.shape}")
@@ -82,7 +79,8 @@ def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDAr
 @dataclass(frozen=True, slots=True)
 class Attack:
     """The outcome of an attack on the rounds first .. last, which have so many aggregates. errors: e_i of
-    eq. 35, [users], NaN for users that took no part. rank, alone, groups: `isolated` of P over the window."""
+    eq. 35, [users], NaN for users that took no part. rank, alone, groups: `isolated` of P over the window.
+    strong, weak: its T, if they were asked for."""
 
     first: int
     last: int
@@ -91,6 +89,8 @@ class Attack:
     errors: NDArray[np.float64]
     alone: Members
     groups: tuple[Members, ...]
+    strong: int | None = None
+    weak: Interval | None = None
 
 
 def attack(file: Path, first: int | None = None, last: int | None = None) -> Attack:
@@ -106,17 +106,19 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     in_window = window[recorded["which"]]
     row = (np.cumsum(window) - 1)[recorded["which"][in_window]]
     members, weights = recorded["members"][in_window], recorded["weights"][in_window]
+    took_part, earliest = np.unique(members, return_index=True)
     P = np.zeros((int(window.sum()), users))
-    P[row, members] = 1
+    P[row, members] = weights
+    largest, P = P.max(axis=0), ratios(P)
     weight = np.bincount(row, weights, minlength=len(P))
     totals = recorded["means"][window].astype(np.float64) * weight[:, None]
-    took_part, earliest = np.unique(members, return_index=True)
     truth = np.zeros((users, totals.shape[1]))
     truth[took_part] = recorded["updates"][np.flatnonzero(in_window)[earliest]]
-    truth[took_part] *= weights[earliest, None]
+    truth[took_part] *= largest[took_part, None]
     e = errors(truth, reconstruct(P, totals))
     rank, alone, groups = isolated(P)
-    return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups)
+    T = span(P).strong, weak(P, WEAK_T_BUDGET)
+    return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups, *T)
 
 
 def read_updates(file: Path) -> dict[str, NDArray[Any]]:
@@ -133,6 +135,8 @@ def read_updates(file: Path) -> dict[str, NDArray[Any]]:
             raise BadInput(f"{file}: {name} is {found}, expected {wanted} of {dimensions}")
         if not np.isfinite(array).all():
             raise BadInput(f"{file}: {name} has values that are infinite or NaN")
+    if not (arrays["weights"] > 0).all():
+        raise BadInput(f"{file}: weights must be above 0")
     n, t, users = len(arrays["members"]), len(arrays["rounds"]), int(arrays["users"])
     d = arrays["updates"].shape[1]
     fit = n and t and d and arrays["means"].shape == (t, d)

@@ -71,7 +71,7 @@ def rank(A: Residues, p: int) -> int:
 
 
 class RowSpace:
-    """The row space of 0/1 rows that come one by one: its reduced row echelon form modulo p, kept as such.
+    """The row space of rows that come one by one: its reduced row echelon form modulo p, kept as such.
 
     `pivots[i]` is the pivot column of `rows[i]`.
     """
@@ -87,11 +87,15 @@ class RowSpace:
         """[rank, users]; valid until the next `append`."""
         return self._rows[: len(self.pivots)]
 
-    def append(self, members: Ints) -> bool:
-        """Add the row that is 1 at `members`; return True if the space grew."""
+    def append(self, members: Ints, values: Residues | None = None) -> bool:
+        """Add the row that has `values` at `members`, or 1 at each; return True if the space grew."""
         known = self._pivot_row[members]
-        row = -self.rows[known[known >= 0]].sum(axis=0)
-        row[members] += 1
+        if values is None:
+            row = -self.rows[known[known >= 0]].sum(axis=0)
+            row[members] += 1
+        else:  # residue by residue: a product fits, and a sum of 2^31 of them
+            row = -(self.rows[known[known >= 0]] * values[known >= 0, None] % self.p).sum(axis=0)
+            row[members] += values
         row %= self.p
         if not row.any():
             return False

@@ -101,7 +101,11 @@ def _narrow(basis: Rows, lower: list[int], inside: list[NDArray[np.bool_]], p: i
             return True
         if not budget.take((at + 1) ** 2 * inside[at].size / 20):
             return False
-        found = Search(basis[: at + 1], inside[at], known, p)
+        classes, space = Classes(inside[at].size), RowSpace(inside[at].size, p)
+        for members in basis[: at + 1]:
+            classes.append(members)
+            space.append(members)
+        found = Search(space, classes.labels, inside[at], known)
         found.disjoint_sets(budget)
         part = Budget(min(each, budget.left))
         budget.left -= part.left
@@ -147,16 +151,13 @@ def light_vectors(P: csr_array, space: RowSpace) -> Iterator[tuple[bool, NDArray
 
 
 class Search:
-    """Bounds of the lightest vector of the row space of `basis`, independent rounds: `inside`, [users], is
-    the support of the lightest one known; no vector is lighter than `lower`."""
+    """Bounds of the lightest vector of a row space: `inside`, [users], is the support of the lightest one
+    known; no vector is lighter than `lower`. labels, [users]: equal for users with identical columns, and 0
+    for those whose column is zero."""
 
-    def __init__(self, basis: Rows, inside: NDArray[np.bool_], lower: int, p: int) -> None:
-        self.inside, self.lower, self.p = inside, lower, p
-        classes, self.space = Classes(inside.size), RowSpace(inside.size, p)
-        for members in basis:
-            classes.append(members)
-            self.space.append(members)
-        self._labels = classes.labels
+    def __init__(self, space: RowSpace, labels: Ints, inside: NDArray[np.bool_], lower: int) -> None:
+        self.inside, self.lower, self.p = inside, lower, space.p
+        self.space, self._labels = space, labels
         names, first, sizes = np.unique(self._labels, return_index=True, return_counts=True)
         took_part = names > 0
         self._names, self.weights = names[took_part], sizes[took_part]

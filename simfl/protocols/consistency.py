@@ -33,7 +33,6 @@ from simfl.protocols.keyed_messages import (
     Signature,
     Signatures,
     Survivors,
-    check_names,
 )
 from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER, Effects, Params, Refusal, Send, misshapen
@@ -99,12 +98,9 @@ class SigningClient(MaskedClient):
         self.verify(self.publics, signed, Lookup(partial(_said_of_keys, p), users), users, roster.publics)
 
     def sign(self, survivors: Survivors) -> Effects:
-        check_names(survivors.users, self.params.points, "the survivors")
-        roster, everyone = self.peers.base, survivors.users
-        within = everyone.within(roster)
-        self.told = survivors if within else Survivors(users_among(roster, everyone.place))
+        self.told = self.of_roster(survivors)
         self.check(self.told)
-        self.said = said("survivors", self.params, everyone.digest)
+        self.said = said("survivors", self.params, survivors.users.digest)
         return [Send(SERVER, Signature(self.ops.sign(self.key, self.said)))]
 
     def answer_if_consistent(self, signatures: Signatures) -> Effects:
@@ -182,6 +178,8 @@ class SigningServer(MaskedServer):
 
 class Consistent(Protocol):
     """Protocols whose users may be asked to sign the set of survivors."""
+
+    batches = True
 
     consistency: Literal["none", "signatures"] = "none"
     """With `signatures`, a user answers only when enough others signed the survivors that it was told of."""

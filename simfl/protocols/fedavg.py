@@ -9,6 +9,7 @@ from typing import Literal
 
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import Ops
+from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.client import Client
 from simfl.protocols.machine import Effects, Entropy, Member, Message, Params, Result, Send, Update, misshapen
 from simfl.protocols.protocol import Protocol
@@ -33,9 +34,9 @@ class FedAvgClient(Client):
 class FedAvgServer(Server):
     stages = {"upload": Stage(PlainUpload, "upload", "average")}
 
-    def __init__(self, users: Iterable[int], d: int, ops: Ops) -> None:
+    def __init__(self, users: Iterable[int], d: int, ops: Ops, batches: Batches = SINGLES) -> None:
         super().__init__(users, ops)
-        self.d = d
+        self.d, self.batches = d, batches
 
     def start(self) -> Effects:
         return self.open_stage("upload", self.users)
@@ -60,6 +61,7 @@ class FedAvg(Protocol):
 
     source = "McMahan 2017"
     to_server = (PlainUpload,)
+    batches = True
     member_bytes = 6_500
 
     protocol: Literal["fedavg"] = "fedavg"
@@ -68,7 +70,7 @@ class FedAvg(Protocol):
         return FedAvgClient(user, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FedAvgServer:
-        return FedAvgServer(users, p.d, ops)
+        return FedAvgServer(users, p.d, ops, p.batches)
 
     def needed(self, stage: str, p: Params) -> int:
         return 1

@@ -145,6 +145,18 @@ class Users(tuple[int, ...]):
         return self._within[id(others)][1]
 
     @cached_property
+    def _split(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def split(self, T: int) -> frozenset[int]:
+        """Return those without one of users k T .. (k + 1) T - 1, among whom they are; found out once."""
+        if T not in self._split:
+            batches, sizes = np.unique(self.array // T, return_counts=True)
+            broken = np.isin(self.array // T, batches[sizes < T])
+            self._split[T] = frozenset(self.array[broken].tolist())
+        return self._split[T]
+
+    @cached_property
     def bounds(self) -> tuple[int, int]:
         return min(self), max(self)
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 from simfl.crypto.shamir import P
 from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops
+from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.long_term_keys import Directory
 from simfl.results.trace import SERVER as SERVER
 from simfl.results.trace_codes import Discarded as Discarded
@@ -221,7 +222,7 @@ class Params:
     graph; p: connection probability of CCESA's; K, staleness_bound, staleness, c_g: the buffer's (App. F);
     timed: after some time fewer than K are aggregated too, `least` or more; session, entry, round: bytes and
     numbers that bind keys and signatures to this run, to the protocol's name in it, and to one round of it;
-    pki: users' long-term keys, where they have them.
+    pki: users' long-term keys, where they have them; batches: users whom no sum may set apart.
     """
 
     d: int
@@ -249,6 +250,12 @@ class Params:
     entry: str = ""
     round: int = 0
     pki: Directory | None = None
+    batches: Batches = SINGLES
+
+    @property
+    def sparse(self) -> bool:
+        """True if users share their secrets with their neighbours in a graph, and know nobody else."""
+        return self.p < 1 or 0 < self.k < self.N - 1
 
     @property
     def points(self) -> range:

@@ -27,10 +27,22 @@ from simfl.protocols.keyed_messages import (
     Shares,
     Survivors,
     check_inbox,
+    check_names,
     check_roster,
     check_survivors,
 )
-from simfl.protocols.machine import Effects, Entropy, GiveUp, Member, Params, Result, Send, Update, misshapen
+from simfl.protocols.machine import (
+    Effects,
+    Entropy,
+    GiveUp,
+    Member,
+    Params,
+    Refusal,
+    Result,
+    Send,
+    Update,
+    misshapen,
+)
 from simfl.protocols.server import Server, Stage
 from simfl.results.trace import SERVER
 
@@ -45,7 +57,7 @@ class MaskedClient(Client):
         ("invited", Invite): ("advertise", "keyed"),
         ("keyed", Roster): ("share", "shared"),
         ("shared", Inbox): ("hold_shares", "ready"),
-        ("uploaded", Survivors): ("answer", "answered"),
+        ("uploaded", Survivors): ("help", "answered"),
         # Two sets of survivors would reveal the mask of a user that is in one of them only.
         ("answered", Survivors): ("refuse", "answered"),
     }
@@ -117,6 +129,19 @@ class MaskedClient(Client):
         del self.z  # it serves once, and is as large as the update
         return [Send(SERVER, MaskedUpload(masked))]
 
+    def help(self, survivors: Survivors) -> Effects:
+        return self.answer(self.of_roster(survivors) if self.params.batches.refuse else survivors)
+
+    def of_roster(self, survivors: Survivors) -> Survivors:
+        """Return the survivors of its roster, of all who survived. PeerFault if these split a batch."""
+        roster, everyone = self.peers.base, survivors.users
+        check_names(everyone, self.params.points, "the survivors")
+        if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
+            raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
+        if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
+            return survivors  # strangers too: who makes a batch whole must be known where all are
+        return Survivors(users_among(roster, everyone.place))
+
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault if no honest server names them."""
         check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
@@ -133,7 +158,8 @@ class MaskedClient(Client):
 
 class MaskedServer(Server):
     """circles: user -> the users, itself included, among whom it shares; t: user -> how many of these must be
-    left. Users who share one list as circle share one roster: what all are told is put together once."""
+    left. Users who share one list as circle share one roster: what all are told is put together once.
+    parts: batch -> uploads so far and their sum, of batches that are dropped unless they become whole."""
 
     stages = {
         "advertise": Stage(Advertise, "offline", "send_rosters"),
@@ -149,6 +175,7 @@ class MaskedServer(Server):
     def __init__(self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops) -> None:
         super().__init__(circles, ops)
         self.circles, self.t, self.params = circles, t, params
+        self.batches, self.parts = params.batches, dict[int, tuple[int, Handle]]()
         if self.needed("recovery") < 2:
             raise ValueError("a sum over one user is that user's update: at least 2 must be needed")
         self.rosters: dict[int, Users] = {}
@@ -208,8 +235,21 @@ class MaskedServer(Server):
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, MaskedUpload):
             return message
-        self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
+        part: Handle | None = message.masked
+        if self.batches.drop:
+            part = self.whole(sender // self.batches.T, message.masked)
+        if part is not None:
+            self.sum = part if self.sum is None else self.ops.add(self.sum, part)
         return None  # folded: an upload is never kept
+
+    def whole(self, batch: int, masked: Handle) -> Handle | None:
+        """Add an upload to those of its batch; return their sum once they are all there."""
+        n, part = self.parts.pop(batch, (0, masked))
+        part = self.ops.add(part, masked) if n else masked
+        if n + 1 == self.batches.T:
+            return part
+        self.parts[batch] = n + 1, part
+        return None
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
         """Tell each user the keys of those in its circle who advertised, if these are enough."""
@@ -254,7 +294,7 @@ class MaskedServer(Server):
         return [*give_up, *self.open_stage(stage, receivers), *messages]
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
-        """Tell each survivor those of its roster who are: it must hear of no others."""
+        """Tell each survivor those of its roster who are."""
         self.ops.phase("recovery")
         self.survivors = Users(got)
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
@@ -263,8 +303,9 @@ class MaskedServer(Server):
         return [*self.open_stage(self.after_upload, got), *sends]
 
     def told(self, roster: Users) -> Survivors:
-        """Return the survivors as the users of a roster are told them."""
-        return Survivors(users_among(roster, self.survivors.place))
+        """Return the survivors as the users of a roster are told them: all where users look at batches."""
+        everyone = self.survivors
+        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.place))
 
     def unmasked(self, total: Handle) -> Effects:
         mean = self.ops.dequantise(total, self.params.levels, None)

@@ -48,8 +48,9 @@ class Protocol(Block):
     and when it comes first; None where there is no offline phase and the sum is over the reals. weighted:
     whether an update counts by its samples. connected: whether users stay connected while they are idle, so
     that the server may speak to them at any time and hears of their coming and going. streams: whether coded
-    shares may be summed as they come. to_server, to_users: the types of its messages by their direction, for
-    those who read them off a wire. source: the paper.
+    shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
+    to_server, to_users: the types of its messages by their direction, for those who read them off a wire.
+    source: the paper.
     """
 
     source: ClassVar[str] = ""
@@ -60,6 +61,7 @@ class Protocol(Block):
     weighted: ClassVar[bool] = True
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
+    batches: ClassVar[bool] = False
     to_server: ClassVar[tuple[type[Message], ...]] = ()
     to_users: ClassVar[tuple[type[Message], ...]] = ()
     member_bytes: ClassVar[int] = 15_000

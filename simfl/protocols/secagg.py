@@ -61,8 +61,7 @@ class Pairwise(Consistent):
 
     def withstands(self, p: Params) -> int | None:
         """t - 1 shares tell nothing of a secret; on a sparse graph that is not certain to be enough."""
-        sparse = p.majority or p.p < 1 or 0 < p.k < p.N - 1
-        return None if sparse else p.t - 1
+        return None if p.majority or p.sparse else p.t - 1
 
     def shares_bytes(self, p: Params, users: int) -> int:
         return round(users * SECRETS * (p.k + 1 if p.k else p.p * users))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from simfl.dataplane.ops import Ops
+from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.contracts import check_table
 from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
 from simfl.results.trace import SERVER
-from simfl.results.trace_codes import Reason
+from simfl.results.trace_codes import Reason, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,11 @@ class Server(ABC):
     fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
     papers' V1, V2, ...; `quorum` maps a stage to the fraction of those expected whose answers start a second
     timer, its grace: at least `needed`, whatever the fraction; or to a whole number of answers that close it
-    at once: the others are then surplus, and not given up.
+    at once: the others are then surplus, and not given up. `batches`: those that a sum must not split.
     """
 
     stages: ClassVar[Mapping[str, Stage]] = {}
+    batches: Batches = SINGLES
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -147,9 +149,17 @@ class Server(ABC):
         elif missing and not self.enough():
             effects = [GiveUp(missing, stage.phase)]
         self.stage = None
+        split = self.batches.split(tuple(got)) if name == "upload" else frozenset()
+        words = f"{len(got)} users answered"
+        if split and self.batches.drop:
+            effects.append(GiveUp(tuple(sorted(split)), stage.phase))
+            got = {user: answer for user, answer in got.items() if user not in split}
+            words = f"{len(got)} users answered in whole batches"
         self.answered.append(frozenset(got))
         if len(got) < needed:
-            return [*effects, *self.abort(f"{name}: {len(got)} users answered, {needed} needed")]
+            return [*effects, *self.abort(f"{name}: {words}, {needed} needed")]
+        if split and self.batches.refuse:  # users would, each of them: nobody is asked
+            return [*effects, *self.abort(f"{name}: {Refusal.SPLIT}: {len(split)} of {words}")]
         answers = {user: got[user] for user in sorted(got)}
         return [*effects, *getattr(self, stage.then)(answers)]
 

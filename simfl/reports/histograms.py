@@ -94,3 +94,7 @@ def attack_lines(name: str, found: Attack) -> Iterator[str]:
         low, high = min(sizes), max(sizes)
         each = f"{low}" if low == high else f"{low} to {high}"
         yield f"  sums that can be isolated: {counted(len(sizes), 'group')} of {each} users"
+    if found.weak is not None:
+        lower, upper = found.weak
+        weak = f"{lower}" if lower == upper else f"{lower} to {upper}"
+        yield f"  T over these aggregates: weak {weak}, strong {found.strong}"

@@ -85,10 +85,12 @@ class Discarded(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Reasons to refuse what stands for others' signatures; `why` of its `Refused` row begins with one."""
+    """Reasons to refuse what stands for others' signatures, or a set of survivors; `why` of its `Refused` row
+    begins with one."""
 
     FEW = "too few signatures"
     DOUBLED = "a signature twice"
     STRANGER = "the signature of no survivor"
     FORGED = "a signature does not verify"
     UNSIGNED = "keys without a signature"
+    SPLIT = "a batch is split"

@@ -46,6 +46,10 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         for name, entry in scenario.protocols.items():
             if entry.selection is not None:
                 found += _below(f"protocols.{name}", _selection(scenario.of(name)))
+            if scenario.of(name).selection.batches()[1] != "keep" and not entry.batches:
+                where = "selection" if entry.selection is None else f"protocols.{name}.selection"
+                why = f"must be keep: the machines of protocol {name} do not know of batches"
+                found.append((f"{where}.broken_batch", why))
     users, mode = scenario.population.users, scenario.asynchronous
     for name, own in settings_of(scenario).items():
         path = partial(key_of, scenario, name)

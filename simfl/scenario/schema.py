@@ -31,6 +31,7 @@ from simfl.learning.partial_work import PartialWork
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 from simfl.population.dropout import AnyDropout, NoLosses
+from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
@@ -300,7 +301,7 @@ class Scenario(Block):
         return Params(
             d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
             clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
-            all_answers=patient, timed=timed, least=least,
+            all_answers=patient, timed=timed, least=least, batches=Batches(*self.selection.batches()),
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:

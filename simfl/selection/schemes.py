@@ -61,6 +61,11 @@ class Selection(Choice):
         """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
         return None
 
+    def batches(self) -> tuple[int, str]:
+        """Return T, if users k T .. (k + 1) T - 1 are a batch, and what becomes of one that loses a member
+        once it is chosen: keep, drop or refuse."""
+        return 1, "keep"
+
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
         """Yield what does not fit so many users, as (key, or nothing for all of them, message)."""
         yield from ()
@@ -214,6 +219,8 @@ class MultiRound(_OfOneSize):
     """The users of a batch, who take part together or not at all."""
     fair: bool = True
     """Prefers the batch that took part least often."""
+    broken_batch: Literal["keep", "drop", "refuse"] = "keep"
+    """A batch that loses a member once chosen: the rest counts, is left out, or users end the round."""
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         """Return the K users of K / T batches; None if fewer are wholly available. Takes time O(N).
@@ -243,6 +250,15 @@ class MultiRound(_OfOneSize):
             chosen = rng.choice(whole, size=wanted, replace=False)
         members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
         return members
+
+    def batches(self) -> tuple[int, str]:
+        return self.T, self.broken_batch
+
+    @model_serializer(mode="wrap")
+    def _without_keep(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `broken_batch` out where batches may be broken, so that a run says what it said before."""
+        written: dict[str, Any] = write(self)
+        return {key: value for key, value in written.items() if key != "broken_batch" or value != "keep"}
 
     def family(self, users: int) -> int | None:
         """Return R_BP = C(N / T, K / T) (Multi-RoundSecAgg eq. 8)."""

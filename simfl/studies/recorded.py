@@ -107,9 +107,8 @@ class _Recorded:
             found = f"{int(held['users'])} users and {held['updates'].shape[1]} parameters"
             expected = f"expected {N} and {trainer.d} of resolved.yaml"
             raise BadInput(f"{self.folder}: updates-{self.name}.npz has {found}, {expected}")
-        P = np.zeros((t, N), np.int64)
-        P[held["which"], held["members"]] = 1
-        weight = np.bincount(held["which"], held["weights"], minlength=t)
+        weights = np.zeros((t, N))
+        weights[held["which"], held["members"]] = held["weights"]
         kind = s.protocols[self.name]
         view = View(
             entry=self.name,
@@ -118,8 +117,8 @@ class _Recorded:
             users=N,
             rounds=held["rounds"],
             models=self.models(),
-            P=P,
-            totals=held["means"].astype(np.float64) * weight[:, None],
+            weights=weights,
+            totals=held["means"].astype(np.float64) * weights.sum(axis=1)[:, None],
             uploads=self.uploads,
             model=trainer.model,
             sgd=trainer.sgd,

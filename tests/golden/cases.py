@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -114,13 +115,15 @@ SHORTER = {
     "multi_round": {"rounds": 20},
     "reconstruction": {"rounds": 40, "record_updates": False},
     "sync_breakdown": {"rounds": 3},
+    "whole_batches": {"rounds": 20},
 }
 """Of these so many rounds."""
 STUDIES = [
     str(path.relative_to(SHIPPED).with_suffix(""))
     for folder in ("papers", "studies")
     for path in sorted((SHIPPED / folder).glob("*.yaml"))
-    if "\nbase:" in path.read_text(encoding="utf-8")
+    if "\nbase:" in (text := path.read_text(encoding="utf-8"))
+    and not re.search(r"dataset: (mnist|cifar)", text)  # which are not bundled
 ]
 """Of these the first cell."""
 

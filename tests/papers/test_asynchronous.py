@@ -8,7 +8,7 @@ import pytest
 
 from papers import lightsecagg_fig11, lightsecagg_fig12
 from papers.entry import Place
-from papers.lightsecagg_fig12 import PLAIN, SECURE, Pair, cells, charts, judge
+from papers.lightsecagg_fig12 import PLAIN, SECURE, Pair, best, cells, charts, judge
 from simfl.simulation import run
 from simfl.studies.sweep.plan import make_plan
 from tests.engine.harness import ROOT
@@ -62,9 +62,15 @@ def test_the_shape_of_figure_12(
     assert [cells(runs)[4].agrees for runs in (levels, inexact)] == [True, False]
 
 
+def test_the_best_level_is_above_each_other_one() -> None:
+    found = {by: best({4: pairs(by, 0), 2**16: pairs(0.0, 0), 2**28: pairs(0.8, 9)}) for by in (0.03, 0.0)}
+    assert [cell.agrees for cell in found.values()] == [True, False]
+    assert (found[0.0].ours, found[0.0].remark) == ("undecided", "not above 2^2, whose intervals reach it")
+
+
 def test_values_of_figure_12_are_means_over_seeds() -> None:
     levels = {c: pairs(0.0, 0) for c in (4, 2**16)} | {2**28: pairs(0.8, 9)}
-    fedbuff, *_, last = cells(levels)[5:]
+    fedbuff, *_, last = cells(levels)[6:]
     # of 0.94, 0.95 and 0.96; and of 0.141, 0.150 and 0.159, where s = 0.009
     assert (fedbuff.ours, last.ours) == (pytest.approx(0.95), pytest.approx(0.15))
     assert fedbuff.remark == "± 0.0248, 3 seeds"

@@ -80,7 +80,7 @@ def test_figures_3b_3c_and_4_are_judged() -> None:
 
 def test_orders_of_accuracies() -> None:
     names = list(multi_round_fig3.SCHEMES)
-    table_4 = multi_round_accuracy.PAPER["Table 4, MNIST"]
+    table_4 = multi_round_accuracy.PAPER["mnist"].printed
     for setting, row in zip(("IID", "non-IID"), table_4, strict=True):
         cells = multi_round_accuracy.statements(setting, dict(zip(names, row, strict=True)))
         assert all(cell.agrees for cell in cells)

@@ -20,7 +20,8 @@ CELLS = (
     Cell("kept", 10.0, 10.4, "s", bound=0.05),
     Cell("missed", 10.0, 8.0, "s", bound=0.05, remark="why | where"),
     Cell("so", "a < b", "a < b", compare="order"),
-    Cell("not so", "a < b", "b < a", compare="order"),
+    Cell("not so", "a < b", "b < a", compare="order", basis="fitted"),
+    Cell("of course", 2.0, 2.0, bound=0.0, basis="by construction"),
     Cell("told", None, 12345, compare="none"),
 )
 
@@ -54,14 +55,17 @@ def test_the_page_is_what_the_stored_results_say() -> None:
 
 def test_a_page_of_one_entry() -> None:
     text = page([(entry(), stored())], HERE)
-    assert "| [Paper Table 9](#x) | what | 2 of 4 | 1 of 2 | -20 % | 1.0 s | `simfl reproduce x` |" in text
+    counts = "1 of 1 | 0 of 1 | 2 of 3 | 2 of 3 | -20 %"
+    assert f"| [Paper Table 9](#x) | what | {counts} | 1.0 s | `simfl reproduce x` |" in text
+    assert "| by construction | 1 | 1 | 0 |\n| fitted | 1 | 0 | 1 |\n| predicted | 3 | 2 | 1 |" in text
+    assert "Beside these, 1 values are shown and not judged." in " ".join(text.split())
     assert "| [Paper Table 9](#x) | missed | 10 | 8 | s | **-20 %**, beyond 5 % |" in text
     assert "| [Paper Table 9](#x) | not so | a < b | b < a |  | **not as stated** |" in text
-    assert "| kept | 10 | 10.4 | s | +4 % |" in text
-    assert "| missed | 10 | 8 | s | **-20 %**, beyond 5 % | why \\| where |" in text
-    assert "| so | a < b | a < b |  | as stated |" in text
-    assert "| not so | a < b | b < a |  | **not as stated** |" in text
-    assert "| told |  | 12345 |  |  |" in text
+    assert "| kept | 10 | 10.4 | s | +4 % | predicted |" in text
+    assert "| missed | 10 | 8 | s | **-20 %**, beyond 5 % | predicted | why \\| where |" in text
+    assert "| so | a < b | a < b |  | as stated | predicted |" in text
+    assert "| not so | a < b | b < a |  | **not as stated** | fitted |" in text
+    assert "| told |  | 12345 |  |  |  |" in text
     assert "![t](reproduction/x.svg)" in text
 
 

@@ -50,7 +50,7 @@ class World:
             users=USERS,
             rounds=np.arange(len(P)),
             models=np.repeat(self.start, len(P) + 1, axis=0),
-            P=P,
+            weights=P.astype(np.float64),
             totals=P @ self.updates.astype(np.float64),
             uploads=lambda place: seen,
             model=Logistic(),

@@ -27,7 +27,7 @@ class View:
     """A server's view of an entry of a run, of the t rounds that have an aggregate.
 
     rounds [t]: their numbers. models [t + 1, d]: the global model that each began with, and the last.
-    P [t, users]: who is in each sum. totals [t, d]: the sums of weighted updates.
+    weights [t, users]: those of each sum, 0 of who is not in it. totals [t, d]: the sums of weighted updates.
     plain: each user's update comes as it is. uploads: of the round at a place 0 .. t - 1, each user's upload
     read as an update [d], and the place of the model that it was made on. A masked one is read the same way.
     model, sgd, shape, classes: what the server asked users to train, and how.
@@ -39,7 +39,7 @@ class View:
     users: int
     rounds: I64
     models: F32
-    P: I64
+    weights: F64
     totals: F64
     uploads: Callable[[int], Mapping[int, tuple[F32, int]]]
     model: Model

@@ -8,6 +8,7 @@ import numpy as np
 from simfl.blocks import Count
 from simfl.privacy.attack import errors, isolated, reconstruct
 from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View
+from simfl.privacy.weighted import ratios
 
 BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
 
@@ -18,8 +19,11 @@ def window(view: View, rounds: int | None) -> int:
 
 
 def estimated(view: View, first: int) -> F64:
-    """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on."""
-    return np.asarray(reconstruct(view.P[first:], view.totals[first:]), np.float64)
+    """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on, w_i being
+    the weight of the first that a user is in."""
+    P = ratios(view.weights[first:])
+    begin = P[(P != 0).argmax(axis=0), np.arange(view.users)]
+    return np.asarray(reconstruct(P, view.totals[first:]) * begin[:, None], np.float64)
 
 
 class LeastSquares(Attack):
@@ -41,7 +45,7 @@ class LeastSquares(Attack):
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
         first = window(view, self.rounds)
         e = errors(truth.first(first), estimated(view, first))
-        rank, alone, _ = isolated(view.P[first:])
+        rank, alone, _ = isolated(ratios(view.weights[first:]))
         e = e[np.isfinite(e)]
         numbers = {
             "rounds": len(view.rounds) - first,

@@ -271,6 +271,12 @@ class RoundCohort(Cohort):
         present, sets = frozenset(range(self.users)), dict[str, frozenset[int]]()
         for point, now in at.items():
             present = frozenset(user for user in present if now < too_late.get(user, len(at)))
+            if point == "upload" and p.batches.broken != "keep":
+                batch = [frozenset(range(k, k + p.batches.T)) for k in range(0, self.users, p.batches.T)]
+                whole = frozenset().union(*(b for b in batch if b <= present))
+                if p.batches.broken == "refuse" and whole != present:
+                    return None
+                present = whole
             sets[point] = present
             if len(present) < self.kind.needed(point, p):
                 return None

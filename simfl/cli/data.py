@@ -1,0 +1,32 @@
+"""Fetch published data sets."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from simfl.cli.common import app, say
+
+data = typer.Typer(help="Fetch published data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+
+@data.callback()
+def group() -> None:
+    """Fetch published data sets."""
+
+
+@data.command()
+def fetch(
+    name: Annotated[str, Argument(help="mnist, fashion_mnist, cifar10 or cifar100.", metavar="NAME")],
+    root: Annotated[
+        Path,
+        Option("--root", metavar="DIR", envvar="SIMFL_DATA", help="The folder of data sets (SIMFL_DATA)."),
+    ],
+) -> None:
+    """Download a data set from its publisher, check it, and go on where an earlier download broke off."""
+    from simfl.learning.data.fetch import fetch
+
+    folder = fetch(name, root, lambda url: say(url))
+    say(f"Written to {folder}; SIMFL_DATA={root} in the environment lets scenarios find it", further="  ")

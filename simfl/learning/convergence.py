@@ -1,0 +1,100 @@
+"""Upper limits of the papers on the loss and the gradient after J rounds, as functions of known constants."""
+
+from __future__ import annotations
+
+
+def strongly_convex_bound(
+    *,
+    N: int,
+    K: int,
+    C: float,
+    E: int,
+    J: int,
+    mu: float,
+    rho: float,
+    sigma2: float,
+    G2: float,
+    Gamma: float,
+    distance2: float,
+) -> float:
+    """Return the bound of Multi-RoundSecAgg's Theorem 2 (eq. 10) on E[L(x_J)] - L*.
+
+    With gamma = max(8 rho / mu, E), alpha = sigma2 + 6 rho Gamma + 8 (E - 1)^2 G2 and
+    beta = 4 (N - K) E^2 G2 / (K (N - 1)):
+
+        rho / (gamma + C/K E J - 1) (2 (alpha + beta) / mu^2 + gamma/2 distance2)
+
+    It holds for step sizes 2 / (mu (gamma + j)) at step j (Li 2019), j counting the steps of rounds that
+    were not skipped, and a random set of K users in each of these.
+
+    Args:
+        N, K, C: users, users of a round, and the average aggregation cardinality (eq. 7).
+        E, J: local steps of a round, and rounds, skipped ones too.
+        mu, rho: every L_i is mu-strongly convex and rho-smooth.
+        sigma2: the mean over users of the variance of a stochastic gradient.
+        G2: the most that the expected squared norm of a stochastic gradient comes to.
+        Gamma: L* - mean_i L_i*. The paper prints the sum over i; the proof of Li 2019 has the mean.
+        distance2: E ||x_0 - x*||^2.
+
+    Raises:
+        ValueError: C is not positive, or mu is not in (0, rho].
+
+    References: Multi-RoundSecAgg, Theorem 2 and App. B; Li et al. 2019, Theorem 3.
+
+    >>> one = dict(N=2, K=1, C=1.0, E=1, mu=1.0, rho=1.0, sigma2=0.0, G2=0.0, Gamma=0.0, distance2=1.0)
+    >>> strongly_convex_bound(J=1, **one), strongly_convex_bound(J=9, **one)
+    (0.5, 0.25)
+    """
+    if not 0 < mu <= rho or not C > 0:
+        raise ValueError(f"mu={mu} must be above 0 and at most rho={rho}, and C={C} above 0")
+    gamma = max(8 * rho / mu, E)
+    alpha = sigma2 + 6 * rho * Gamma + 8 * (E - 1) ** 2 * G2
+    beta = 4 * (N - K) * E**2 * G2 / (K * (N - 1))
+    return rho / (gamma + C / K * E * J - 1) * (2 * (alpha + beta) / mu**2 + gamma / 2 * distance2)
+
+
+def buffered_bound(
+    *,
+    K: int,
+    E: int,
+    J: int,
+    L: float,
+    eta_l: float,
+    eta_g: float,
+    gap: float,
+    local2: float,
+    sigma2: float,
+    tau_max: int,
+    drift: bool = True,
+) -> float:
+    """Return the bound of LightSecAgg's Theorem 2 (eq. 39) on the mean of ||grad F(x_t)||^2 over J rounds:
+
+        2 gap / (eta_g eta_l E K J) + L eta_g eta_l local2 / 2
+        + 3 L^2 E^2 eta_l^2 (eta_g^2 K^2 tau_max^2 + 1) sigma2
+
+    It is for a server that *adds up* the K updates of a buffer: x <- x - eta_g sum_i Delta_i. For the mean
+    that eq. 38 prints, give eta_g / K. The paper calls J also T.
+
+    Args:
+        K, E, J: updates of a buffer, local steps of an update, and rounds.
+        L: every F_i is L-smooth.
+        eta_l, eta_g: step sizes, with eta_l eta_g K E <= 1 / L.
+        gap: F(x_0) - F*.
+        local2: sigma_cl^2, d / (4 c_l^2) + sigma_l^2.
+        sigma2: G + sigma_g^2 + sigma_c^2, with G the most that ||grad F_i||^2 comes to.
+        tau_max: the greatest staleness.
+        drift: the + 1, for models that move in local steps; eq. 39 leaves it out.
+
+    Raises:
+        ValueError: the step sizes are too large.
+
+    References: LightSecAgg, App. F.4; Nguyen et al. 2021, Corollary 1.
+
+    >>> buffered_bound(K=1, E=1, J=2, L=1, eta_l=1, eta_g=0.5, gap=1, local2=4, sigma2=1, tau_max=2)
+    9.0
+    """
+    if eta_l * eta_g * K * E > 1 / L:
+        raise ValueError(f"eta_l eta_g K E = {eta_l * eta_g * K * E} must be at most 1 / L = {1 / L}")
+    step = eta_g * eta_l
+    moved = (eta_g * K * tau_max) ** 2 + drift
+    return 2 * gap / (step * E * K * J) + L * step * local2 / 2 + 3 * (L * E * eta_l) ** 2 * moved * sigma2

@@ -1,0 +1,179 @@
+"""The papers' own settings: what each study holds, and that no number stands beside another data set's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from papers import ccesa_fig4, lightsecagg_fig11, lightsecagg_fig12, multi_round_accuracy
+from papers.entry import Place
+from papers.multi_round_fig3 import SCHEMES
+from papers.running import BUNDLED, chosen, told
+from simfl.scenario.schema import Scenario
+from simfl.simulation import run
+from simfl.studies.sweep.plan import make_plan
+from tests.engine.harness import ROOT
+from tests.learning.data.common import idx, pixels
+
+HERE = Place(ROOT)
+RATES = [0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001]
+
+
+def first(name: str) -> Scenario:
+    return make_plan(HERE.study(name)).cells[0].scenario
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "model", "batch", "decays", "partition"),
+    [
+        ("multi_round_table2", "cifar100", "vgg11", 50, (400, 800), {"beta": 0.5}),
+        ("multi_round_table3", "cifar10", "lenet5", 50, (400, 800), {"samples": 200}),
+        ("multi_round_table4", "mnist", "mcmahan_cnn", 100, None, {"per_user": 1}),
+    ],
+)
+def test_tables_of_accuracy_hold_app_f(
+    name: str, data: str, model: str, batch: int, decays: tuple[int, ...] | None, partition: dict[str, Any]
+) -> None:
+    plan = make_plan(HERE.study(name))
+    assert [point["learning.lr"] for point in plan.points] == RATES
+    assert len(plan.cells) == 5 * len(RATES)
+    s = plan.cells[0].scenario
+    decay = s.learning.lr_decay
+    assert (s.learning.dataset.kind, s.learning.model.kind, s.learning.batch_size) == (data, model, batch)
+    assert (s.rounds, s.learning.epochs, s.population.users) == (1500, 1, 120)
+    assert (decay and decay.factor, decay and decay.at) == (decays and 0.4, decays)
+    for scheme in SCHEMES:
+        given, other = s.protocols[scheme].partition, s.protocols[f"{scheme}_1"].partition
+        assert given is not None
+        assert given.kind == "iid"
+        assert other is not None
+        assert partition.items() <= other.model_dump().items()
+
+
+@pytest.mark.parametrize("figure", [11, 12])
+@pytest.mark.parametrize(("data", "model"), [("mnist", "lenet5"), ("cifar10", "xie_cnn")])
+def test_buffered_figures_hold_app_f5(figure: int, data: str, model: str) -> None:
+    s = first(f"lightsecagg_fig{figure}_{data}")
+    assert (s.learning.dataset.kind, s.learning.model.kind) == (data, model)
+    assert s.buffer is not None
+    assert s.buffer.staleness is not None
+    assert (s.population.users, s.buffer.K, s.buffer.staleness.uniform) == (100, 10, (0, 10))
+
+
+def test_figure_4_holds_app_g2() -> None:
+    s = first("ccesa_fig4_cifar10")
+    trained = s.learning
+    assert (trained.model.kind, trained.epochs, trained.lr, trained.momentum) == ("vgg11", 3, 0.1, 0.5)
+    assert (s.population.users, s.rounds, trained.dataset.kind) == (1000, 200, "cifar10")
+    assert s.quantization is not None
+    assert 50_000 * s.quantization.clip * s.quantization.levels < (2**32 - 5) / 2  # a sum over all samples
+
+
+def test_the_papers_data_are_chosen_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"mnist": "a", "cifar10": "b"}
+    monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
+    ours = chosen(HERE, theirs, "ours")
+    assert ours == {BUNDLED: HERE.study("ours")}
+    assert told(ours) == ""
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar100").mkdir()
+    assert chosen(HERE, theirs, "ours") == {"cifar10": HERE.study("b")}
+    assert told(chosen(HERE, theirs, "ours")) == "cifar10 from a local folder, in the paper's setting (b)"
+
+
+def result(**accuracies: float) -> SimpleNamespace:
+    """What is read of a result, each scheme's final accuracy; others have 0.5."""
+    names = [name + suffix for name in SCHEMES for suffix in ("", "_1")]
+    entries = {
+        name: {"final_accuracy": accuracies.get(name, 0.5), "rounds": [{"accuracy": 0.5}]} for name in names
+    }
+    return SimpleNamespace(summary={"protocols": entries})
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the studies that multi_round_accuracy ran, each at two rates and under two seeds."""
+    names: list[str] = []
+
+    def results(study: Path) -> Iterator[tuple[Mapping[str, Any], SimpleNamespace]]:
+        names.append(study.stem)
+        for lr, accuracy in ((0.1, 0.6), (0.1, 0.7), (0.03, 0.1), (0.03, 0.2)):
+            yield {"learning.lr": lr}, result(random=accuracy)
+
+    monkeypatch.setattr(multi_round_accuracy, "results", results)
+    return names
+
+
+def test_no_number_stands_beside_another_data_sets(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SIMFL_DATA", raising=False)
+    evidence = multi_round_accuracy.run(HERE)
+    assert ran == ["multi_round_accuracy"]
+    values = [cell for cell in evidence.cells if cell.compare != "order"]
+    assert len(values) == 12
+    assert all(cell.paper is None and cell.agrees is None for cell in values)
+    assert evidence.on == ""
+
+
+def test_a_table_is_judged_on_its_own_data(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
+    (tmp_path / "cifar10").mkdir()
+    evidence = multi_round_accuracy.run(HERE)
+    assert ran == ["multi_round_table3"]
+    random, weighted = evidence.cells[:2]
+    assert (random.label, random.paper, random.ours) == ("Table 3, IID, Random", 64.64, pytest.approx(65.0))
+    assert random.agrees
+    assert weighted.ours == 50.0
+    assert weighted.agrees is False
+    assert {cell.paper for cell in evidence.cells if cell.compare == "relative"} == {
+        value for row in multi_round_accuracy.PAPER["cifar10"].printed for value in row
+    }
+    assert evidence.on == "cifar10 from a local folder, in the paper's setting (multi_round_table3)"
+
+
+def cifar10(folder: Path, each: int) -> None:
+    """Write records of a label byte and 3072 pixels, labels in turn."""
+    folder.mkdir()
+    for number, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
+        labels = np.arange(each, dtype=np.uint8)[:, None] % 10
+        records = np.hstack([labels, pixels(each, 3072, seed=number)])
+        (folder / f"{name}.bin").write_bytes(records.tobytes())
+
+
+def mnist(folder: Path, each: int) -> None:
+    folder.mkdir()
+    for side in ("train", "t10k"):
+        images = pixels(each, 28, 28)
+        labels = (np.arange(each) % 10).astype(np.uint8)
+        (folder / f"{side}-images-idx3-ubyte").write_bytes(idx(images.shape, images.tobytes()))
+        (folder / f"{side}-labels-idx1-ubyte").write_bytes(idx(labels.shape, labels.tobytes()))
+
+
+@pytest.mark.parametrize(
+    ("study", "scheme"),
+    [("multi_round_table3", "random_1"), ("lightsecagg_fig11_mnist", "lightsecagg_async_poly")],
+)
+def test_a_study_runs_on_files_of_their_format(
+    study: str, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One round on invented pictures."""
+    monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
+    cifar10(tmp_path / "cifar10", 80)
+    mnist(tmp_path / "mnist", 200)
+    s = first(study)
+    small = s.model_copy(update={"rounds": 1, "protocols": {scheme: s.protocols[scheme]}})
+    (entry,) = run(small).summary["protocols"].values()
+    assert [r["status"] for r in entry["rounds"]] == ["completed"]
+
+
+def test_every_entry_names_studies_that_are_there() -> None:
+    named = [*(table.study for table in multi_round_accuracy.PAPER.values())]
+    for entry in (ccesa_fig4, lightsecagg_fig11, lightsecagg_fig12):
+        named += entry.STUDIES.values()
+    assert [name for name in named if not HERE.study(name).is_file()] == []
