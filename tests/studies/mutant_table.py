@@ -217,7 +217,7 @@ MUTANTS = [
     Mutant(
         "consistency.SigningClient.verify", "self.ops.verify(publics, signed, *of)", "pass", "signed", "lie"
     ),
-    Mutant("consistency.SigningClient.sign", "everyone.digest", 'b""', "signed", "lie"),
+    Mutant("consistency.SigningClient.sign", "survivors.users.digest", 'b""', "signed", "lie"),
     Mutant(
         "consistency.SigningServer.send_signatures", ">= self.t[user]", "> self.t[user]", "signed", "explore"
     ),
