@@ -161,6 +161,7 @@ def explore(
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
     cohort = make_cohort(protocol, users, seed, overrides(set_))
@@ -186,6 +187,8 @@ def explore(
             sample(cohort, random, watch)
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
+        for line in told(report.reached, cohort.rows):
+            say(f"  {line}", further="    ")
         return
     say(f"{counts()}; a law is broken:", further="  ")
     found = report.violation

@@ -99,7 +99,7 @@ class BufferCohort(Cohort):
         return replace(self._built[detect], scenario=self.replayable(pattern, detect))
 
     def run(self, pattern: Pattern, detect: Detect) -> Played:
-        return play(self.experiment(pattern, detect), self.protocol)
+        return play(self.experiment(pattern, detect), self.protocol, self.reached)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""

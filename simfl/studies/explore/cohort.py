@@ -28,16 +28,17 @@ from simfl.experiment.build import build
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
-from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Protocol
+from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Mode, Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Members, Observation
+from simfl.studies.explore.reached import Reached, Row, tables
 from simfl.studies.leaks import views as leaks
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.laws import learned
-from simfl.studies.watch import play
+from simfl.studies.watch import play, watched
 
 Detect = Literal["timeout", "told", "busy", "flapping"]
 DETECTS: tuple[Detect, ...] = ("timeout", "told")
@@ -108,6 +109,20 @@ class Cohort:
     @cached_property
     def withstands(self) -> int | None:
         return self.kind.withstands(self.scenario.params(self.protocol, 1))
+
+    @property
+    def rows(self) -> list[Row]:
+        """All that its machines could reach of their tables."""
+        p, kind = self.scenario.params(self.protocol, 1), self.kind
+        ops, root = EagerOps(p.q), bytes(32)
+        client = kind.client(0, p, ops, Entropy(root, 0, 0))
+        server = kind.server(range(self.users), p, ops, Entropy(root, SERVER, 0))
+        return list(tables(client, server, kind.round_timers, kind.mode is Mode.BUFFERED))
+
+    @cached_property
+    def reached(self) -> Reached:
+        """The rows that its machines have reached, in all patterns so far."""
+        return Reached()
 
     def learned(self, play: Callable[[], leaks.Transcript]) -> Iterator[str]:
         """Yield what the server and the colluders whom the protocol withstands learn beyond sums of what is
@@ -223,8 +238,9 @@ class RoundCohort(Cohort):
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         users, kind, p = range(self.users), self.kind, self.params
         entropies = {party: Entropy(root, party, 0) for party in (SERVER, *users)}
-        clients = {user: kind.client(user, p, ops, entropies[user]) for user in users}
-        server = kind.server(users, p, ops, entropies[SERVER])
+        made = {user: kind.client(user, p, ops, entropies[user]) for user in users}
+        clients = {user: watched(machine, user, self.reached) for user, machine in made.items()}
+        server = watched(kind.server(users, p, ops, entropies[SERVER]), SERVER, self.reached)
         out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
         return Observation(p, getattr(server, "graph", None), out, clients, exact)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, product
 from math import comb
 from typing import Any
@@ -22,6 +22,7 @@ from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, describe, every
+from simfl.studies.explore.reached import Row
 from simfl.studies.sweep.backends import workers
 
 AnyCohort = RoundCohort | BufferCohort
@@ -40,12 +41,13 @@ class Violation:
 
 @dataclass
 class Report:
-    """The counts of an exploration, and the first pattern that breaks laws."""
+    """The counts of an exploration, the first pattern that breaks laws, and what machines reached."""
 
     patterns: int = 0
     completed: int = 0
     aborted: int = 0
     violation: Violation | None = None
+    reached: set[Row] = field(default_factory=set, compare=False)
 
     def add(self, other: Report) -> None:
         """Take a part's counts, and its violation unless there is one."""
@@ -53,6 +55,7 @@ class Report:
         self.completed += other.completed
         self.aborted += other.aborted
         self.violation = self.violation or other.violation
+        self.reached |= other.reached
 
 
 def make_cohort(
@@ -140,6 +143,7 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
         report.add(Report(1, int(completed), int(not completed), violation))
         if laws:
             break
+    report.reached = set(cohort.reached.rows)
     return report
 
 

@@ -167,9 +167,11 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, s
 def test_the_command_counts_and_says_that_every_law_held(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "fedavg", "--users", "3")
     assert code == 0
+    first, reached = out.split("\n", 1)
     assert re.fullmatch(
-        r"fedavg, 3 users: 54 patterns in \d+ s, 45 completed, 9 aborted; every law held\n", out
+        r"fedavg, 3 users: 54 patterns in \d+ s, 45 completed, 9 aborted; every law held", first
     )
+    assert "the server's stages, 1 of 1 reached: upload\n" in reached
 
 
 def test_a_broken_law_is_written_as_a_scenario_to_replay(
