@@ -44,6 +44,7 @@ from scipy.optimize import least_squares
 
 from papers.lightsecagg_testbed import PROTOCOLS, RATES, TABLE2, TABLE4, breakdown, settings
 from simfl import profiles
+from simfl.dataplane.work import WORK
 from simfl.folder.result import Result, atomic
 from simfl.simulation import run
 
@@ -107,7 +108,8 @@ def uplink_mbps() -> float:
 
 def profile(values: Mapping[str, float], model: str = FITTED) -> dict[str, Any]:
     """The reference profile with the fitted rates in place of its own, constants as for a model's d."""
-    seconds = {kind: values.get(kind, rate) for kind, rate in profiles.load("reference").seconds.items()}
+    rates = profiles.load("reference").seconds
+    seconds = {kind: values.get(kind, rates[kind]) for kind in WORK if kind in rates}
     law = {"model": model, "shape": SHAPES[model], "batch_size": 10, "start": values["training"]}
     description = DESCRIPTION
     if model != FITTED:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.blocks import as_name
 from simfl.cli.common import Set, app, keeping, overrides, say, stages, tell, tell_whose_code
 from simfl.errors import BadInput
 
@@ -35,6 +34,7 @@ def attack(
     as_json: Annotated[bool, Option("--json", help="Print attack-KIND.json and nothing else.")] = False,
 ) -> None:
     """Attack users' updates with what the server saw in a recorded run; write a table and a figure."""
+    from simfl.blocks import as_name
     from simfl.folder.disk import reserve
     from simfl.folder.latest import RUNS
     from simfl.folder.result import atomic
