@@ -115,7 +115,8 @@ ENTRY = Entry(
     " (benchmarks/published.py).",
     run=run,
     disagreement="For p = 0.1 the time still falls slowly beyond 0.7 N, because users code and send less."
-    " The recovery phase alone has its best U near 0.7 N. The work for the code's coefficients grows with"
+    " The recovery phase alone has its best U nearer to 0.7 N, and misses it too. The work for the code's"
+    " coefficients grows with"
     " U and is almost free in the fitted profile. With the time of the published Python, the best U moves"
     " towards 0.7 N, and reaches it for a prime of the size of the paper's q. At d = 7,850, however, that"
     " time is several times what Table 2's gains leave for all of LightSecAgg's aggregation, so the"
