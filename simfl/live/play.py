@@ -7,10 +7,11 @@ but its users: it trains, masks and waits as they would, and reports its rows at
 import asyncio
 import gc
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,12 +146,27 @@ def _child(users_of: Callable[[range, int], object], mine: range, out: int, into
         os.close(into)
         port = os.read(out, 16)
         if port:
-            asyncio.run(users_of(mine, int(port)))  # type: ignore[arg-type]
+            asyncio.run(_beside(users_of(mine, int(port)), out))  # type: ignore[arg-type]
             code = 0
     except BaseException as problem:  # a child must never return into the parent's stack
         print(f"users {list(mine)}: {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
     finally:
         os._exit(code)
+
+
+async def _beside(users: Awaitable[None], out: int) -> None:
+    """Be the users as long as the process is there that forked them, of which no link may tell any more."""
+    ends = select.poll()
+    ends.register(out, 0)  # hung up, once nobody can write to it
+
+    async def watch() -> None:
+        while not ends.poll(0):
+            await asyncio.sleep(1)
+        os._exit(1)
+
+    watching = asyncio.get_running_loop().create_task(watch())
+    await users
+    watching.cancel()
 
 
 def _reap(pid: int) -> None:

@@ -111,11 +111,16 @@ def test_a_run_that_is_ended_leaves_no_namespace(ends: signal.Signals, tmp_path:
             time.sleep(0.05)
         time.sleep(0.5)  # a signal amid a fork would be lost
         assert {f"{own}hub", f"{own}server", f"{own}u2"} <= there()
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         run.send_signal(ends)
         try:
             run.wait(20)
         finally:
             run.kill()
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     if ends == signal.SIGKILL:  # the next run removes what nobody could
         with Namespaces(["next"]).made():
             assert not any(name.startswith(own) for name in there())
