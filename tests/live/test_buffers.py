@@ -30,7 +30,9 @@ def played(name: str, processes: int | None = 1, **overrides: Any) -> tuple[Any,
     """Play and simulate a scenario; what was played is exact, and its critical path adds up."""
     given = BUFFER | {"protocols": [name]} | {key.replace("__", "."): v for key, v in overrides.items()}
     result, figures = play(prepared(load(SMALL, given)), processes=processes)
-    assert all(m.aggregate_exact for m in result.measured[name])
+    exact = [m.aggregate_exact for m in result.measured[name]]
+    assert False not in exact  # None: users who come and go may leave too few to recover, in real time
+    assert True in exact
     assert figures[name].silent == ()
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
