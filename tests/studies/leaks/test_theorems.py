@@ -91,7 +91,7 @@ def test_theorem_2_on_random_graphs(users) -> None:
     random, verdicts = Random(users), []
     for _ in range(examples(340)):
         t = random.choice([2, 3, 4])
-        edges = [e for e in combinations(range(users), 2) if random.random() < 0.6]
+        edges = [e for e in combinations(range(users), 2) if random.random() < 3 / users]
         setup = setup_of(users, t, edges)
         lost = {u: random.choice(setup.kind.points) for u in range(users) if random.random() < 0.3}
         seen = play(setup, lambda u, m, lost=lost: "break" if lost.get(u) == m.point else "deliver")
