@@ -21,8 +21,8 @@ LIMITS: dict[str, str] = {
     " columns that it has seen. The server's link out was chosen after results were seen: with an unlimited"
     " one, two gains of Table 3 missed. LightSecAgg's own rows are explained worst: its recovery at every p,"
     " and its upload at p = 50 %. Six printed totals differ from the sum of their phases by 5 to 10 s."
-    " SecAgg+ runs with t = 3, which gives no privacy guarantee, so that rounds with half of the neighbours lost can"
-    " finish; with the k and t of T = N / 2, SecAgg+ has no advantage over SecAgg at p = 50 %.",
+    " SecAgg+ runs with t = 3, which gives no privacy guarantee, so that rounds with half of the neighbours"
+    " lost can finish; with the k and t of T = N / 2, SecAgg+ has no advantage over SecAgg at p = 50 %.",
     "lightsecagg_table2": "Each of three models has a training time that was solved from the first gain of"
     " its row. The profile was fitted to Table 4; how its constants scale with d was read from section"
     " 7.2.",
