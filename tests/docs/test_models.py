@@ -18,7 +18,8 @@ def test_its_scenarios_run(block: Block, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(ROOT / "examples")
     said = plain(parse(block.text, PAGE.name))
     learning = {f"learning.{key}": value for key, value in said.pop("learning").items()}
-    world = load(SYNC, {**SIX, "deadlines.upload": 1e6, **said, **learning})
+    patient = {f"deadlines.{state}": 1e6 for state in SYNC["deadlines"]}
+    world = load(SYNC, {**SIX, **patient, **said, **learning})
     result = simfl.run(world)
     for protocol in result.summary["protocols"].values():
         assert protocol["rounds"][0]["status"] == "completed"
