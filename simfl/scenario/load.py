@@ -140,6 +140,18 @@ def resolved_yaml(scenario: Scenario) -> str:
     return dump(scenario.model_dump(mode="json"))
 
 
+def filled_yaml(scenario: Scenario) -> str:
+    """Write the scenario with every default and all that rules derive of it, without the keys of what it does
+    not have, as YAML that `load` reads back to a scenario that runs the same."""
+    filled = scenario.model_dump(mode="json", exclude_none=True)
+    for name, entry in scenario.protocols.items():
+        filled["protocols"][name] |= entry.derived(scenario.of(name).common())
+    answers = {scenario.of(name).common().U for name in scenario.protocols}
+    if scenario.privacy is not None and len(answers) == 1:  # entries with other selections have another N - D
+        (filled["privacy"]["U"],) = answers
+    return dump(filled)
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema for editors, which accepts the shorthands too."""
     schema: dict[str, Any] = _with_shorthands(Scenario.model_json_schema())
