@@ -158,7 +158,7 @@ def completed(shell: str, words: str, cwd: Path) -> str:
         "PYTHONPATH": str(ROOT),
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
-    code = "from simfl.cli import main; import sys; sys.argv[0] = 'simfl'; main()"
+    code = "from simfl.cli import main; main()"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **more})
     assert done.stderr == ""
