@@ -152,9 +152,9 @@ def _perform(
     if parquet:
         from simfl.folder.result import breakdown
         from simfl.reports.tables import write_parquet
+        from simfl.results.frames import listed
 
-        names, *rows = breakdown(result.rounds)
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
