@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pkgutil
+import warnings
+
+import pytest
 
 import simfl
 
@@ -18,3 +22,13 @@ def test_its_names_are_what_they_say() -> None:
     assert inspect.iscoroutinefunction(simfl.simulate)
     assert isinstance(simfl.Result, type)
     assert issubclass(simfl.ScenarioError, Exception)
+
+
+def test_run_inside_a_loop_says_what_to_await() -> None:
+    async def cell() -> None:
+        simfl.run("scenarios/tutorial.yaml")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no coroutine is left that was never awaited
+        with pytest.raises(RuntimeError, match=r"`await simfl\.simulate\(\.\.\.\)` instead"):
+            asyncio.run(cell())

@@ -7,7 +7,7 @@ User i uploads x_i + z_i; user j answers with the sum of its coded shares [z~_i]
 U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shares say nothing of z_i.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Literal
@@ -111,6 +111,11 @@ class Coded(Protocol):
             yield "privacy.T", f"T={p.T} must be below {shown}"
         elif p.U < 2:
             yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
+
+    def notes(self, p: Params) -> Iterator[str]:
+        yield from super().notes(p)
+        if not p.U_given:
+            yield f"U = N - D = {p.N} - {p.D} = {p.U}"
 
     def shares_bytes(self, p: Params, users: int) -> int:
         sealed = coded_bytes(p, p.d + 1) + TAG_BYTES

@@ -115,6 +115,12 @@ class Protocol(Block):
         """Return the scenario's parameters with the protocol's own letters."""
         return p
 
+    def derived(self, p: Params) -> dict[str, Any]:
+        """Return what its rules make of keys that are not given, of the scenario's parameters."""
+        own = self.params(p)
+        absent = [key for key in type(self).model_fields if getattr(self, key) is None]
+        return {key: getattr(own, key) for key in absent if hasattr(own, key)}
+
     def problems(self, p: Params) -> Problems:
         """Yield what is wrong with the parameters; nothing is computed from wrong ones."""
         yield from ()

@@ -192,6 +192,10 @@ class Ccesa(Pairwise):
         t = graph_design.threshold(p.N, edge) if self.t is None else self.t
         return replace(super().params(p), t=t, p=edge)
 
+    def derived(self, p: Params) -> dict[str, Any]:
+        found = {**super().derived(p), "q_total": self.lost_in_all(p)}
+        return {key: value for key, value in found.items() if key != "t" or not self.majority}
+
     def problems(self, p: Params) -> Problems:
         if self.p == 0:
             yield "p", "p=0 must be above 0: nobody would have a neighbour"

@@ -36,6 +36,8 @@ class Facts:
 
 def facts(model: Model, shape: Shape, classes: int) -> Facts:
     """Return the facts of a model for such samples. ValueError as of `rules.blank`."""
+    if (size := model.size()) is not None:
+        return Facts(size[0], False, size[1])
     if type(model).build is Logistic.build:
         return Facts((prod(shape) + 1) * classes, True, prod(shape) * classes)
     if not type(model).__module__.startswith("simfl."):
