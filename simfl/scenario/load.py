@@ -176,8 +176,9 @@ def _with_shorthands(schema: Any) -> Any:
     short: list[dict[str, Any]] = [{"type": "null"}]
     if schema["discriminator"]["propertyName"] == "kind":
         word = {"type": "string", "pattern": f"^({'|'.join(kinds)})(:.*)?$"}
-        entry = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
-        entry["properties"] = {kind: {} for kind in kinds}
-        short = [word, entry, *([{"type": "number"}] if "fixed" in kinds else [])]
+        entry: dict[str, Any] = {"type": "object", "anyOf": [{"required": [kind]} for kind in kinds]}
+        entry["not"] = {"required": ["kind"]}
+        number = [{"type": "number"}, {"type": "string", "pattern": r"^[-+]?\.?[0-9]"}]
+        short = [word, entry, *(number if {"fixed", "rate"} & {*kinds} else [])]
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}
