@@ -112,8 +112,30 @@ def run(
     save_every_s: float = EVERY_S,
     cluster: str | None = None,
 ) -> Result:
-    """Blocking form of `simulate`."""
+    """Blocking form of `simulate`, where no event loop runs.
+
+    Raises:
+        RuntimeError: an event loop runs, as in a notebook.
+
+    >>> result = run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> print(result)
+    Result(tutorial, fedavg, secagg, lightsecagg)
+    """
+    # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
+    # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
+    if _in_a_loop():
+        raise RuntimeError(
+            "simfl.run blocks, and an event loop runs here: `await simfl.simulate(...)` instead"
+        )
     return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster))
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _all(
@@ -196,6 +218,8 @@ async def _one(
             saver.end()
     finally:
         ops.close()
+        # Its parts point at each other and at the trace, which would stay until Python's next collection.
+        vars(session).clear()
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:

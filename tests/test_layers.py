@@ -118,6 +118,8 @@ HOMES = {
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
     "pooch": ("learning",),
+    "pandas": ("results", "folder"),
+    "IPython": ("reports",),
 }
 """Library -> the parts that may import it."""
 

@@ -156,9 +156,9 @@ def _perform(
     if parquet:
         from simfl.folder.result import breakdown
         from simfl.reports.tables import write_parquet
+        from simfl.results.frames import listed
 
-        names, *rows = breakdown(result.rounds)
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
@@ -204,7 +204,7 @@ def check(
     from simfl.reports.assumptions import before
     from simfl.reports.histograms import label_histogram
     from simfl.reports.units import listed
-    from simfl.scenario.load import resolved_yaml
+    from simfl.scenario.load import filled_yaml
 
     with stages() as stage:
         with blamed(BadInput):
@@ -221,7 +221,7 @@ def check(
         users = counted(loaded.population.users, "user")
         stage(f"counting the labels of {users}")
         partitions = study.partitions
-    print(resolved_yaml(loaded), end="")
+    print(filled_yaml(loaded), end="")
     rounds = counted(loaded.rounds, unit(loaded.asynchronous))
     good = f"{scenario.name}: good; {users}, {rounds} of {', '.join(loaded.protocols)}"
     dimension = f"the model has d = {counted(study.trainer.d, 'parameter')}"

@@ -6,12 +6,12 @@ import platform
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from simfl.errors import BadInput
 from simfl.folder import earlier
 from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
-from simfl.results import metrics, targets, trace
+from simfl.results import frames, html, metrics, targets, trace
 from simfl.results.assumed import Assumed
 from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
@@ -34,6 +34,9 @@ from simfl.scenario.user_classes import classes_of
 from simfl.selection.participation import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
+
+if TYPE_CHECKING:
+    import pandas
 
 LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
 WEAK_T_BUDGET = 2_000_000  # of the search for T of a protocol, a fraction of a second (`privacy.weak.BUDGET`)
@@ -74,6 +77,48 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`, schema 2; times in seconds of virtual time."""
         return self.summarised().dump()
+
+    @property
+    def protocols(self) -> dict[str, ProtocolSummary]:
+        """The summary of each protocol with typed attributes, where `summary` has plain dictionaries.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> mean, entry = result.protocols["secagg"].mean, result.summary["protocols"]["secagg"]
+        >>> mean.span_s.offline == entry["mean"]["span_s"]["offline"]
+        True
+        """
+        return self.summarised().protocols
+
+    def to_pandas(self, table: Literal["rounds", "breakdown", "trace"] = "rounds") -> "pandas.DataFrame":
+        """Return a table of the result as a data frame.
+
+        Args:
+            table: `rounds`, a row for each round of each protocol; `breakdown`, the rows of `breakdown.csv`;
+                or `trace`, the rows of `trace.jsonl`, times in integer nanoseconds.
+
+        Raises:
+            BadInput: pandas is not installed; or there is no such table.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.to_pandas()[["protocol", "round", "survivors"]]
+              protocol  round  survivors
+        0       fedavg      0         12
+        1       secagg      0         12
+        2  lightsecagg      0         12
+        """
+        tables: dict[str, Callable[[], frames.Columns]] = {
+            "rounds": lambda: frames.rounds(self.protocols),
+            "breakdown": lambda: breakdown_columns(self.rounds),
+            "trace": lambda: frames.trace(self.traces),
+        }
+        if table not in tables:
+            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(tables)}")
+        return frames.frame(tables[table]())
+
+    def _repr_html_(self) -> str:
+        return html.breakdown(self.summarised())
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
@@ -167,6 +212,13 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
             for (phase, party, kind), ns in sorted(r.critical.items()):
                 who = "server" if party == SERVER else party
                 yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
+
+
+def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
+    """Return `breakdown` as columns, its seconds as numbers, with None where a field is empty."""
+    columns = frames.listed([value if value != "" else None for value in row] for row in breakdown(rounds))
+    parties = [None if party is None else str(party) for party in columns["party"]]
+    return columns | {"party": parties, "seconds": list(map(float, columns["seconds"]))}
 
 
 def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
-from simfl.scenario.messages import place, translate
+from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Unfit, expand, override
 from simfl.scenario.shipped import located
@@ -57,7 +57,7 @@ def look_at(path: Path) -> Scenario:
 
 def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
     if isinstance(source, Scenario):
-        return nodes(source.model_dump(mode="json"), Node(None, source.name))
+        return nodes(source.model_dump(mode="json"), source.read_from)
     if isinstance(source, Mapping):
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
@@ -94,9 +94,12 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     except ValidationError as errors:
         problems += translate(errors, tree)
     except BadInput as error:  # a stranger's own methods
-        problems.append(Problem(tree.file, None, "", str(error)))
+        files = ((node.value.rpartition(":")[0], node) for node in naming_files(tree, ()))
+        at = next((node for file, node in files if file and file in str(error)), Node(None, tree.file))
+        problems.append(Problem(at.file, at.line, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))
+    vars(scenario)["read_from"] = tree  # a cached property, which equality, dumps and pickles leave out
     return scenario
 
 
@@ -129,7 +132,7 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     if not names:
         messages = [f"no protocol was chosen{there_are}"]
     if messages:
-        raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
+        raise ScenarioError([problem(scenario, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
     return scenario.model_copy(update={"protocols": chosen})
 
@@ -137,6 +140,18 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
 def resolved_yaml(scenario: Scenario) -> str:
     """Write the scenario with every default filled in, as YAML that `load` reads back to an equal one."""
     return dump(scenario.model_dump(mode="json"))
+
+
+def filled_yaml(scenario: Scenario) -> str:
+    """Write the scenario with every default and all that rules derive of it, without the keys of what it does
+    not have, as YAML that `load` reads back to a scenario that runs the same."""
+    filled = scenario.model_dump(mode="json", exclude_none=True)
+    for name, entry in scenario.protocols.items():
+        filled["protocols"][name] |= entry.derived(scenario.of(name).common())
+    answers = {scenario.of(name).common().U for name in scenario.protocols}
+    if scenario.privacy is not None and len(answers) == 1:  # entries with other selections have another N - D
+        (filled["privacy"]["U"],) = answers
+    return dump(filled)
 
 
 def json_schema() -> dict[str, Any]:

@@ -4,6 +4,7 @@ Blocks of the world are in `world`.
 """
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -45,6 +46,7 @@ from simfl.scenario.world import (
     Server,
     WaitForAll,
 )
+from simfl.scenario.yaml_tree import Node
 from simfl.selection.schemes import All, AnySelection
 
 
@@ -266,6 +268,11 @@ class Scenario(Block):
     """Accuracy or loss to be reached; none unless given."""
     protocols: Protocols
     """The protocols that are compared: a list of names, or a mapping from names of your own to settings."""
+
+    @cached_property
+    def read_from(self) -> Node:
+        """The tree that it was read from, set by `load`: what is found wrong later has its file and line."""
+        return Node(None, self.name)
 
     @property
     def asynchronous(self) -> bool:

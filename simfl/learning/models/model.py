@@ -37,6 +37,11 @@ class Model(Choice):
         It is called on torch's meta device, which holds shapes only: what a module is filled with is lost.
         """
 
+    def size(self) -> tuple[int, int] | None:
+        """Return d and the multiply-adds of a sample's forward pass, where that is all there is of a model,
+        which then runs in shadow only; None where `build` gives a module."""
+        return None
+
     @property
     def name(self) -> str:
         """Its word or path.py:Name, and its fields: the key of profiles' laws."""
