@@ -84,7 +84,7 @@ above it, and nobody has an exception. `papers` stands beside simfl; only `simfl
 HOMES = {
     "simpy": ("engine", "live"),
     "torch": ("learning",),
-    "sklearn": ("learning",),
+    "sklearn": (),
     "cryptography": ("crypto",),
     "galois": ("crypto",),
     "numba": ("crypto",),

@@ -194,3 +194,11 @@ def test_completion_of_a_real_bash(tmp_path: Path) -> None:
     more = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, env={**os.environ, **more})
     assert (done.stdout.strip(), done.stderr) == ("whole_batches", "")
+
+
+@pytest.mark.parametrize("command", ["explore", "leak"])
+def test_random_names_its_extra(command: str, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    code, _, errors = called(command, "lightsecagg", "--random", "3")
+    assert code == 2
+    assert "--random needs hypothesis: pip install 'simfl[explore]'" in errors
