@@ -58,8 +58,9 @@ MAY_IMPORT = {
         "scenario", "population", "engine", "experiment", "folder", "simulation",
     ),
     "studies": (
-        "cluster", "errors", "random_streams", "results", "crypto", "privacy", "learning", "dataplane",
-        "protocols", "scenario", "engine", "experiment", "folder", "simulation", "live",
+        "cluster", "errors", "virtual_time", "random_streams", "results", "crypto", "privacy", "learning",
+        "dataplane", "protocols", "scenario", "population", "engine", "experiment", "folder",
+        "simulation", "live",
     ),
     "reports": ("virtual_time",
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",

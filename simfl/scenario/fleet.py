@@ -1,7 +1,7 @@
 """A fleet's file: what is known of the users, and what their aggregates are to keep; `simfl plan` reads it.
 
-Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines, quantisation,
-the buffer) is not in it.
+Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines,
+quantisation, the buffer) is not in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ class Fleet(Block):
     return_s: NonNegative | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
-    """Users who may collude with the server: a number, a share below 1, or `none` if nothing is to be hidden."""
+    """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
     sigma: Bits = 40.0
     """A round is insecure with at most 2^-sigma; 40 in SecAgg+'s paper (Bell 2020)."""
     failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1)] = 1e-3
@@ -113,7 +113,10 @@ class Fleet(Block):
             shown = self.learning.dataset
             made = shown if isinstance(shown, Synthetic) else Synthetic()
             train = self.samples * self.population.users
-            said["learning"]["dataset"] = made.model_dump(mode="json") | {"train": train, "test": made.classes}
+            said["learning"]["dataset"] = made.model_dump(mode="json") | {
+                "train": train,
+                "test": made.classes,
+            }
         said |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
         said |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
         waits = ("advertise", "shares", "upload", "consistency", "recovery")
