@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
+from simfl.cli.common import (
+    FAILED,
+    Set,
+    Yes,
+    app,
+    ask_before_long,
+    keeping,
+    overrides,
+    say,
+    stages,
+    tell,
+    tell_whose_code,
+)
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -36,6 +48,7 @@ def leak(
     ] = None,
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    yes: Yes = False,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
     figure: Annotated[
         Path | None,
@@ -58,7 +71,7 @@ def leak(
     elif scenario:
         leaks = _of_scenario(Path(target), collude, set_)
     else:
-        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure, yes)
     if leaks:
         raise typer.Exit(FAILED)
 
@@ -72,15 +85,21 @@ def _of_protocol(
     set_: Set,
     out: Path,
     figure: Path | None,
+    yes: bool,
 ) -> bool:
     from simfl.folder.result import atomic
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.leaks.sweep import Report, make_small, sample, sweep
+    from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
     small = make_small(protocol, users, seed, overrides(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
+    if random is None and not yes:
+        with stages() as stage:
+            stage(f"{label}: timing a few of its losses")
+            expected = seconds_for_all(small, collude)
+        ask_before_long(f"{label}: every loss", expected, yes)
 
     def watch(now: Report) -> None:
         nonlocal report
