@@ -15,7 +15,7 @@ from simfl.cli.common import app, say, tell
 NAME_COLUMNS = 20
 
 Things = Literal[
-    "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout", "links",
+    "protocols", "models", "losses", "datasets", "profiles", "selection", "availability", "dropout", "links",
     "partition", "server", "clip", "staleness", "attacks",
 ]  # fmt: skip
 
