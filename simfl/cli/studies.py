@@ -265,6 +265,8 @@ def calibrate(
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    import numpy as np
+
     from simfl.experiment.build import build
     from simfl.folder.result import atomic
     from simfl.profiles import text
@@ -279,7 +281,9 @@ def calibrate(
     if scenario is not None:
         trainer = build(load(scenario, {"clock": "measured"})).trainer
         split, batch_size = trainer.split, trainer.sgd.batch_size
-        more.append(Training(trainer.model, split.shape, split.classes, batch_size, trainer.device))
+        tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
+        kind = trainer.model, split.shape, split.classes, batch_size, trainer.device, tokens
+        more.append(Training(*kind))
     with counting(console(stderr=True), "pass", passes) as done:
         profile = calibrate(passes, more, done)
     if out is None:
