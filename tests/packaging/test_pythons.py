@@ -41,8 +41,8 @@ def pip(python: Path, *arguments: str) -> str:
 def test_an_environment_from_nothing(version: str, tmp_path: Path, record_property) -> None:  # type: ignore[no-untyped-def]
     """The trace's digest is that of this environment, with and without content.
 
-    Where no CPU wheel of torch can be had for a Python, a stand-in says that it is there: the CUDA build is several
-    GB, and the tutorial's softmax regression runs on numpy. Time and size are not judged then.
+    Where no CPU wheel of torch can be had for a Python, a stand-in says that it is there: the CUDA build is
+    several GB, and the tutorial's softmax regression runs on numpy. Time and size are not judged then.
     """
     python = interpreter(version)
     since = time.monotonic()
