@@ -231,7 +231,8 @@ async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> M
     exact = None if differ is None else differ == 0
     changed = [await ops.get(handle) for handle in outcome.clipped]
     updates_clipped = None if not changed or None in changed else sum(map(bool, changed))
-    return Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, updates_clipped, speed_ns)
+    rest = accuracy, loss, outcome.rate, updates_clipped, speed_ns, differ or 0
+    return Measurement(exact, wrapped, clipped, *rest)
 
 
 def _finite(value: float) -> float | None:

@@ -64,6 +64,7 @@ MAY_IMPORT = {
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "importers": ("errors", "population"),
+    "pytest": ("errors", "folder", "simulation", "studies"),
     "catalog": ("profiles", "scenario"),
     "cli": ("python_files", "version",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
@@ -120,6 +121,7 @@ HOMES = {
     "pooch": ("learning",),
     "pandas": ("results", "folder"),
     "IPython": ("reports",),
+    "pytest": ("pytest",),
 }
 """Library -> the parts that may import it."""
 

@@ -113,7 +113,10 @@ class Fleet(Block):
             shown = self.learning.dataset
             made = shown if isinstance(shown, Synthetic) else Synthetic()
             train = self.samples * self.population.users
-            said["learning"]["dataset"] = made.model_dump(mode="json") | {"train": train, "test": made.classes}
+            said["learning"]["dataset"] = made.model_dump(mode="json") | {
+                "train": train,
+                "test": made.classes,
+            }
         said |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
         said |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
         waits = ("advertise", "shares", "upload", "consistency", "recovery")

@@ -195,5 +195,3 @@ def _with(
         if key:
             made[block] = {**made.get(block, {}), key: value}
     return made
-
-
