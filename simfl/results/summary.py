@@ -32,7 +32,8 @@ SCHEMA: Final = 2
 class Measurement:
     """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
     rounding. updates_clipped: updates changed by the scenario's clip. speed_ns: of a measured run, the time
-    that a fixed kernel took after the round, where it was timed."""
+    that a fixed kernel took after the round, where it was timed. differ: coordinates in which the aggregate
+    is not the plain sum."""
 
     aggregate_exact: bool | None = None
     wrapped: int | None = None
@@ -42,6 +43,7 @@ class Measurement:
     dropout_rate: float | None = None
     updates_clipped: int | None = None
     speed_ns: int | None = None
+    differ: int = 0
 
 
 def mean(values: Iterable[float]) -> float | None:
@@ -82,6 +84,7 @@ class RoundSummary(Extended):
     critical_s: Spans
     critical_kinds_s: ByKind
     aggregate_exact: bool | None
+    differ: Count = 0
     wrapped: Count | None
     clipped: Count | None
     updates_clipped: Count | None
