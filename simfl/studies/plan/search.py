@@ -48,12 +48,13 @@ class Candidate:
 @dataclass(frozen=True)
 class Answer:
     """The candidates that keep the promises, the fastest first. plain: the fastest that hides nothing, where
-    something is to be hidden."""
+    something is to be hidden. world: that of the seed that chose the settings."""
 
     fleet: Fleet
     candidates: tuple[Candidate, ...]
     plain: Candidate | None
     refused: tuple[Refused, ...]
+    world: World
 
     @property
     def best(self) -> Candidate:
@@ -103,7 +104,7 @@ def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answ
             refused.append(Refused(setting.name, why))
         else:
             kept.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
-    return _answer(fleet, kept, refused)
+    return _answer(fleet, kept, refused, world)
 
 
 def compare(
@@ -177,7 +178,7 @@ def _unkept(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
     return ""
 
 
-def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused]) -> Answer:
+def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused], world: World) -> Answer:
     ranked = sorted(kept, key=lambda candidate: candidate.seconds.mean)
     asked = fleet.colluders is not None
     hiding = [c for c in ranked if not asked or c.setting.promise.insecure is not None]
@@ -185,4 +186,4 @@ def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused])
     if not hiding:
         whys = "; ".join(f"{one.name}: {one.why}" for one in refused)
         raise BadInput(f"{fleet.name}: no protocol keeps the promises: {whys or 'none hides anything'}")
-    return Answer(fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused))
+    return Answer(fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused), world)

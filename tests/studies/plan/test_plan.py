@@ -50,6 +50,7 @@ def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     for seed in range(4, 9):
         (done,) = run(s.model_copy(update={"seed": seed, "rounds": 5})).summarised().protocols.values()
         assert len(done.completed) == 5
+        assert done.mean.per_aggregate_s is not None
         seconds.append(done.mean.per_aggregate_s)
     assert sum(seconds) / 5 == pytest.approx(answer.best.seconds.mean, rel=1e-9)
 
