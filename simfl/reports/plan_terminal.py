@@ -49,7 +49,10 @@ def _details(c: Candidate) -> list[str]:
     s, promise = c.scenario, c.setting.promise
     who, of_sums = chosen(s), sums(s)
     found = [f"settings: {_said(letters(c.setting))}"]
-    if who["enough"] < who["chosen"]:
+    if s.buffer is not None:
+        flying = f"{who['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
+        found.append(f"a buffer of K = {s.buffer.K}, {flying}")
+    elif who["enough"] < who["chosen"]:
         found.append(f"choose {who['chosen']} users, of whom the first {who['enough']} uploads are enough")
     if of_sums:
         found.append(

@@ -35,7 +35,9 @@ def sums(s: Scenario) -> dict[str, Any]:
 
 
 def chosen(s: Scenario) -> dict[str, Any]:
-    """Return who takes part: the users that are chosen and the uploads that are enough."""
+    """Return who takes part: the users that are chosen, or in flight, and the uploads that are enough."""
+    if s.buffer is not None:
+        return {"chosen": s.buffer.concurrency or s.cohort, "enough": s.buffer.K}
     enough = s.selection.enough()
     return {"chosen": s.cohort, "enough": s.cohort if enough is None else enough}
 

@@ -7,10 +7,11 @@ import asyncio
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
@@ -23,9 +24,10 @@ from simfl.results.trace import SERVER, End, Sent, TimerSet, Trace, seldom_colle
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
-from simfl.studies.plan.settings import Setting
+from simfl.studies.plan.settings import Promise, Setting
 from simfl.virtual_time import NS
 
+AGGREGATIONS = 10  # of a buffer's run
 MARKS = (TimerSet, End)  # the rows at which a wait begins or ends
 
 
@@ -87,6 +89,18 @@ class World:
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
             return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
+
+
+def per_second(world: World, fleet: Fleet) -> Callable[[Mapping[str, Any]], float]:
+    """Return the updates that a plain buffer of these users takes in a second."""
+
+    def of(buffer: Mapping[str, Any]) -> float:
+        name = "fedbuff"
+        s = load(fleet.world() | {"buffer": buffer, "protocols": [name]})
+        seconds = world.run(Setting(name, s, Promise(0.0, None)), AGGREGATIONS).seconds
+        return float(buffer["K"]) / seconds
+
+    return of
 
 
 def _changed(people: People, change: Change) -> People:

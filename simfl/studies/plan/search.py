@@ -13,7 +13,7 @@ from simfl.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
-from simfl.studies.plan.evaluate import Outcome, World
+from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, World, per_second
 from simfl.studies.plan.settings import Choices, Refused, Setting
 
 SEEDS = 5  # under which the protocols are compared
@@ -77,11 +77,16 @@ def deadlines(waits: Mapping[str, float]) -> Deadlines:
     return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
 
 
+def deadlines_decide(setting: Setting) -> bool:
+    """Return True where losses are waited for until a deadline, or a buffer invites others after one."""
+    return isinstance(setting.scenario.detect, ByTimeout) or setting.scenario.asynchronous
+
+
 def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answer:
     """Return what a fleet should run. BadInput if no protocol keeps its promises."""
     tell("making the users")
     world = World.of(fleet, fleet.seed)
-    choices = Choices.of(fleet, world.study)
+    choices = Choices.of(fleet, world.study, per_second(world, fleet))
     refused, chosen = list[Refused](), list[Setting]()
     for name in fleet.entries:
         found = choices.settings(name)
@@ -96,8 +101,8 @@ def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answ
             chosen.append(best)
     outcomes = compare(fleet, chosen, {}, tell)
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
-    if isinstance(fleet.detect, ByTimeout):  # each loss is waited for until its deadline, so these decide
-        outcomes = compare(fleet, chosen, waits, tell)
+    if again := [setting for setting in chosen if deadlines_decide(setting)]:
+        outcomes |= compare(fleet, again, waits, tell)
     kept = list[Candidate]()
     for setting in chosen:
         if why := _unkept(fleet, outcomes[setting.name]):
@@ -135,7 +140,7 @@ def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refuse
 
     def run(setting: Setting) -> Outcome:
         outcome = world.run(setting, rounds_of(setting))
-        if isinstance(setting.scenario.detect, ByTimeout):
+        if deadlines_decide(setting):
             outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
         return outcome
 
@@ -150,8 +155,15 @@ def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refuse
 
 
 def rounds_of(setting: Setting) -> int:
-    """Return the rounds of a run: several of a small cohort, whose times differ more."""
-    return max(1, min(MOST_ROUNDS, USERS_A_RUN // setting.scenario.cohort))
+    """Return the rounds of a run: several of a small cohort, whose times differ more; or aggregations."""
+    s = setting.scenario
+    return AGGREGATIONS if s.asynchronous else max(1, min(MOST_ROUNDS, USERS_A_RUN // s.cohort))
+
+
+def size_of(setting: Setting) -> int:
+    """Return the users of a round, or of those in flight."""
+    s = setting.scenario
+    return s.cohort if s.buffer is None else s.buffer.concurrency or s.cohort
 
 
 def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, float]) -> Candidate:

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from simfl.scenario.fleet import Fleet
-from simfl.studies.plan.evaluate import Change, World
-from simfl.studies.plan.search import Answer, Candidate, rounds_of
+from simfl.studies.plan.evaluate import Change, World, per_second
+from simfl.studies.plan.search import Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
 
 FURTHEST = 8.0  # times as much, or as little
@@ -48,7 +48,7 @@ LOSSES, COLLUDERS = "drop-outs", "colluders"
 def flips(answer: Answer, tell: Callable[[str], None] = lambda stage: None) -> Iterator[Flip]:
     """Yield what makes another protocol the fastest, each given in both directions."""
     rivals = answer.candidates[:RIVALS]
-    if len(rivals) < 2 or max(c.setting.scenario.cohort for c in rivals) > MOST_USERS:
+    if len(rivals) < 2 or max(size_of(c.setting) for c in rivals) > MOST_USERS:
         return
     trial = Trial(answer.fleet, answer.world, rivals)
     for given in (*GIVENS, LOSSES, COLLUDERS):
@@ -106,13 +106,13 @@ class Trial:
 
     def settings(self, fleet: Fleet) -> dict[str, list[Setting]]:
         """Return what is tried of each protocol: the smallest round, and the size nearest to the answer's."""
-        choices = Choices.of(fleet, self.world.study)
+        choices = Choices.of(fleet, self.world.study, per_second(self.world, fleet))
         found = dict[str, list[Setting]]()
         for rival in self.rivals:
             sizes = choices.settings(rival.name)
             firsts = [one[0] for one in sizes] if isinstance(sizes, list) else []
-            wanted = rival.setting.scenario.cohort
-            nearest = sorted(firsts, key=lambda one: abs(one.scenario.cohort - wanted))[:1]
+            wanted = size_of(rival.setting)
+            nearest = sorted(firsts, key=lambda one: abs(size_of(one) - wanted))[:1]
             found[rival.name] = nearest + [one for one in firsts[:1] if one not in nearest]
         return found
 
