@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from simfl.errors import need
-from simfl.results.summary import ProtocolSummary, RoundSummary
+from simfl.results.round_summary import RoundSummary
+from simfl.results.summary import ProtocolSummary
 from simfl.results.trace import ROWS, Trace
 
 if TYPE_CHECKING:
