@@ -221,6 +221,8 @@ async def _one(
             saver.end()
     finally:
         ops.close()
+        # Its parts point at each other and at the trace, which would stay until Python's next collection.
+        vars(session).clear()
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:

@@ -13,9 +13,12 @@ from typer import Argument, Option
 
 from simfl.cli.common import (
     NO_AGGREGATE,
+    SCENARIO_HELP,
+    ScenarioFile,
     Set,
     app,
     keeping,
+    names_and_files,
     overrides,
     say,
     stages,
@@ -43,7 +46,8 @@ Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in li
 @app.command("run")
 def run_command(
     scenario: Annotated[
-        Path | None, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)
+        Path | None,
+        Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
     ] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
     resume: Annotated[
@@ -184,7 +188,7 @@ def _left(folder: Path, count: int | None) -> str:
 
 @app.command()
 def check(
-    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO")],
+    scenario: ScenarioFile,
     set_: Set = None,
     seed: Seed = None,
     clock: ClockOption = None,

@@ -24,7 +24,9 @@ def make_trainers(
     root = None if spec.data.root is None else Path(spec.data.root)
     split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
-    known = or_error(s, "learning.model", partial(facts, spec.model, split.shape, split.classes))
+    known = or_error(
+        s, "learning.model", partial(facts, spec.model, split.shape, split.classes, split.tokens)
+    )
     if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
         or_error(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(spec.model.name, split.shape, spec.batch_size) is not None

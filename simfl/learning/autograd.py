@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from simfl.learning.data.dataset import F32, U8, Dtype, Floats, Split
+from simfl.learning.data.dataset import F32, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import Cohort, Keep, Schedule, keep, orders
 from simfl.learning.models.model import Model
 from simfl.learning.models.rules import BatchNorm
 from simfl.learning.on_device import saved_values
-from simfl.learning.workspace import Samples, Workspace, floats, images, to_tensor
+from simfl.learning.workspace import Samples, Workspace, images, inputs, to_tensor
 
 
 class Autograd:
@@ -29,7 +29,8 @@ class Autograd:
     def saved(self) -> int:
         """Return the numbers of a sample in a training step: those of `saved_values`, and dropouts' masks."""
         masks = sum(prod(shape) for _, shape in self.work.dropouts)
-        return saved_values(self.work.module, self.work.samples.shape) + 2 * masks
+        samples = self.work.samples
+        return saved_values(self.work.module, samples.shape, samples.tokens) + 2 * masks
 
     def initial(self, seed: bytes) -> F32:
         return self.work.initial(seed)
@@ -39,12 +40,12 @@ class Autograd:
         trained: Floats = self._cohort(self.work, cohort).cpu().numpy()
         return trained
 
-    def logits(self, weights: Floats, x: F32 | U8) -> Floats:
+    def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]; batch statistics are those of x."""
         work, samples = self.work, self.work.samples
         work.flat.copy_(samples.put(weights))
         with torch.no_grad():
-            z: Floats = work.module(images(floats(to_tensor(x, samples.device), samples.dtype))).cpu().numpy()
+            z: Floats = work.module(images(inputs(to_tensor(x, samples.device), samples.dtype))).cpu().numpy()
         return z
 
 

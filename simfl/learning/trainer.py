@@ -94,7 +94,7 @@ class Trainer:
         deterministic: bool = False,
     ) -> None:
         self.split, self.model, self.sgd, self.parts = split, model, sgd, list(parts)
-        self._facts = facts(model, split.shape, split.classes)
+        self._facts = facts(model, split.shape, split.classes, split.tokens)
         self.d = self._facts.d
         if way == "closed_form" and not self._facts.softmax:
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
@@ -135,7 +135,7 @@ class Trainer:
     @cached_property
     def way(self) -> Way:
         """The way in which cohorts are trained here."""
-        return way_of(self._way, self._facts.softmax, self.device)
+        return way_of(self._way, self._facts.softmax, self.device, self._facts.recurrent)
 
     @property
     def by_torch(self) -> bool:

@@ -4,6 +4,7 @@ The vector is what the field sees: an update, a mask and an aggregate are d numb
 of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from simfl.learning.data.dataset import F32, I64, U8, Dtype, Floats, Split
+from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import generator, kaiming
 from simfl.learning.models.model import Model, Shape
 from simfl.learning.models.rules import blank, dropouts, dry_pass
@@ -37,6 +38,7 @@ class Samples:
 
     def __init__(self, split: Split, device: str, dtype: Dtype) -> None:
         self.device, self.shape, x = device, split.shape, split.x_train
+        self.tokens = split.tokens
         self.dtype: torch.dtype = getattr(torch, np.dtype(dtype).name)
         self._x = to_tensor(x, device) if isinstance(x, np.ndarray) else x
         self._y = torch.as_tensor(split.y_train, device=device)
@@ -55,20 +57,22 @@ class Samples:
         else:
             read = to_tensor(self._x[np.asarray(numbers).reshape(-1)], self.device)
             x = read.view(*rows.shape, *read.shape[1:])
-        return floats(x, self.dtype), self._y[rows]
+        return inputs(x, self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Tensor:
         return to_tensor(array, self.device).to(self.dtype)
 
 
-def to_tensor(x: Floats | U8 | I64, device: str) -> Tensor:
+def to_tensor(x: Array, device: str) -> Tensor:
     """Return an array on the device, through pinned memory where that is a GPU."""
     tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
     return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
-def floats(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return pixels as numbers: bytes 0 .. 255 become 0 .. 1."""
+def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return samples as a module takes them: tokens as long integers, and pixels 0 .. 255 as 0 .. 1."""
+    if x.dtype in (torch.int16, torch.int32, torch.int64):
+        return x.long()
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -111,7 +115,7 @@ class Workspace(threading.local):
 
     def __init__(self, model: Model, classes: int, samples: Samples) -> None:
         self.samples = samples
-        self.module = blank(model, samples.shape, classes, tried=True)
+        self.module = blank(model, samples.shape, classes, tried=True, tokens=samples.tokens)
         self.slots = slots(self.module)
         self.flat = torch.zeros(self.slots[-1].end, device=samples.device, dtype=samples.dtype)
         self.parameters: list[nn.Parameter] = []
@@ -120,16 +124,23 @@ class Workspace(threading.local):
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
-        self.stepping = _install(self.module, samples.shape)
+        self.stepping = _install(self.module, samples.shape, samples.tokens)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
-        self.dropouts = dropouts(self.module, samples.shape)
+        self.dropouts = dropouts(self.module, samples.shape, samples.tokens)
 
     def initial(self, seed: bytes) -> F32:
-        """Return x^(0) [d]: weights of `kaiming`, scales of normalisation layers one, biases zero."""
+        """Return x^(0) [d], spread as torch's: weights of `kaiming`, recurrent ones uniform on
+        +-1 / sqrt(hidden), embeddings standard normal; scales of normalisation layers one, biases zero."""
         flat, draws = torch.zeros(len(self.flat)), generator(seed[:16])
         for slot in self.slots:
-            if len(slot.shape) >= 2:
+            layer = self.module.get_submodule(slot.name.rpartition(".")[0])
+            if isinstance(layer, nn.Embedding):
+                slot.view(flat).copy_(torch.from_numpy(draws.standard_normal(slot.shape, np.float32)))
+            elif isinstance(layer, nn.RNNBase) and len(slot.shape) == 2:
+                wide = kaiming(draws, slot.shape) * np.float32(math.sqrt(slot.shape[1] / layer.hidden_size))
+                slot.view(flat).copy_(torch.from_numpy(wide))
+            elif len(slot.shape) >= 2:
                 slot.view(flat).copy_(torch.from_numpy(kaiming(draws, slot.shape)))
             elif slot.name.rpartition(".")[2] == "weight":
                 flat[slot.start : slot.end] = 1
@@ -179,7 +190,7 @@ class _Step(torch.autograd.Function):
         return down, g.sum(dim=0), None, None
 
 
-def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
+def _install(module: nn.Module, shape: Shape, tokens: bool) -> list[Stepping]:
     """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
     pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
     linears = {name: layer for name, layer in module.named_modules() if type(layer) is nn.Linear}
@@ -188,7 +199,7 @@ def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
         for name, layer in linears.items()
         if layer.bias is not None and layer.weight.numel() >= MIN_STEPPING_WEIGHTS
     }
-    calls = dry_pass(module, (2, *shape), large) if large else []
+    calls = dry_pass(module, (2, *shape), large, tokens) if large else []
     for name, layer in large.items():
         if [given[0].dim() for called, given, _ in calls if called == name] == [2]:
             layer.__class__ = Stepping

@@ -26,34 +26,41 @@ from simfl.learning.models.registry import Logistic
 @dataclass(frozen=True, slots=True)
 class Facts:
     """d: parameters. softmax: built by `Logistic`, which has a closed form. macs: multiply-adds of one
-    sample's forward pass (see `rules.macs`), or None and `why` they are not known."""
+    sample's forward pass (see `multiply_adds.macs`), or None and `why` they are not known. recurrent: it has
+    such layers."""
 
     d: int
     softmax: bool
     macs: int | None
     why: str = ""
+    recurrent: bool = False
 
 
-def facts(model: Model, shape: Shape, classes: int) -> Facts:
-    """Return the facts of a model for such samples. ValueError as of `rules.blank`."""
+REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
+
+
+def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Facts:
+    """Return the facts of a model for such samples; tokens: of integers. ValueError as of `rules.blank`."""
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
     if type(model).build is Logistic.build:
+        if tokens:
+            raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")
         return Facts((prod(shape) + 1) * classes, True, prod(shape) * classes)
     if not type(model).__module__.startswith("simfl."):
-        return _find(model, shape, classes)
+        return _find(model, shape, classes, tokens)
     # SIMFL_CACHE, or the user's cache folder by the XDG rules.
     own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
     folder = Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
     file = folder / "models.json"
-    key = f"{model.name} {'x'.join(map(str, shape))} {classes} {_code()}"
+    key = f"{model.name} {'x'.join(map(str, shape))} {classes} {'tokens ' * tokens}{_code()}"
     known: dict[str, Any] = {}
     # An unreadable or unwritable cache is ignored.
     with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(file.read_text(encoding="utf-8")))
     with suppress(KeyError, TypeError, ValueError):
         return Facts(**known[key])
-    found = _find(model, shape, classes)
+    found = _find(model, shape, classes, tokens)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder)
@@ -63,15 +70,16 @@ def facts(model: Model, shape: Shape, classes: int) -> Facts:
     return found
 
 
-def _find(model: Model, shape: Shape, classes: int) -> Facts:
-    from simfl.learning.models.rules import blank, macs
+def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
+    from simfl.learning.models.multiply_adds import is_recurrent, macs
+    from simfl.learning.models.rules import blank
 
-    module = blank(model, shape, classes)
-    d = sum(p.numel() for p in module.parameters())
+    module = blank(model, shape, classes, tokens=tokens)
+    d, recurrent = sum(p.numel() for p in module.parameters()), is_recurrent(module)
     try:
-        return Facts(d, False, macs(module, shape))
+        return Facts(d, False, macs(module, shape, tokens), recurrent=recurrent)
     except ValueError as error:
-        return Facts(d, False, None, f"model {model.name}: {error}")
+        return Facts(d, False, None, f"model {model.name}: {error}: {REMEDY}", recurrent)
 
 
 @cache
