@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter
 
 from papers.entry import Chart
-from papers.page import chart_name
+from papers.paper_page import chart_name
 from papers.store import Stored
 from simfl.reports.figures.style import WIDE, panels, protocol_line, style
 

@@ -16,6 +16,7 @@ from simfl.cli.common import (
     app,
     ask_before_long,
     keeping,
+    names_and_files,
     overrides,
     say,
     stages,
@@ -35,7 +36,12 @@ SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
 @app.command()
 def leak(
     target: Annotated[
-        str, Argument(help="A protocol (ours, or path.py:Name), or a scenario.", metavar="PROTOCOL|SCENARIO")
+        str,
+        Argument(
+            help="A protocol (ours, or path.py:Name), or a scenario.",
+            metavar="PROTOCOL|SCENARIO",
+            autocompletion=names_and_files,
+        ),
     ],
     users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 5 use --random.")] = 4,
     collude: Annotated[int, Option(min=0, help="The most users who pool what they see with the server.")] = 1,
@@ -59,7 +65,11 @@ def leak(
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
-    scenario = Path(target).suffix in (".yaml", ".yml")
+    if random is not None:
+        need("--random", "hypothesis", "explore")
+    from simfl.scenario.shipped import is_scenario
+
+    scenario = is_scenario(target)
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         if figure.suffix not in (".svg", ".png"):

@@ -17,6 +17,7 @@ from simfl.cli.common import (
     app,
     ask_before_long,
     keeping,
+    names_and_files,
     overrides,
     say,
     stages,
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
+STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
 MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
 
 
 @app.command()
 def sweep(
-    study: Annotated[Path, Argument(help="A study, YAML: base, set, cells, grid, seeds.", metavar="STUDY")],
+    study: Annotated[Path, Argument(help=STUDY_HELP, metavar="STUDY", autocompletion=names_and_files)],
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
     ] = None,
@@ -174,6 +176,8 @@ def explore(
 
     It counts the patterns, times a few, and asks before it begins what would take more than an hour.
     """
+    if random is not None:
+        need("--random", "hypothesis", "explore")
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
@@ -250,11 +254,19 @@ def calibrate(
         Path | None, Argument(help="Where the profile goes; printed unless given.", metavar="[OUT.yaml]")
     ] = None,
     scenario: Annotated[
-        Path | None, Option("--for", metavar="SCENARIO", help="Find the law of its model's training too.")
+        Path | None,
+        Option(
+            "--for",
+            metavar="SCENARIO",
+            help="Find the law of its model's training too.",
+            autocompletion=names_and_files,
+        ),
     ] = None,
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    import numpy as np
+
     from simfl.experiment.build import build
     from simfl.folder.result import atomic
     from simfl.profiles import text
@@ -269,7 +281,9 @@ def calibrate(
     if scenario is not None:
         trainer = build(load(scenario, {"clock": "measured"})).trainer
         split, batch_size = trainer.split, trainer.sgd.batch_size
-        more.append(Training(trainer.model, split.shape, split.classes, batch_size, trainer.device))
+        tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
+        kind = trainer.model, split.shape, split.classes, batch_size, trainer.device, tokens
+        more.append(Training(*kind))
     with counting(console(stderr=True), "pass", passes) as done:
         profile = calibrate(passes, more, done)
     if out is None:

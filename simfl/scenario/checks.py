@@ -87,6 +87,8 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "audit", "galois needs payload real: a shadow codes and shares nothing"
     if shadow and s.record_updates:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
+    if not shadow and s.learning.model.size() is not None:
+        yield "learning.model", "is known by its size alone, which nobody can train: needs payload shadow"
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)

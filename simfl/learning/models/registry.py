@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import BeforeValidator, Field
+
+from simfl.blocks import Count
 from simfl.kinds import Kinds
 from simfl.learning.models.model import Model, Shape
 
@@ -166,6 +169,56 @@ class ResNet18Gn(Model):
         return resnet18_gn(self.image(shape, least=17)[0], classes)
 
 
+class CharLstm(Model):
+    """LEAF's next character (Caldas et al. 2018, for Shakespeare); 80 in 80 classes: 819,920 parameters.
+
+    Embedding of 8, two LSTM layers of 256, and a linear layer on the last output. A class is a character, so
+    tokens are below the number of classes. Torch's LSTM has two vectors of biases a layer, TensorFlow's one:
+    817,872 parameters there.
+    """
+
+    kind: Literal["char_lstm"] = "char_lstm"
+    embedding: Count = 8
+    """Numbers that a character becomes."""
+    hidden: Count = 256
+    """Units of each LSTM layer."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
+    """LSTM layers."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from simfl.learning.models.recurrent import CharLstm
+
+        if len(shape) != 1:
+            raise ValueError(f"{self.name} needs samples [characters], not {list(shape)}")
+        return CharLstm(classes, self.embedding, self.hidden, self.layers)
+
+
+class BySize(Model):
+    """A model known by its size alone, `{d: 8000000, macs: 2.0e9}`, for shadow runs.
+
+    Of an adapter (LoRA), d counts what is trained and sent, macs the layers that it sits in too. Training is
+    charged as for our models: 3 macs a sample passed over, for its forward and backward pass.
+    """
+
+    kind: Literal["size"] = "size"
+    d: Count
+    """Parameters that are trained, masked and sent."""
+    macs: Annotated[float, Field(strict=True, ge=1, le=1e15)]
+    """Multiply-adds of one sample's forward pass."""
+
+    def size(self) -> tuple[int, int]:
+        return self.d, round(self.macs)
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        raise ValueError(f"{self.name} is known by its size alone: it cannot be trained")
+
+
+def _by_size(value: Any) -> Any:
+    """Write out `{d: ..., macs: ...}`."""
+    sized = isinstance(value, dict) and {"d", "macs"} & set(value) and not {"kind", "module"} & set(value)
+    return {"kind": "size", **value} if sized else value
+
+
 def _cnn(
     image: tuple[int, int, int],
     convolutions: tuple[tuple[int, int, int, int], ...],
@@ -201,11 +254,11 @@ def _cnn(
 
 _OURS = (
     Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, XieCnn, Vgg11, MobileNetV3, EfficientNetB0,
-    ResNet18Gn,
+    ResNet18Gn, CharLstm, BySize,
 )  # fmt: skip
 MODELS = Kinds("model", Model, _OURS, "models")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyModel = Model
 else:
-    AnyModel = MODELS.annotation()
+    AnyModel = MODELS.annotation(BeforeValidator(_by_size))

@@ -218,8 +218,8 @@ def leaks(
     Raises:
         BadInput: the parameters do not fit, or a kernel of the protocol has no twin on terms.
 
-    Example:
-        simfl.leaks("lightsecagg", collude=2).found
+    >>> leaks("lightsecagg", users=3, collude=1).found is None
+    True
     """
     small = make_small(protocol, users, seed, changes)
     return sweep(small, collude) if random is None else sample(small, random, collude)
