@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.learning.data.dataset import F32, I64, U8, Dtype, Floats, Split
+from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import Cohort, Schedule, generator, kaiming
 
 _GATHERED = 2**16  # numbers that are gathered at a time: few calls for small clients, little memory for large
@@ -34,7 +34,7 @@ class HostSamples:
         return array.astype(self.dtype, copy=False)
 
 
-def floats(x: F32 | U8, dtype: Dtype) -> Floats:
+def floats(x: Array, dtype: Dtype) -> Floats:
     """Return pixels as numbers: bytes 0 .. 255 become 0 .. 1."""
     return x.astype(dtype) / dtype(255) if x.dtype == np.uint8 else x.astype(dtype, copy=False)
 
@@ -101,7 +101,7 @@ class ClosedForm:
         W = np.asarray(W if xp is np else W.cpu())
         return np.concatenate([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], axis=1)
 
-    def logits(self, weights: Floats, x: F32 | U8) -> Floats:
+    def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]."""
         W, b = np.split(weights, [-self.split.classes])
         z: Floats = floats(x, self.samples.dtype).reshape(len(x), -1) @ W.reshape(-1, self.inputs).T + b

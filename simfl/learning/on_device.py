@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from simfl.learning.models.model import Shape
+from simfl.learning.models.rules import blanks
 
 COPIES = 7
 """Vectors [d] of a client at the peak: its start, its model, the gradient, and while this is assembled from
@@ -36,7 +37,7 @@ def settle_arithmetic(device: str, deterministic: bool) -> None:
         torch.use_deterministic_algorithms(True)
 
 
-def saved_values(module: nn.Module, shape: Shape) -> int:
+def saved_values(module: nn.Module, shape: Shape, tokens: bool = False) -> int:
     """Return the numbers that a forward pass keeps for the backward one, a sample. Those that it keeps
     whatever the number of samples, as weights, are not counted."""
 
@@ -49,7 +50,7 @@ def saved_values(module: nn.Module, shape: Shape) -> int:
 
         some = next(module.parameters())
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            logits = module(torch.zeros((samples, *shape), dtype=some.dtype, device=some.device))
+            logits = module(blanks(module, (samples, *shape), tokens))
             torch.log_softmax(logits, 1)
             values = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
         return values // some.element_size()

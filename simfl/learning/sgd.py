@@ -57,14 +57,16 @@ class Way:
         return "one client after the other" if self.name == "loop" else together
 
 
-def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str) -> Way:
+def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str, recurrent: bool = False) -> Way:
     """Return the way that was asked for, or the fastest for a model (softmax regression or not) on a device.
 
     On a CPU several networks side by side are slower than one after the other: grouped convolutions have no
-    fast kernel there. On a GPU small networks leave most of it idle, so they are trained side by side.
+    fast kernel there. On a GPU small networks leave most of it idle, so they are trained side by side, but
+    recurrent ones, whose kernels are of one network.
     """
     if asked == "auto":
-        asked = "closed_form" if softmax else "vectorised" if device == "cuda" else "loop"
+        together = device == "cuda" and not recurrent
+        asked = "closed_form" if softmax else "vectorised" if together else "loop"
     return Way(asked, 1 if asked == "loop" else CHUNK[device])
 
 

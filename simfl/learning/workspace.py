@@ -4,6 +4,7 @@ The vector is what the field sees: an update, a mask and an aggregate are d numb
 of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
 """
 
+import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from simfl.learning.data.dataset import F32, I64, U8, Dtype, Floats, Split
+from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import generator, kaiming
 from simfl.learning.models.model import Model, Shape
-from simfl.learning.models.rules import blank, dropouts, dry_pass
+from simfl.learning.models.rules import blank, dropouts, dry_pass, shared
 
 MIN_STEPPING_WEIGHTS = 2**16
 """Weights of a layer for which stepping pays: below, the call of Python in the backward pass costs more."""
@@ -37,6 +38,7 @@ class Samples:
 
     def __init__(self, split: Split, device: str, dtype: Dtype) -> None:
         self.device, self.shape, x = device, split.shape, split.x_train
+        self.tokens = split.tokens
         self.dtype: torch.dtype = getattr(torch, np.dtype(dtype).name)
         self._x = to_tensor(x, device) if isinstance(x, np.ndarray) else x
         self._y = torch.as_tensor(split.y_train, device=device)
@@ -55,20 +57,22 @@ class Samples:
         else:
             read = to_tensor(self._x[np.asarray(numbers).reshape(-1)], self.device)
             x = read.view(*rows.shape, *read.shape[1:])
-        return floats(x, self.dtype), self._y[rows]
+        return inputs(x, self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Tensor:
         return to_tensor(array, self.device).to(self.dtype)
 
 
-def to_tensor(x: Floats | U8 | I64, device: str) -> Tensor:
+def to_tensor(x: Array, device: str) -> Tensor:
     """Return an array on the device, through pinned memory where that is a GPU."""
     tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
     return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
-def floats(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return pixels as numbers: bytes 0 .. 255 become 0 .. 1."""
+def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return samples as a module takes them: tokens as long integers, and pixels 0 .. 255 as 0 .. 1."""
+    if x.dtype in (torch.int16, torch.int32, torch.int64):
+        return x.long()
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -94,9 +98,11 @@ class Slot:
         return part.view(out, high, wide, into).permute(0, 3, 1, 2)
 
 
-def slots(module: nn.Module) -> list[Slot]:
+def slots(module: nn.Module, own: tuple[str, ...] = ()) -> list[Slot]:
+    """Return the places of all trained parameters; those that begin with `own` are behind the others."""
     found, start = [], 0
-    for name, parameter in module.named_parameters():
+    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    for name, parameter in sorted(trained, key=lambda named: named[0].startswith(own) if own else False):
         found.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
         start += parameter.numel()
     return found
@@ -111,8 +117,9 @@ class Workspace(threading.local):
 
     def __init__(self, model: Model, classes: int, samples: Samples) -> None:
         self.samples = samples
-        self.module = blank(model, samples.shape, classes, tried=True)
-        self.slots = slots(self.module)
+        self.module = blank(model, samples.shape, classes, tried=True, tokens=samples.tokens)
+        self.slots = slots(self.module, model.own)
+        self.d = sum(p.numel() for _, p in shared(self.module, model))
         self.flat = torch.zeros(self.slots[-1].end, device=samples.device, dtype=samples.dtype)
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
@@ -120,19 +127,32 @@ class Workspace(threading.local):
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
-        self.stepping = _install(self.module, samples.shape)
+        given = model.frozen()
+        for name, p in list(self.module.named_parameters()):
+            if not p.requires_grad:
+                owner, _, leaf = name.rpartition(".")
+                layer, key = self.module.get_submodule(owner), hashlib.sha256(name.encode()).digest()
+                drawn = (
+                    given[name] if name in given else _start(layer, leaf, tuple(p.shape), generator(key[:16]))
+                )
+                content = samples.put(np.array(drawn, np.float32)).to(samples.dtype)
+                setattr(layer, leaf, nn.Parameter(content, requires_grad=False))
+        self.own_start = self._all(bytes(16))[self.d :]
+        self.stepping = _install(self.module, samples.shape, samples.tokens)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
-        self.dropouts = dropouts(self.module, samples.shape)
+        self.dropouts = dropouts(self.module, samples.shape, samples.tokens)
 
     def initial(self, seed: bytes) -> F32:
-        """Return x^(0) [d]: weights of `kaiming`, scales of normalisation layers one, biases zero."""
-        flat, draws = torch.zeros(len(self.flat)), generator(seed[:16])
+        """Return x^(0) [d]; see `_start`."""
+        return self._all(seed[:16])[: self.d]
+
+    def _all(self, key: bytes) -> F32:
+        flat, draws = torch.zeros(len(self.flat)), generator(key)
         for slot in self.slots:
-            if len(slot.shape) >= 2:
-                slot.view(flat).copy_(torch.from_numpy(kaiming(draws, slot.shape)))
-            elif slot.name.rpartition(".")[2] == "weight":
-                flat[slot.start : slot.end] = 1
+            owner, _, leaf = slot.name.rpartition(".")
+            start = _start(self.module.get_submodule(owner), leaf, slot.shape, draws)
+            slot.view(flat).copy_(torch.from_numpy(start))
         weights: F32 = flat.numpy()
         return weights
 
@@ -144,6 +164,21 @@ class Workspace(threading.local):
     def step_within(self, lr: float | None) -> None:
         for layer in self.stepping:
             layer.lr = lr
+
+
+def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator) -> F32:
+    """Return a parameter's start, spread as torch's: weights of `kaiming`, recurrent ones uniform on
+    +-1 / sqrt(hidden), embeddings standard normal; scales of normalisation layers one, biases zero."""
+    if isinstance(layer, nn.Embedding):
+        return draws.standard_normal(shape, np.float32)
+    if len(shape) < 2:
+        return np.full(shape, leaf == "weight", np.float32)
+    weights = kaiming(draws, shape)
+    return (
+        weights * np.float32((shape[1] / layer.hidden_size) ** 0.5)
+        if isinstance(layer, nn.RNNBase)
+        else weights
+    )
 
 
 class Stepping(nn.Linear):
@@ -179,7 +214,7 @@ class _Step(torch.autograd.Function):
         return down, g.sum(dim=0), None, None
 
 
-def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
+def _install(module: nn.Module, shape: Shape, tokens: bool) -> list[Stepping]:
     """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
     pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
     linears = {name: layer for name, layer in module.named_modules() if type(layer) is nn.Linear}
@@ -188,7 +223,7 @@ def _install(module: nn.Module, shape: Shape) -> list[Stepping]:
         for name, layer in linears.items()
         if layer.bias is not None and layer.weight.numel() >= MIN_STEPPING_WEIGHTS
     }
-    calls = dry_pass(module, (2, *shape), large) if large else []
+    calls = dry_pass(module, (2, *shape), large, tokens) if large else []
     for name, layer in large.items():
         if [given[0].dim() for called, given, _ in calls if called == name] == [2]:
             layer.__class__ = Stepping

@@ -18,6 +18,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Unfit, expand, override
+from simfl.scenario.shipped import OTHERS, located, telling_key
 from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
 
 Source = str | Path | Mapping[str, Any] | Scenario
@@ -27,7 +28,7 @@ PATHS = (("learning", "data", "root"),)
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
-    """Return the scenario of a YAML file, a mapping, or an earlier scenario; ScenarioError has all problems.
+    """Return the scenario of a file, a shipped name, a mapping or a scenario; ScenarioError has all problems.
 
     Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
     folder, in a mapping or an override to the working directory.
@@ -38,7 +39,8 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        folders = {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
+        source = located(Path(source)) if isinstance(source, str | Path) else source
+        folders = {str(source): source.parent} if isinstance(source, Path) else {}
         return load_tree(_tree(source), more, folders)
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
@@ -53,16 +55,17 @@ def look_at(path: Path) -> Scenario:
         return load(path)
 
 
-def _tree(source: Source) -> Node:
+def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
     if isinstance(source, Scenario):
         return nodes(source.model_dump(mode="json"), source.read_from)
     if isinstance(source, Mapping):
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
-    tree = read(Path(source), str(source))
-    if base := tree.child("base"):
-        message = "this is a study and not a scenario; `simfl sweep` runs it"
-        raise refusal(base.file, base.line, message, "base")
+    tree = read(source, str(source))
+    if key := telling_key(tree):
+        (kind, command), at = OTHERS[key], tree.child(key) or tree
+        message = f"this is a {kind} and not a scenario; `simfl {command}` reads it"
+        raise refusal(at.file, at.line, message, key)
     return tree
 
 
@@ -174,8 +177,9 @@ def _with_shorthands(schema: Any) -> Any:
     short: list[dict[str, Any]] = [{"type": "null"}]
     if schema["discriminator"]["propertyName"] == "kind":
         word = {"type": "string", "pattern": f"^({'|'.join(kinds)})(:.*)?$"}
-        entry = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
-        entry["properties"] = {kind: {} for kind in kinds}
-        short = [word, entry, *([{"type": "number"}] if "fixed" in kinds else [])]
+        entry: dict[str, Any] = {"type": "object", "anyOf": [{"required": [kind]} for kind in kinds]}
+        entry["not"] = {"required": ["kind"]}
+        number = [{"type": "number"}, {"type": "string", "pattern": r"^[-+]?\.?[0-9]"}]
+        short = [word, entry, *(number if {"fixed", "rate"} & {*kinds} else [])]
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}

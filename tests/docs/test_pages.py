@@ -50,11 +50,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_has_a_title_and_a_link_from_above() -> None:
+    readme, index = (path.read_text(encoding="utf-8") for path in (PAGES[0], ROOT / "docs" / "index.md"))
+    papers = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    above = readme + re.sub(r"\]\(", "](docs/", index + papers)
     for page in PAGES[1:]:
         assert page.read_text(encoding="utf-8").startswith("# ")
-        above = PAGES[0] if page.parent.name == "docs" else page.parent.with_suffix(".md")
-        link = f"]({page.parent.name}/{page.name}"
-        assert link in above.read_text(encoding="utf-8"), f"{above.name} lacks {link}"
+        link = f"]({page.relative_to(ROOT).as_posix()}"
+        assert link in above, f"neither README.md nor docs/index.md lead to {page}"
 
 
 def test_the_table_of_work_is_complete() -> None:

@@ -16,7 +16,7 @@ from simfl.learning.models import MODELS
 from simfl.learning.on_device import settle_arithmetic
 from simfl.learning.sgd import LocalSgd, WayName
 from simfl.learning.trainer import Trainer, one_thread
-from tests.learning.models.test_registry import BUILT, SMALL
+from tests.learning.models.test_registry import OF_NUMBERS, SMALL
 
 pytestmark = pytest.mark.gpu
 
@@ -59,7 +59,7 @@ def of_the_cpu(name: str) -> np.ndarray:
 
 
 CASES = [
-    *((name, way) for name in BUILT for way in ("loop", "vectorised")),
+    *((name, way) for name in OF_NUMBERS for way in ("loop", "vectorised")),
     ("logistic", "closed_form"),
     ("softmax", "closed_form"),
 ]

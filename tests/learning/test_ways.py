@@ -20,7 +20,7 @@ from simfl.learning.models import MODELS
 from simfl.learning.models.rules import blank
 from simfl.learning.sgd import LocalSgd, WayName
 from simfl.learning.trainer import Trainer, one_thread
-from simfl.learning.workspace import floats, images, slots
+from simfl.learning.workspace import images, inputs, slots
 from tests.learning.models.made import made
 
 SIZES = (23, 7, 0, 40, 10, 12)
@@ -250,7 +250,7 @@ def test_closed_form_is_for_softmax_regression() -> None:
 
 
 def test_bytes_are_pixels() -> None:
-    levels = floats(torch.arange(256, dtype=torch.uint8), torch.float32)
+    levels = inputs(torch.arange(256, dtype=torch.uint8), torch.float32)
     assert levels.tolist() == [float(np.float32(i) / np.float32(255)) for i in range(256)]
     rng = np.random.default_rng(0)
     pixels, y = rng.integers(0, 256, (20, 1, 5, 4), np.uint8), rng.integers(0, 5, 20)

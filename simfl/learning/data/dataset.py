@@ -16,6 +16,7 @@ from simfl.kinds import Choice
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
+Array = NDArray[Any]
 Floats = NDArray[np.floating[Any]]
 Dtype = type[np.floating[Any]]
 
@@ -42,8 +43,9 @@ class LazyImages:
         return images
 
 
-Samples = F32 | U8 | LazyImages
-"""[n, *shape]: numbers, or pixels 0 .. 255 that mean value / 255."""
+Samples = F32 | U8 | NDArray[np.signedinteger[Any]] | LazyImages
+"""[n, *shape]: numbers, pixels 0 .. 255 that mean value / 255, or tokens from 0 on (int16, int32, int64) that
+a model embeds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,11 @@ class Split:
         return tuple(self.x_train.shape[1:])
 
     @property
+    def tokens(self) -> bool:
+        """True if samples are integers that a model embeds, such as characters."""
+        return np.issubdtype(self.x_train.dtype, np.signedinteger)
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its samples in memory; those that are read lazily take none."""
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
@@ -79,6 +86,8 @@ class Split:
         train, test = list(self.x_train.shape[1:]), list(self.x_test.shape[1:])
         if test != train:
             raise DataError(f"{where}: a test sample has shape {test}, a training sample {train}")
+        if np.issubdtype(self.x_test.dtype, np.signedinteger) != self.tokens:
+            raise DataError(f"{where}: x_test is {self.x_test.dtype}, and x_train {self.x_train.dtype}")
         if self.owner is not None:
             _check_owner(f"{where}: owner", self.owner, len(self.y_train))
         return self
@@ -94,8 +103,8 @@ def check_labels(where: str, y: I64, classes: int) -> None:
 def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> None:
     if len(x.shape) < 2 or 0 in x.shape[1:]:
         raise DataError(f"{place}: shape {list(x.shape)}, expected [samples, *shape of one]")
-    if x.dtype not in (np.float32, np.uint8):
-        raise DataError(f"{place}: {x.dtype}, expected float32 or uint8")
+    if x.dtype not in (np.float32, np.uint8, np.int16, np.int32, np.int64):
+        raise DataError(f"{place}: {x.dtype}, expected float32, uint8, or int16, int32 or int64 of tokens")
     if y.ndim != 1 or y.dtype != np.int64:
         raise DataError(f"{labels}: {y.dtype} of shape {list(y.shape)}, expected int64 [samples]")
     if len(x) != len(y):
@@ -103,6 +112,8 @@ def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> No
     if not len(x):
         raise DataError(f"{place}: no samples, expected at least one")
     check_labels(labels, y, classes)
+    if np.issubdtype(x.dtype, np.signedinteger) and x.min() < 0:  # type: ignore[union-attr]
+        raise DataError(f"{place}: token {x.min()}, expected none below 0")  # type: ignore[union-attr]
     # Extremes are infinite or NaN where any number is, and need no array of flags as large as the data.
     if isinstance(x, np.ndarray) and not (np.isfinite(x.min()) and np.isfinite(x.max())):
         raise DataError(f"{place}: values that are infinite or NaN, expected finite numbers")

@@ -1,11 +1,11 @@
-"""Data sets without published files: digits that come with scikit-learn, made-up samples, your own arrays.
+"""Data sets without published files: bundled digits, made-up samples, your own arrays.
 
-The digits are UCI's optical recognition of handwritten digits (Alpaydin, Kaynak).
+The digits are the test set of UCI's optical recognition of handwritten digits (Alpaydin, Kaynak), in the file
+that scikit-learn has of them: 57 kB, so that no run needs the library for its file.
 """
 
 import math
 from collections.abc import Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import Classes, Count, Positive, Sizes, Text
-from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, DataError, Dataset, Split
+from simfl.learning.data.dataset import EVALUATED, F32, I64, DataError, Dataset, Split
 from simfl.unpacking import UnpackingError, read_npz
 
 
@@ -28,9 +28,7 @@ class Digits(Dataset):
 
         `rng` is not used: accuracies of different scenarios are on the same 360 test samples.
         """
-        # Importing scikit-learn for its file would take a second.
-        file = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
-        rows = np.loadtxt(str(file), delimiter=",")
+        rows = np.loadtxt(str(Path(__file__).with_name("digits.csv.gz")), delimiter=",")
         images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
         y = rows[:, -1].astype(np.int64)
         train, test = stratified(y, test=0.2, seed=1)
@@ -120,9 +118,9 @@ class Npz(Dataset):
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return the arrays of a file as `numpy.savez` writes it; others are not read, nothing is unpickled.
 
-        x are floats, kept as float32, or uint8 pixels that mean value / 255; y are integers. `owner` [n] is
-        the natural user of each training sample, 0 .. writers - 1; `classes` one integer, without it the
-        largest label + 1.
+        x are floats, kept as float32, uint8 pixels that mean value / 255, or signed integers: tokens from 0
+        on, which the model embeds. y are integers. `owner` [n] is the natural user of each training sample,
+        0 .. writers - 1; `classes` one integer, without it the largest label + 1.
         """
         file = self.file
         try:
@@ -135,7 +133,7 @@ class Npz(Dataset):
             classes = int(_integers(file, arrays, "classes", 0))
         else:
             classes = 1 + max(int(y.max(initial=0)) for y in (y_train, y_test))
-        x_train, x_test = (_floats_or_pixels(file, arrays, key) for key in ("x_train", "x_test"))
+        x_train, x_test = (_samples(file, arrays, key) for key in ("x_train", "x_test"))
         return Split(x_train, y_train, x_test, y_test, classes, owner).checked(file)
 
 
@@ -148,11 +146,15 @@ def _integers(file: str, arrays: Mapping[str, NDArray[Any]], key: str, dimension
     return array.astype(np.int64)
 
 
-def _floats_or_pixels(file: str, arrays: Mapping[str, NDArray[Any]], key: str) -> F32 | U8:
+def _samples(file: str, arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray[Any]:
     array = arrays[key]
     if array.dtype == np.uint8:
         return array
+    if array.dtype.kind == "i":
+        return array.astype(np.int64)
     if array.dtype.kind != "f":
-        raise DataError(f"{file}: {key} is {array.dtype}, expected floats or uint8 pixels")
+        raise DataError(
+            f"{file}: {key} is {array.dtype}, expected floats, uint8 pixels or integers of tokens"
+        )
     with np.errstate(over="ignore"):  # `Split.checked` tells
         return array.astype(np.float32)

@@ -26,34 +26,43 @@ from simfl.learning.models.registry import Logistic
 @dataclass(frozen=True, slots=True)
 class Facts:
     """d: parameters. softmax: built by `Logistic`, which has a closed form. macs: multiply-adds of one
-    sample's forward pass (see `rules.macs`), or None and `why` they are not known."""
+    sample's forward pass (see `multiply_adds.macs`), or None and `why` they are not known. recurrent: it has
+    such layers. partly: some of its parameters are not sent. digest: of a file's model, by its layers."""
 
     d: int
     softmax: bool
     macs: int | None
     why: str = ""
+    recurrent: bool = False
+    partly: bool = False
+    digest: str = ""
 
 
-def facts(model: Model, shape: Shape, classes: int) -> Facts:
-    """Return the facts of a model for such samples. ValueError as of `rules.blank`."""
+REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
+
+
+def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Facts:
+    """Return the facts of a model for such samples; tokens: of integers. ValueError as of `rules.blank`."""
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
     if type(model).build is Logistic.build:
+        if tokens:
+            raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")
         return Facts((prod(shape) + 1) * classes, True, prod(shape) * classes)
-    if not type(model).__module__.startswith("simfl."):
-        return _find(model, shape, classes)
+    if not _is_ours(model):
+        return _find(model, shape, classes, tokens)
     # SIMFL_CACHE, or the user's cache folder by the XDG rules.
     own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
     folder = Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
     file = folder / "models.json"
-    key = f"{model.name} {'x'.join(map(str, shape))} {classes} {_code()}"
+    key = f"{model.name} {'x'.join(map(str, shape))} {classes} {'tokens ' * tokens}{_code()}"
     known: dict[str, Any] = {}
     # An unreadable or unwritable cache is ignored.
     with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(file.read_text(encoding="utf-8")))
     with suppress(KeyError, TypeError, ValueError):
         return Facts(**known[key])
-    found = _find(model, shape, classes)
+    found = _find(model, shape, classes, tokens)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder)
@@ -63,15 +72,29 @@ def facts(model: Model, shape: Shape, classes: int) -> Facts:
     return found
 
 
-def _find(model: Model, shape: Shape, classes: int) -> Facts:
-    from simfl.learning.models.rules import blank, macs
+def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
+    from simfl.learning.models.multiply_adds import digest, is_recurrent, macs
+    from simfl.learning.models.rules import blank, shared
 
-    module = blank(model, shape, classes)
-    d = sum(p.numel() for p in module.parameters())
+    module = blank(model, shape, classes, tokens=tokens)
+    d = sum(p.numel() for _, p in shared(module, model))
+    count, why = None, ""
     try:
-        return Facts(d, False, macs(module, shape))
+        count = macs(module, shape, tokens)
     except ValueError as error:
-        return Facts(d, False, None, f"model {model.name}: {error}")
+        why = f"model {model.name}: {error}: {REMEDY}"
+    partly = d < sum(p.numel() for p in module.parameters())
+    named = "" if _is_ours(model) else digest(module, shape, tokens)
+    return Facts(d, False, count, why, is_recurrent(module), partly, named)
+
+
+def law_name(model: Model, known: Facts) -> str:
+    """Return the name of a model in a profile's laws: the word of ours, the class and digest of another."""
+    return f"{type(model).__name__}#{known.digest}" if known.digest else model.name
+
+
+def _is_ours(model: Model) -> bool:
+    return type(model).__module__.startswith("simfl.")
 
 
 @cache

@@ -169,6 +169,30 @@ class ResNet18Gn(Model):
         return resnet18_gn(self.image(shape, least=17)[0], classes)
 
 
+class CharLstm(Model):
+    """LEAF's next character (Caldas et al. 2018, for Shakespeare); 80 in 80 classes: 819,920 parameters.
+
+    Embedding of 8, two LSTM layers of 256, and a linear layer on the last output. A class is a character, so
+    tokens are below the number of classes. Torch's LSTM has two vectors of biases a layer, TensorFlow's one:
+    817,872 parameters there.
+    """
+
+    kind: Literal["char_lstm"] = "char_lstm"
+    embedding: Count = 8
+    """Numbers that a character becomes."""
+    hidden: Count = 256
+    """Units of each LSTM layer."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
+    """LSTM layers."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from simfl.learning.models.recurrent import CharLstm
+
+        if len(shape) != 1:
+            raise ValueError(f"{self.name} needs samples [characters], not {list(shape)}")
+        return CharLstm(classes, self.embedding, self.hidden, self.layers)
+
+
 class BySize(Model):
     """A model known by its size alone, `{d: 8000000, macs: 2.0e9}`, for shadow runs.
 
@@ -230,7 +254,7 @@ def _cnn(
 
 _OURS = (
     Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, XieCnn, Vgg11, MobileNetV3, EfficientNetB0,
-    ResNet18Gn, BySize,
+    ResNet18Gn, CharLstm, BySize,
 )  # fmt: skip
 MODELS = Kinds("model", Model, _OURS, "models")  # type: ignore[type-abstract]
 

@@ -13,10 +13,12 @@ minibatch.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,6 +27,7 @@ from simfl.learning.models.model import Model, Shape
 
 _TORCH_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
+_OF_NUMBERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
 _SAMPLES = 2  # of a dry run: with one, a module that mixes up samples and classes would pass
 
 
@@ -66,33 +69,71 @@ class Dropout(nn.Module):
 
 
 NORMS = (BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-Call = tuple[str, tuple[Tensor, ...], Tensor]
-"""A layer's name, its inputs and its output."""
+Call = tuple[str, tuple[Tensor, ...], Any]
+"""A layer's name, its inputs and its output, one tensor of most layers."""
 
 
-def dry_pass(module: nn.Module, inputs: Shape, watched: Mapping[str, nn.Module]) -> list[Call]:
+def blanks(module: nn.Module, shape: Shape, tokens: bool) -> Tensor:
+    """Return zeros of a shape where the module is: numbers in its parameters' type, or tokens."""
+    some = next(module.parameters())
+    return torch.zeros(shape, dtype=torch.long if tokens else some.dtype, device=some.device)
+
+
+def dry_pass(
+    module: nn.Module, inputs: Shape, watched: Mapping[str, nn.Module], tokens: bool = False
+) -> list[Call]:
     """Make one forward pass where the module is, on zeros [*inputs]; return the watched layers' calls."""
     calls: list[Call] = []
-    hooks = [
-        layer.register_forward_hook(lambda _, given, output, name=name: calls.append((name, given, output)))
-        for name, layer in watched.items()
-    ]
-    some = next(module.parameters())
-    with torch.no_grad(), some.device:
-        module(torch.zeros(inputs, dtype=some.dtype))
+
+    def noting(name: str) -> Any:
+        return lambda _, given, named, output: calls.append((name, (*given, *named.values()), output))
+
+    hooks = [layer.register_forward_hook(noting(name), with_kwargs=True) for name, layer in watched.items()]
+    with torch.no_grad(), next(module.parameters()).device, _steps_left_out(module):
+        module(blanks(module, inputs, tokens))
     for hook in hooks:
         hook.remove()
     return calls
 
 
-def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[Dropout, Shape]]:
+@contextmanager
+def _steps_left_out(module: nn.Module) -> Iterator[None]:
+    """Let recurrent layers on the meta device give their outputs' shapes and gradients' ways without a step:
+    there each step of torch's is Python, and a text of 80 characters would take ten seconds."""
+    recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNN | nn.GRU | nn.LSTM)]
+    on_meta = [layer for layer in recurrent if all(p.is_meta for p in layer.parameters())]
+    for layer in on_meta:
+        layer.forward = partial(_without_steps, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in on_meta:
+            del layer.forward
+
+
+def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
+    if not isinstance(x, Tensor):  # packed sequences
+        return type(layer).forward(layer, x, state)
+    layer.check_input(x, None)
+    ways, out = 1 + layer.bidirectional, layer.proj_size or layer.hidden_size
+    users = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
+    before = (state,) if isinstance(state, Tensor) else tuple(state or ())
+    reached = torch.stack([part.sum() for part in (x, *before, *layer.parameters())]).sum()
+    output = reached.expand(*x.shape[:-1], ways * out)
+    hidden = reached.expand(ways * layer.num_layers, *users, out)
+    if not isinstance(layer, nn.LSTM):
+        return output, hidden
+    return output, (hidden, reached.expand(ways * layer.num_layers, *users, layer.hidden_size))
+
+
+def dropouts(module: nn.Module, input_shape: Shape, tokens: bool = False) -> list[tuple[Dropout, Shape]]:
     """Return each `Dropout` with the shape of its input for one sample, in the order of their calls.
 
     ValueError if one is called twice, as it would keep the same both times, or gets no [n, ...] of n samples.
     """
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Dropout)}
     found: dict[str, tuple[Dropout, Shape]] = {}
-    for name, given, _ in dry_pass(module, (2, *input_shape), layers) if layers else ():
+    for name, given, _ in dry_pass(module, (2, *input_shape), layers, tokens) if layers else ():
         if name in found:
             raise ValueError(f"dropout {name!r} is called twice: use a layer for each place")
         n, *shape = given[0].shape
@@ -102,42 +143,12 @@ def dropouts(module: nn.Module, input_shape: Shape) -> list[tuple[Dropout, Shape
     return list(found.values())
 
 
-def macs(module: nn.Module, input_shape: Shape) -> int:
-    """Return the multiply-adds of one sample's forward pass, those of padding included, biases not.
-
-    A normalisation layer counts 2 an output: one for the statistics, one for the scaling. Activations,
-    pooling and products of activations count nothing. ValueError if the work of a layer with parameters is
-    unknown, or it is used without being called.
-    """
-    layers = dict(module.named_modules())
-    silent = {name for name in layers if next(layers[name].parameters(recurse=False), None) is not None}
-    watched = {name: layer for name, layer in layers.items() if name in silent or isinstance(layer, NORMS)}
-    total = 0
-    for name, _, output in dry_pass(module, (1, *input_shape), watched):
-        each = _macs_per_output(layers[name])  # of the kinds that it knows, the output is one tensor
-        total += output.numel() * each
-        silent.discard(name)
-    if silent:
-        kinds = ", ".join(sorted({type(layers[name]).__name__ for name in silent}))
-        raise ValueError(f"the multiply-adds of layers that are not called are not known: {kinds}")
-    return total
-
-
-def _macs_per_output(layer: nn.Module) -> int:
-    if isinstance(layer, nn.Linear):
-        return layer.in_features
-    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return layer.in_channels // layer.groups * prod(layer.kernel_size)
-    if isinstance(layer, NORMS):
-        return 2
-    raise ValueError(f"the multiply-adds of a layer {type(layer).__name__} are not known")
-
-
-def blank(model: Model, shape: Shape, classes: int, tried: bool = False) -> nn.Module:
+def blank(model: Model, shape: Shape, classes: int, tried: bool = False, tokens: bool = False) -> nn.Module:
     """Return a model's module on the meta device, with this package's `BatchNorm` and `Dropout` for torch's.
 
-    tried: its dry run went well before. ValueError, naming the model, if it keeps state or draws elsewhere,
-    does not map [n, *shape] to [n, classes], or has parameters that no gradient reaches.
+    tried: its dry run went well before. tokens: samples are integers. ValueError, naming the model, if it
+    keeps state or draws elsewhere, does not map [n, *shape] to [n, classes], or has parameters that no
+    gradient reaches.
     """
     with torch.device("meta"):
         module = model.build(shape, classes)
@@ -145,12 +156,13 @@ def blank(model: Model, shape: Shape, classes: int, tried: bool = False) -> nn.M
             if not isinstance(module, nn.Module):
                 raise ValueError(f"build gave {type(module).__name__}, not a torch.nn.Module")
             if any(nn.parameter.is_lazy(p) for p in module.parameters()):
-                _forward(module, shape)
+                _forward(module, shape, tokens)
             module = _replaced(module)
             _refuse_state(module)
+            _check_content(module, model)
             if not tried:
-                _dry_run(module, shape, classes)
-                dropouts(module, shape)
+                _dry_run(module, shape, classes, tokens)
+                dropouts(module, shape, tokens)
         except ValueError as error:
             raise ValueError(f"model {model.name}: {error}") from error
     return module
@@ -173,7 +185,9 @@ def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
     named = f"layer {path!r}, {type(layer).__name__},"
     if isinstance(layer, nn.Dropout) and type(layer) is nn.Dropout:
         return Dropout(layer.p)
-    if isinstance(layer, _RANDOM):
+    if isinstance(layer, _RANDOM) or (
+        isinstance(layer, nn.RNNBase) and layer.dropout and layer.num_layers > 1
+    ):
         raise ValueError(f"{named} draws random numbers: only nn.Dropout may")
     if not isinstance(layer, _TORCH_BATCH_NORMS):
         return None
@@ -200,6 +214,31 @@ def _refuse_state(module: nn.Module) -> None:
         raise ValueError(f"parameters that several layers share are not supported: {', '.join(tied)}")
 
 
+def _check_content(module: nn.Module, model: Model) -> None:
+    named = dict(module.named_parameters())
+    frozen = {name: tuple(p.shape) for name, p in named.items() if not p.requires_grad}
+    for name, content in model.frozen().items():
+        if frozen.get(name) != np.shape(content):
+            there = f"a frozen parameter {list(frozen[name])}" if name in frozen else "no frozen parameter"
+            raise ValueError(
+                f"frozen() gives {name!r} {list(np.shape(content))}: it has {there} of this name"
+            )
+    for start in model.own:
+        if not any(name.startswith(start) and p.requires_grad for name, p in named.items()):
+            raise ValueError(f"own names {start!r}, with which no trained parameter begins")
+
+
+def shared(module: nn.Module, model: Model) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters that are trained and sent: what an update holds. ValueError if there are none."""
+    trained = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+    found = [(name, p) for name, p in trained if not name.startswith(tuple(model.own))]
+    if not found:
+        raise ValueError(
+            f"model {model.name}: all its parameters are its users' own: there is nothing to send"
+        )
+    return found
+
+
 def _refuse_draws(
     _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
@@ -217,20 +256,24 @@ _NoDraws = type(
 )
 
 
-def _dry_run(module: nn.Module, input_shape: Shape, classes: int) -> None:
+def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) -> None:
     convolutions = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
     hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
-    with _NoDraws():
-        logits = _forward(module, input_shape)
+    of_numbers = [layer for layer in module.modules() if isinstance(layer, _OF_NUMBERS)]
+    hooks += [layer.register_forward_pre_hook(_refuse_tokens) for layer in of_numbers]
+    with _NoDraws(), _steps_left_out(module):
+        logits = _forward(module, input_shape, tokens)
     for hook in hooks:
         hook.remove()
     if not isinstance(logits, Tensor) or logits.shape != (_SAMPLES, classes):
         shown = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"for {_SAMPLES} samples it gives {shown}, not logits {[_SAMPLES, classes]}")
     trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("all its parameters are frozen: there is nothing to train")
     gradients = torch.autograd.grad(logits.sum(), trained, allow_unused=True) if logits.requires_grad else ()
     reached = {p for p, g in zip(trained, gradients, strict=False) if g is not None}
-    if idle := [name for name, p in module.named_parameters() if p not in reached]:
+    if idle := [name for name, p in module.named_parameters() if p.requires_grad and p not in reached]:
         raise ValueError(f"no gradient reaches the parameters {', '.join(idle)}")
 
 
@@ -239,9 +282,15 @@ def _channels_last(_: nn.Module, __: object, output: Tensor) -> Tensor:
     return output.contiguous(memory_format=torch.channels_last)
 
 
-def _forward(module: nn.Module, input_shape: Shape) -> object:
+def _refuse_tokens(layer: nn.Module, given: tuple[Any, ...]) -> None:
+    # On the meta device a product with integers passes.
+    if any(isinstance(x, Tensor) and not x.is_floating_point() for x in given[:1]):
+        raise TypeError(f"{type(layer).__name__} got tokens, which it cannot multiply: embed them")
+
+
+def _forward(module: nn.Module, input_shape: Shape, tokens: bool) -> object:
     try:
-        return module(torch.empty(_SAMPLES, *input_shape))
+        return module(torch.empty(_SAMPLES, *input_shape, dtype=torch.long if tokens else None))
     except Exception as error:
-        shown = f"{type(error).__name__}: {error}"
-        raise ValueError(f"its forward fails for samples {list(input_shape)}: {shown}") from error
+        shown, samples = f"{type(error).__name__}: {error}", "tokens" if tokens else "samples"
+        raise ValueError(f"its forward fails for {samples} {list(input_shape)}: {shown}") from error

@@ -63,7 +63,9 @@ def test_work_that_cannot_be_counted_is_an_error() -> None:
         return nn.Sequential(nn.Flatten(), nn.PReLU(), nn.Linear(64, classes))
 
     known = facts(made(odd, "odd"), DIGITS, 10)
-    assert (known.macs, known.why) == (None, "model odd: the multiply-adds of a layer PReLU are not known")
+    remedy = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
+    why = f"model odd: the multiply-adds of a layer PReLU are not known: {remedy}"
+    assert (known.macs, known.why) == (None, why)
 
     class Around(nn.Module):
         def __init__(self) -> None:
