@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-all fuzz bench live gpu lint clean
+.PHONY: run test test-all fuzz bench live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
@@ -21,6 +21,9 @@ bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/rat
 
 live: .venv/ready  # as root, for links by the kernel; about 25 minutes on two quiet cores, and a rerun goes on
 	$(BIN)/python -m benchmarks.live && $(BIN)/python -m tests.docs.reality
+
+site: .venv/ready  # the documentation, in site/; fails on a warning or a dead link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 DEVICE ?= cuda
 gpu:  # at most 8 minutes; installs nothing: docs/gpu.md lists what must be there

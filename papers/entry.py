@@ -122,7 +122,7 @@ class Place:
 
     @property
     def page(self) -> Path:
-        """The page of evidence."""
+        """The overview of all papers."""
         return self.root / "docs" / "reproduction.md"
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from papers.entry import Chart
-from papers.page import chart_name
+from papers.paper_page import chart_name
 from papers.store import Stored
 from simfl.reports.figures.style import WIDE, panels, protocol_line, style
 

@@ -21,7 +21,11 @@ KINDS = {
 
 
 def listed(things: str) -> list[tuple[str, str]]:
-    """Return (name, one line) of all profiles, or kinds of a thing. KeyError for another word."""
+    """Return (name, one line) of all scenarios, profiles, or kinds of a thing. KeyError for another word."""
+    if things == "scenarios":
+        from simfl.scenario import shipped
+
+        return shipped.listed()
     if things == "profiles":
         from simfl import profiles
 

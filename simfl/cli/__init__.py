@@ -19,6 +19,7 @@ from simfl.cli import (  # noqa: F401
     import_,
     leaks,
     live,
+    plan,
     reports,
     reproduce,
     run,
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     heed_termination()
     try:
         with keeping(lambda: ""), read_to_its_end():
-            app(arguments)
+            app(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
         tell(str(error), error=True)
         sys.exit(BAD)

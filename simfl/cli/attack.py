@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, keeping, overrides, say, stages, tell, tell_whose_code
+from simfl.cli.common import Set, app, keeping, names_and_files, overrides, say, stages, tell, tell_whose_code
 from simfl.errors import BadInput
 
 With = Annotated[
@@ -25,6 +25,7 @@ def attack(
         Argument(
             help="A run's folder with record_updates: true, or a scenario to run first.",
             metavar="RUN|SCENARIO",
+            autocompletion=names_and_files,
         ),
     ],
     with_: With = None,

@@ -10,21 +10,35 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import app, names, say, tell
 
 NAME_COLUMNS = 20
 
 Things = Literal[
-    "protocols", "models", "losses", "datasets", "profiles", "selection", "availability", "dropout", "links",
-    "partition", "server", "clip", "staleness", "attacks",
+    "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
+    "dropout", "links", "partition", "server", "clip", "staleness", "attacks",
 ]  # fmt: skip
 
 
 @app.command()
 def schema(
     markdown: Annotated[bool, Option("--markdown", help="As a page for people: docs/scenario.md.")] = False,
+    outputs: Annotated[bool, Option("--outputs", help="Of a run's files: docs/outputs.md.")] = False,
+    commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors."""
+    if commands:
+        from simfl.cli import commands as reference_of_commands
+
+        print(reference_of_commands.markdown(), end="")
+        return
+    if outputs:
+        from simfl.cli import outputs as reference_of_outputs
+        from simfl.results.summary import Summary
+
+        page = reference_of_outputs.markdown()
+        print(page if markdown else json.dumps(Summary.model_json_schema(), indent=2) + "\n", end="")
+        return
     if markdown:
         from simfl.scenario import reference
 
@@ -37,7 +51,7 @@ def schema(
 
 @app.command("list")
 def list_command(things: Annotated[Things, Argument(help="What to list.")]) -> None:
-    """List protocols, models, datasets, profiles, or the kinds of another thing."""
+    """List shipped scenarios, protocols, models, datasets, profiles, or the kinds of another thing."""
     from simfl.catalog import listed
 
     for name, text in listed(things):
@@ -45,6 +59,26 @@ def list_command(things: Annotated[Things, Argument(help="What to list.")]) -> N
             print(name)
             name = ""
         say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
+
+
+@app.command()
+def init(
+    name: Annotated[
+        str, Argument(help="See `simfl list scenarios`.", metavar="[NAME]", autocompletion=names)
+    ] = "tutorial",
+) -> None:
+    """Write a shipped scenario here, with the files that it reads, to start from; overwrite nothing."""
+    from simfl.scenario import shipped
+
+    files = shipped.with_its_files(name)
+    if taken := [file for file in files if file.exists()]:
+        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+    for file, source in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as new_file:  # not one that has appeared meanwhile
+            new_file.write(source.read_bytes())
+        tell(f"Written to {file}")
+    tell(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
 new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)

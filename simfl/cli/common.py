@@ -7,17 +7,20 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import escape, glob
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from simfl.errors import RunFailed
+from simfl.errors import BadInput, RunFailed
 from simfl.python_files import executed
 from simfl.results.text import printable
+from simfl.version import __version__
 
 WIDTH = 80  # columns of text, on a terminal and off it
+LONG_S = 3600.0  # beyond which a study is not begun unasked
 PATIENCE_S = 2.0  # after which a stage is told off a terminal
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
@@ -73,12 +76,44 @@ def read_to_its_end() -> Iterator[None]:
 
 app = typer.Typer(
     name="simfl",
-    help="Federated learning with real secure aggregation, in virtual time.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        tell(f"simfl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, Option("--version", is_eager=True, callback=_tell_version, help="Print simfl's version.")
+    ] = False,
+) -> None:
+    """Federated learning with real secure aggregation, in virtual time."""
+
+
+def names(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a shipped scenario."""
+    from simfl.scenario import shipped
+
+    return [(name, text) for name, text in shipped.listed() if name.startswith(incomplete)]
+
+
+def names_and_files(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a shipped scenario, or of a YAML file; with neither, shells look for any path."""
+    return [*names(incomplete), *((path, "") for path in sorted(glob(f"{escape(incomplete)}*.yaml")))]
+
+
+SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
+ScenarioFile = Annotated[
+    Path,
+    Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
+]
 
 _SET_HELP = "Override a value, such as a.b=c."
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
@@ -121,6 +156,22 @@ def say(text: str, further: str = "") -> None:
 def tell(text: str, error: bool = False) -> None:
     """Print lines as they are, to stderr if it is an `error`; control characters are spelled out."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
+
+
+def ask_before_long(what: str, seconds: float, yes: bool) -> None:
+    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal, where nobody answers."""
+    if seconds <= LONG_S or yes:
+        return
+    hours = (
+        f"about {seconds / 3600:.3g} hours" if seconds < 48 * 3600 else f"about {seconds / 86400:.3g} days"
+    )
+    message = f"{what} would take {hours} here"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(f"{message}: --random N tries so many random ones, --yes all of them")
+    typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
+
+
+Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 
 @contextmanager

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, stages, tell, tell_whose_code
+from simfl.cli.common import (
+    FAILED,
+    Set,
+    Yes,
+    app,
+    ask_before_long,
+    keeping,
+    names_and_files,
+    overrides,
+    say,
+    stages,
+    tell,
+    tell_whose_code,
+)
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -23,7 +36,12 @@ SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
 @app.command()
 def leak(
     target: Annotated[
-        str, Argument(help="A protocol (ours, or path.py:Name), or a scenario.", metavar="PROTOCOL|SCENARIO")
+        str,
+        Argument(
+            help="A protocol (ours, or path.py:Name), or a scenario.",
+            metavar="PROTOCOL|SCENARIO",
+            autocompletion=names_and_files,
+        ),
     ],
     users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 5 use --random.")] = 4,
     collude: Annotated[int, Option(min=0, help="The most users who pool what they see with the server.")] = 1,
@@ -36,6 +54,7 @@ def leak(
     ] = None,
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    yes: Yes = False,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
     figure: Annotated[
         Path | None,
@@ -46,7 +65,11 @@ def leak(
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
-    scenario = Path(target).suffix in (".yaml", ".yml")
+    if random is not None:
+        need("--random", "hypothesis", "explore")
+    from simfl.scenario.shipped import is_scenario
+
+    scenario = is_scenario(target)
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         if figure.suffix not in (".svg", ".png"):
@@ -58,7 +81,7 @@ def leak(
     elif scenario:
         leaks = _of_scenario(Path(target), collude, set_)
     else:
-        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure, yes)
     if leaks:
         raise typer.Exit(FAILED)
 
@@ -72,15 +95,21 @@ def _of_protocol(
     set_: Set,
     out: Path,
     figure: Path | None,
+    yes: bool,
 ) -> bool:
     from simfl.folder.result import atomic
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.leaks.sweep import Report, make_small, sample, sweep
+    from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
     small = make_small(protocol, users, seed, overrides(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
+    if random is None and not yes:
+        with stages() as stage:
+            stage(f"{label}: timing a few of its losses")
+            expected = seconds_for_all(small, collude)
+        ask_before_long(f"{label}: every loss", expected, yes)
 
     def watch(now: Report) -> None:
         nonlocal report

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from simfl.cli.common import (
     NO_AGGREGATE,
+    ScenarioFile,
     Set,
     app,
     keeping,
@@ -39,7 +40,7 @@ PROCESSES_HELP = "Processes among which the users are dealt; one for each user u
 
 @app.command("live")
 def live_command(
-    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
+    scenario: ScenarioFile,
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
     links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
     delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",

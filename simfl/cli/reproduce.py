@@ -19,11 +19,11 @@ def reproduce(
         list[str] | None,
         Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
     ] = None,
-    page: Annotated[bool, Option("--page", help="Only write the page from what is stored.")] = False,
+    page: Annotated[bool, Option("--page", help="Only write the pages from what is stored.")] = False,
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path, Option(metavar="DIR", help="The checkout.")] = Path(),
 ) -> None:
-    """Run the papers' tables and figures again: results to docs/reproduction, a page to docs."""
+    """Run the papers' tables and figures again: results to docs/reproduction, pages to docs."""
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
@@ -44,7 +44,7 @@ def reproduce(
             say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
         return
     from papers import store
-    from papers.page import page as page_of
+    from papers.page import pages
     from simfl.folder.result import atomic
 
     entries = chosen(names or [])
@@ -61,8 +61,10 @@ def reproduce(
         catalogue.save(place.results, of_result(stored), kinds=("svg",))
     results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
     found = [(entry, stored) for entry, stored in results.values() if stored is not None]
-    with atomic(place.page) as file:
-        file.write(page_of(found, place))
+    for path, text in pages(found, place).items():
+        path.parent.mkdir(exist_ok=True)
+        with atomic(path) as file:
+            file.write(text)
     missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
     say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
 

@@ -13,9 +13,12 @@ from typer import Argument, Option
 
 from simfl.cli.common import (
     NO_AGGREGATE,
+    SCENARIO_HELP,
+    ScenarioFile,
     Set,
     app,
     keeping,
+    names_and_files,
     overrides,
     say,
     stages,
@@ -36,6 +39,9 @@ Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its 
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = "Train on a Dask cluster: dask://HOST:PORT, or local:N for N processes of this machine."
+TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
+Tracked = Literal["tensorboard", "wandb", "mlflow"]
+Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
 
@@ -43,7 +49,8 @@ Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in li
 @app.command("run")
 def run_command(
     scenario: Annotated[
-        Path | None, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)
+        Path | None,
+        Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
     ] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
     resume: Annotated[
@@ -62,6 +69,7 @@ def run_command(
     no_progress: Annotated[bool, Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write breakdown.parquet too.")] = False,
     repeat: Annotated[int | None, Option(metavar="N", min=1, help=REPEAT_HELP)] = None,
+    track: Track = None,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
@@ -103,7 +111,7 @@ def run_command(
                     tell(f"{run.name} of {repeat}", error=True)
                 resumed = resume is not None if repeat is None else has_saved(run)
                 summaries[run], pressing = _perform(
-                    loaded, run, resumed, save_every_s, live, parquet, cluster
+                    loaded, run, resumed, save_every_s, live, parquet, cluster, track
                 )
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
@@ -138,23 +146,26 @@ def _perform(
     live: bool,
     parquet: bool,
     cluster: str | None,
+    track: Tracked | None,
 ) -> tuple[Summary, list[str]]:
     """Run a scenario in a folder; return its summary, and lines on what pressed it."""
     from simfl.reports import terminal
     from simfl.reports.assumptions import pressing
     from simfl.results.summary import read
     from simfl.simulation import run
+    from simfl.trackers import tracker
 
+    trackers = [tracker(track, folder)] if track else []
     rounds = f"{unit(loaded.asynchronous)}s"
     bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else nullcontext()
     with telling_removed(folder), bars as watch:
-        result = run(loaded, None, folder, watch, resumed, save_every_s, cluster)
+        result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
         from simfl.folder.result import breakdown
         from simfl.reports.tables import write_parquet
+        from simfl.results.frames import listed
 
-        names, *rows = breakdown(result.rounds)
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
@@ -184,7 +195,7 @@ def _left(folder: Path, count: int | None) -> str:
 
 @app.command()
 def check(
-    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO")],
+    scenario: ScenarioFile,
     set_: Set = None,
     seed: Seed = None,
     clock: ClockOption = None,
@@ -200,7 +211,7 @@ def check(
     from simfl.reports.assumptions import before
     from simfl.reports.histograms import label_histogram
     from simfl.reports.units import listed
-    from simfl.scenario.load import resolved_yaml
+    from simfl.scenario.load import filled_yaml
 
     with stages() as stage:
         with blamed(BadInput):
@@ -217,7 +228,7 @@ def check(
         users = counted(loaded.population.users, "user")
         stage(f"counting the labels of {users}")
         partitions = study.partitions
-    print(resolved_yaml(loaded), end="")
+    print(filled_yaml(loaded), end="")
     rounds = counted(loaded.rounds, unit(loaded.asynchronous))
     good = f"{scenario.name}: good; {users}, {rounds} of {', '.join(loaded.protocols)}"
     dimension = f"the model has d = {counted(study.trainer.d, 'parameter')}"

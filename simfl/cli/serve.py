@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, keeping, overrides, stages, tell, tell_whose_code, telling_removed
+from simfl.cli.common import (
+    ScenarioFile,
+    Set,
+    app,
+    keeping,
+    overrides,
+    stages,
+    tell,
+    tell_whose_code,
+    telling_removed,
+)
 from simfl.cli.live import LINKS_HELP, PROCESSES_HELP, RESUME_HELP, left, shown, told
 from simfl.errors import BadInput
 
@@ -32,7 +42,7 @@ Pin = Annotated[str | None, Option(metavar="SHA256", help=PIN_HELP)]
 
 @app.command("serve")
 def serve_command(
-    scenario: Annotated[Path, Argument(help="A scenario, YAML.", metavar="SCENARIO", show_default=False)],
+    scenario: ScenarioFile,
     listen: Annotated[str, Option(metavar="ADDR:PORT", help="Where users connect.")] = "127.0.0.1:7000",
     cert: Annotated[Path | None, Option(metavar="FILE", help="The certificate, PEM.")] = None,
     key: Annotated[Path | None, Option(metavar="FILE", help="Its private key, PEM.")] = None,
@@ -134,8 +144,9 @@ def ping_command(
     from simfl.live.sides import prepared
 
     if "://" not in what:
+        study = prepared(_load(Path(what), None))
         tell("# this machine's loopback: what a live run adds here to the links of its scenario")
-        tell(ping.loopback(prepared(_load(Path(what), None))).block().rstrip())
+        tell(ping.loopback(study).block().rstrip())
         return
     if token_file is None:
         raise typer.BadParameter("is missing", param_hint="--token-file")

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, Set, app, keeping, overrides, say, tell, tell_whose_code
+from simfl.cli.common import (
+    FAILED,
+    Set,
+    Yes,
+    app,
+    ask_before_long,
+    keeping,
+    names_and_files,
+    overrides,
+    say,
+    stages,
+    tell,
+    tell_whose_code,
+)
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
@@ -18,12 +31,13 @@ if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
+STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
 MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
 
 
 @app.command()
 def sweep(
-    study: Annotated[Path, Argument(help="A study, YAML: base, set, cells, grid, seeds.", metavar="STUDY")],
+    study: Annotated[Path, Argument(help=STUDY_HELP, metavar="STUDY", autocompletion=names_and_files)],
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
     ] = None,
@@ -155,12 +169,19 @@ def explore(
     seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
+    yes: Yes = False,
     out: Annotated[str, Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
-    """Lose users at every combination of points, and hold every law to each round."""
+    """Lose users at every combination of points, and hold every law to each round.
+
+    It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+    """
+    if random is not None:
+        need("--random", "hypothesis", "explore")
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
     from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
@@ -169,6 +190,11 @@ def explore(
     report, since = Report(), time.monotonic()
     patterns = total(cohort) if random is None else random
     label = f"{cohort.protocol}, {cohort.users} users"
+    if random is None and patterns > FEW_PATTERNS and not yes:
+        with stages() as stage:
+            stage(f"{label}: timing a few of {patterns} patterns")
+            expected = seconds_for_all(cohort, jobs)
+        ask_before_long(f"{label}: all {patterns:,} patterns", expected, yes)
 
     def counts() -> str:
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
@@ -228,7 +254,13 @@ def calibrate(
         Path | None, Argument(help="Where the profile goes; printed unless given.", metavar="[OUT.yaml]")
     ] = None,
     scenario: Annotated[
-        Path | None, Option("--for", metavar="SCENARIO", help="Find the law of its model's training too.")
+        Path | None,
+        Option(
+            "--for",
+            metavar="SCENARIO",
+            help="Find the law of its model's training too.",
+            autocompletion=names_and_files,
+        ),
     ] = None,
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:

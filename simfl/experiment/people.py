@@ -146,7 +146,8 @@ def _numbers(
     for name, settings in settings_of(s).items():
         spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
-        drawn.append(for_users(spec, users, streams, *purpose, key=path, **bounds))
+        make = partial(for_users, spec, users, streams, *purpose, key=path, **bounds)
+        drawn.append(or_error(s, path, make))
     return classes.combined(drawn)
 
 

@@ -19,7 +19,10 @@ def code_version() -> str:
     """Return simfl's version with a digest of its sources and profiles: an edited checkout is another."""
     root = Path(__file__).parents[1]
     digest = sha256()
+    carried = root / "shipped"  # in a wheel: scenarios are not the code, and a checkout has them elsewhere
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
+        if path.is_relative_to(carried):
+            continue
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)

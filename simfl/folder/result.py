@@ -6,26 +6,28 @@ import platform
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
 from simfl.folder import earlier
+from simfl.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
 from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
-from simfl.results import metrics, targets, trace
+from simfl.results import frames, html, metrics, targets, trace
 from simfl.results.assumed import Assumed
 from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.energy import FJ
-from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
+from simfl.results.round_summary import Measurement
+from simfl.results.summary import SCHEMA, ParticipationSummary, ProtocolSummary, Summary
 from simfl.results.text import write_csv
 from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
@@ -34,6 +36,9 @@ from simfl.scenario.user_classes import classes_of
 from simfl.selection.participation import Participation
 from simfl.version import __version__
 from simfl.virtual_time import NS
+
+if TYPE_CHECKING:
+    import pandas
 
 LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
 WEAK_T_BUDGET = 2_000_000  # of the search for T of a protocol, a fraction of a second (`privacy.weak.BUDGET`)
@@ -52,7 +57,15 @@ class Kept:
 
 @dataclass(repr=False)
 class Result:
-    """A run: the resolved scenario, and the trace and measurements of each protocol."""
+    """A run: the resolved scenario, and the trace and measurements of each protocol.
+
+    >>> import simfl
+    >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> result.scenario.population.users, result.interrupted
+    (12, False)
+    >>> result.traces["fedavg"][0].users
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    """
 
     scenario: Scenario
     traces: dict[str, Trace] = field(default_factory=dict)
@@ -67,15 +80,83 @@ class Result:
 
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:
+        """The finished rounds of each protocol as the trace has them, times in integer nanoseconds.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> (only,) = result.rounds["secagg"]
+        >>> only.end - only.start == sum(only.critical.values())
+        True
+        """
         with trace.seldom_collecting():
             return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`, schema 2; times in seconds of virtual time."""
+        """The content of `summary.json`, schema 2; times in seconds of virtual time.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.summary["protocols"]["secagg"]["rounds"][0]["status"]
+        'completed'
+        """
         return self.summarised().dump()
 
+    @property
+    def protocols(self) -> dict[str, ProtocolSummary]:
+        """The summary of each protocol with typed attributes, where `summary` has plain dictionaries.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> mean, entry = result.protocols["secagg"].mean, result.summary["protocols"]["secagg"]
+        >>> mean.span_s.offline == entry["mean"]["span_s"]["offline"]
+        True
+        """
+        return self.summarised().protocols
+
+    def to_pandas(self, table: Literal["rounds", "breakdown", "trace"] = "rounds") -> "pandas.DataFrame":
+        """Return a table of the result as a data frame.
+
+        Args:
+            table: `rounds`, a row for each round of each protocol; `breakdown`, the rows of `breakdown.csv`;
+                or `trace`, the rows of `trace.jsonl`, times in integer nanoseconds.
+
+        Raises:
+            BadInput: pandas is not installed; or there is no such table.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.to_pandas()[["protocol", "round", "survivors"]]
+              protocol  round  survivors
+        0       fedavg      0         12
+        1       secagg      0         12
+        2  lightsecagg      0         12
+        """
+        tables: dict[str, Callable[[], frames.Columns]] = {
+            "rounds": lambda: frames.rounds(self.protocols),
+            "breakdown": lambda: breakdown_columns(self.rounds),
+            "trace": lambda: frames.trace(self.traces),
+        }
+        if table not in tables:
+            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(tables)}")
+        return frames.frame(tables[table]())
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it: a table of its protocols.
+
+        >>> import simfl
+        >>> "<table" in simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})._repr_html_()
+        True
+        """
+        return html.breakdown(self.summarised())
+
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
+        """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
+
+        >>> import simfl
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
+        True
+        """
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
         return Summary(
             schema=SCHEMA,
@@ -112,6 +193,12 @@ class Result:
         """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines.
 
         Reports of other results are removed from the folder (`folder.earlier`).
+
+        >>> import simfl, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).write(folder)
+        >>> (folder / "breakdown.csv").read_text().splitlines()[0]
+        'protocol,round,measure,phase,party,kind,seconds'
         """
         folder.mkdir(parents=True, exist_ok=True)
         rounds = self.rounds
@@ -129,11 +216,10 @@ class Result:
                 with traced.open("rb") as lines:
                     shutil.copyfileobj(lines, file, 1 << 20)
         with atomic(folder / "metrics.jsonl") as file:
-            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
             for name, protocol in summary.protocols.items():
                 for r in protocol.rounds:
                     row = {"protocol": name, "round": r.index, "time_s": r.end_s}
-                    file.write(json.dumps(row | {key: getattr(r, key) for key in keys}) + "\n")
+                    file.write(json.dumps(row | {key: getattr(r, key) for key in MEASURED}) + "\n")
         for table in (breakdown, participation):
             with atomic(folder / f"{table.__name__}.csv") as file:
                 write_csv(file, table(rounds))
@@ -159,7 +245,7 @@ def versions() -> dict[str, str]:
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
-    yield "protocol", "round", "measure", "phase", "party", "kind", "seconds"
+    yield tuple(BREAKDOWN)
     for name, finished in rounds.items():
         for r in finished:
             for phase, ns in r.span.items():
@@ -169,16 +255,23 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
                 yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
 
 
+def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
+    """Return `breakdown` as columns, its seconds as numbers, with None where a field is empty."""
+    columns = frames.listed([value if value != "" else None for value in row] for row in breakdown(rounds))
+    parties = [None if party is None else str(party) for party in columns["party"]]
+    return columns | {"party": parties, "seconds": list(map(float, columns["seconds"]))}
+
+
 def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `participation.csv`: the users whose updates are in each aggregate."""
-    yield "protocol", "round", "user"
+    yield tuple(PARTICIPATION)
     for name, finished in rounds.items():
         yield from ((name, r.index, user) for r in finished for user, _, _ in sorted(r.members))
 
 
 def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `energy.csv`: joules by party, phase and source; written where energy is counted."""
-    yield "protocol", "round", "party", "phase", "source", "joules"
+    yield tuple(ENERGY)
     for name, finished in rounds.items():
         for r in finished:
             for (phase, party, source), fj in sorted(

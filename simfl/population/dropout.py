@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simfl.blocks import Block, Count, Fraction, Natural, Positive
+from simfl.blocks import Block, Count, Fraction, Natural, Seconds
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import numbered
@@ -49,6 +49,28 @@ class PlannedLoss:
 Planned = dict[int, PlannedLoss]  # by user
 
 
+class Chance(NamedTuple):
+    """The probability that a user is lost in a round: before the server has its upload, and after that.
+
+    groups: users are lost together, each of so many groups with that probability; 0: each by itself. sure:
+    the lost are that fraction of a round's users, no more and no less.
+    """
+
+    before: float
+    after: float = 0.0
+    groups: int = 0
+    sure: bool = False
+
+    @classmethod
+    def of(cls, probability: float, loss: PlannedLoss, **how: Any) -> Chance:
+        """Return the chance of one and the same loss."""
+        counts = loss.point in ("consistency", "recovery") or (loss.point, loss.when) == COUNTED
+        return cls(0.0, probability, **how) if counts else cls(probability, **how)
+
+
+COUNTED = ("upload", "after_send")  # the loss of a user whose upload is there
+
+
 def _when_fits(loss: Any) -> Any:
     if loss.when == "not_counted" and loss.at != "upload":
         raise ValueError(f"when: not_counted is for the upload: nothing is counted at {loss.at}")
@@ -80,6 +102,10 @@ class Dropout(Choice):
         """Return the drop-out rate of a round, where the scenario states one."""
         return None
 
+    def chance(self) -> Chance | None:
+        """Return the probability of a user's loss in a round, the greatest of all rounds; None if unknown."""
+        return None
+
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         """Yield what does not fit so many users, in rounds or in an asynchronous run, as (key, message)."""
         yield from ()
@@ -92,6 +118,9 @@ class NoLosses(Dropout):
 
     def planned(self, user: int, index: int, streams: Streams) -> None:
         return None
+
+    def chance(self) -> Chance:
+        return Chance(0.0)
 
 
 class _Share(Dropout):
@@ -115,6 +144,10 @@ class _Share(Dropout):
     def rate_in(self, index: int) -> float:
         fraction: Fractions = getattr(self, self.main_key)
         return fraction[index % len(fraction)] if isinstance(fraction, tuple) else fraction
+
+    def chance(self) -> Chance:
+        fraction: Fractions = getattr(self, self.main_key)
+        return Chance.of(max(fraction) if isinstance(fraction, tuple) else fraction, self._loss, sure=True)
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         key = self.main_key
@@ -173,6 +206,11 @@ class PerStep(Dropout):
         coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 
+    def chance(self) -> Chance:
+        stays = 1 - self.q
+        until = STEPS.index("upload") + (self.when != "after_send")  # steps that keep the upload back
+        return Chance(1 - stays**until, stays**until - stays ** len(STEPS))
+
     def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
         below = np.flatnonzero(coins < self.q)
         return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
@@ -207,6 +245,9 @@ class Groups(Dropout):
         plan = PlannedLoss(self.at, self.when)
         return {user: plan for user, group in groups.items() if group in lost}
 
+    def chance(self) -> Chance:
+        return Chance.of(self.p, PlannedLoss(self.at, self.when), groups=self.groups)
+
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         if asynchronous:
             yield "", "groups is for rounds: users who go at one time are for population.availability"
@@ -223,7 +264,7 @@ class Loss(Block):
     """The point of the round."""
     when: WhenAtOne | Literal["delay"]
     """As for a rate; `delay` sends later."""
-    delay_s: Positive | None = None
+    delay_s: Seconds | None = None
     """The delay; only with `when: delay`."""
 
     _fits = model_validator(mode="after")(_when_fits)
@@ -260,7 +301,7 @@ class Script(Dropout):
 
 
 _KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
-DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout")  # type: ignore[type-abstract]
+DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDropout = Dropout

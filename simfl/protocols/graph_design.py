@@ -126,6 +126,28 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
     return min(1.0, n * float(bdtrc(2 * t - 2, n - 1, p))) if 2 * t - 2 < n - 1 else 0.0
 
 
+def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int] | None:
+    """Return (p, t), the sparsest graph to 1 part in 256 for which Theorem 6 and Proposition 1 together bound
+    what is not private by 2^-sigma, and Theorem 5 what is not reliable by 2^-eta; None if no graph is safe.
+
+    >>> edges(100, 0.1, 40, 10)
+    (0.81640625, 51)
+    """
+
+    def fitting(p: float) -> int | None:
+        hidden = 2**-sigma / 2
+        t = next((t for t in range(2, n + 1) if unmasking_bound(n, p, t) <= hidden), None)
+        reliable = t is not None and unreliable_bound(n, p, q_total, t) <= 2**-eta
+        return t if reliable and not_private_bound(n, p, q_total) <= hidden else None
+
+    low, high = 0, 256
+    while high - low > 1:  # more edges never make a graph less safe, with the t that fits them
+        middle = (low + high) // 2
+        low, high = (low, middle) if fitting(middle / 256) else (middle, high)
+    t = fitting(high / 256)
+    return None if t is None else (high / 256, t)
+
+
 # --- SecAgg+ --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Failure:

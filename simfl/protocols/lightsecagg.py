@@ -7,12 +7,13 @@ User i uploads x_i + z_i; user j answers with the sum of its coded shares [z~_i]
 U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shares say nothing of z_i.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
-from simfl.crypto import mds
+from simfl.crypto import mds, ntt
 from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
@@ -96,6 +97,9 @@ class LightSecAggServer(MaskedServer):
         return self.unmasked(ops.sub(self.sum, masks))
 
 
+U_SHARES = (1.0, 0.75, 0.5)  # of the way from T to N - D, that are tried in a plan
+
+
 class Coded(Protocol):
     """Protocols whose masks are coded: N - D >= U > T (Theorem 1)."""
 
@@ -111,6 +115,17 @@ class Coded(Protocol):
             yield "privacy.T", f"T={p.T} must be below {shown}"
         elif p.U < 2:
             yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
+
+    def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
+        """Many answers make short shares, few come soon. Transforms are fast, in a field of their own."""
+        answers = dict.fromkeys(p.T + math.ceil((p.N - p.D - p.T) * share) for share in U_SHARES)
+        for U in answers:
+            yield from ({"privacy.U": U, "field.q": q} for q in (ntt.Q, p.q) if U > p.T)
+
+    def notes(self, p: Params) -> Iterator[str]:
+        yield from super().notes(p)
+        if not p.U_given:
+            yield f"U = N - D = {p.N} - {p.D} = {p.U}"
 
     def shares_bytes(self, p: Params, users: int) -> int:
         sealed = coded_bytes(p, p.d + 1) + TAG_BYTES

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from simfl.blocks import Block
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.graph_design import Failure
 from simfl.protocols.machine import Entropy, Message, Params
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
@@ -51,6 +52,10 @@ class Protocol(Block):
     shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
     to_server, to_users: the types of its messages by their direction, for those who read them off a wire.
     source: the paper.
+
+    >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
+    >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline
+    (8, True)
     """
 
     source: ClassVar[str] = ""
@@ -111,9 +116,28 @@ class Protocol(Block):
         None where that is not promised. The explorer holds the machines to it."""
         return p.T if self.offline else None
 
+    def failure(self, p: Params) -> Failure:
+        """Return bounds on the probabilities that a round is insecure, where T users collude, and that it
+        has no sum, where D are lost: `simfl plan` takes no settings that fail too often."""
+        hidden, needed = self.withstands(p), max(self.needed(stage, p) for stage in self.timers)
+        return Failure(
+            0.0 if hidden is not None and hidden >= p.T else 1.0, 0.0 if needed <= p.N - p.D else 1.0
+        )
+
+    def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
+        """Yield settings that `simfl plan` tries, the likely fastest first: keys of its own, or dotted paths
+        of the scenario. A round is to be insecure with at most 2^-sigma, and to fail with at most 2^-eta."""
+        yield {}
+
     def params(self, p: Params) -> Params:
         """Return the scenario's parameters with the protocol's own letters."""
         return p
+
+    def derived(self, p: Params) -> dict[str, Any]:
+        """Return what its rules make of keys that are not given, of the scenario's parameters."""
+        own = self.params(p)
+        absent = [key for key in type(self).model_fields if getattr(self, key) is None]
+        return {key: getattr(own, key) for key in absent if hasattr(own, key)}
 
     def problems(self, p: Params) -> Problems:
         """Yield what is wrong with the parameters; nothing is computed from wrong ones."""

@@ -140,8 +140,14 @@ class SecAggPlus(Pairwise):
             left = f"D={p.D} leaves N - D = {counted(p.N - p.D, 'user')}"
             yield "privacy.D", f"{left}, fewer than {least} (protocol {{name}})"
 
+    def failure(self, p: Params) -> graph_design.Failure:
+        return graph_design.failure(p.N, p.k, p.t, p.T, p.D)
+
+    def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
+        yield {"sigma": sigma, "eta": eta}
+
     def notes(self, p: Params) -> Iterator[str]:
-        failure = graph_design.failure(p.N, p.k, p.t, p.T, p.D)
+        failure = self.failure(p)
         yield (
             f"k = {p.k}, t = {p.t} of N = {p.N} (T = {p.T} collude, D = {p.D} are lost): insecure with "
             f"probability {graph_design.at_most(failure.insecure)}, not recovered with "
@@ -192,6 +198,10 @@ class Ccesa(Pairwise):
         t = graph_design.threshold(p.N, edge) if self.t is None else self.t
         return replace(super().params(p), t=t, p=edge)
 
+    def derived(self, p: Params) -> dict[str, Any]:
+        found = {**super().derived(p), "q_total": self.lost_in_all(p)}
+        return {key: value for key, value in found.items() if key != "t" or not self.majority}
+
     def problems(self, p: Params) -> Problems:
         if self.p == 0:
             yield "p", "p=0 must be above 0: nobody would have a neighbour"
@@ -199,6 +209,19 @@ class Ccesa(Pairwise):
             yield "t", f"t={self.t} must be at least 2 and at most N={p.N}"
         if p.N < 3:
             yield "", f"N={p.N} must be at least 3 for a random graph"
+
+    def failure(self, p: Params) -> graph_design.Failure:
+        """Return its theorems' bounds; they promise nothing where somebody colludes."""
+        q = self.lost_in_all(p)
+        if p.T or p.majority:
+            return graph_design.Failure(1.0, 1.0 if p.majority else 0.0)
+        exposed = graph_design.not_private_bound(p.N, p.p, q) + graph_design.unmasking_bound(p.N, p.p, p.t)
+        return graph_design.Failure(min(1.0, exposed), graph_design.unreliable_bound(p.N, p.p, q, p.t))
+
+    def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
+        q = self.lost_in_all(p)
+        found = None if p.T else graph_design.edges(p.N, q, sigma, eta)
+        yield {} if found is None else {"p": found[0], "t": found[1], "q_total": q}
 
     def notes(self, p: Params) -> Iterator[str]:
         q, at_most = self.lost_in_all(p), graph_design.at_most

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
-from simfl.scenario.messages import place, translate
+from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Unfit, expand, override
+from simfl.scenario.shipped import OTHERS, located, telling_key
 from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
 
 Source = str | Path | Mapping[str, Any] | Scenario
@@ -27,7 +28,7 @@ PATHS = (("learning", "data", "root"),)
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
-    """Return the scenario of a YAML file, a mapping, or an earlier scenario; ScenarioError has all problems.
+    """Return the scenario of a file, a shipped name, a mapping or a scenario; ScenarioError has all problems.
 
     Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
     folder, in a mapping or an override to the working directory.
@@ -38,7 +39,8 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        folders = {str(source): Path(source).parent} if isinstance(source, str | Path) else {}
+        source = located(Path(source)) if isinstance(source, str | Path) else source
+        folders = {str(source): source.parent} if isinstance(source, Path) else {}
         return load_tree(_tree(source), more, folders)
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
@@ -53,16 +55,17 @@ def look_at(path: Path) -> Scenario:
         return load(path)
 
 
-def _tree(source: Source) -> Node:
+def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
     if isinstance(source, Scenario):
-        return nodes(source.model_dump(mode="json"), Node(None, source.name))
+        return nodes(source.model_dump(mode="json"), source.read_from)
     if isinstance(source, Mapping):
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
-    tree = read(Path(source), str(source))
-    if base := tree.child("base"):
-        message = "this is a study and not a scenario; `simfl sweep` runs it"
-        raise refusal(base.file, base.line, message, "base")
+    tree = read(source, str(source))
+    if key := telling_key(tree):
+        (kind, command), at = OTHERS[key], tree.child(key) or tree
+        message = f"this is a {kind} and not a scenario; `simfl {command}` reads it"
+        raise refusal(at.file, at.line, message, key)
     return tree
 
 
@@ -92,9 +95,12 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     except ValidationError as errors:
         problems += translate(errors, tree)
     except BadInput as error:  # a stranger's own methods
-        problems.append(Problem(tree.file, None, "", str(error)))
+        files = ((node.value.rpartition(":")[0], node) for node in naming_files(tree, ()))
+        at = next((node for file, node in files if file and file in str(error)), Node(None, tree.file))
+        problems.append(Problem(at.file, at.line, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))
+    vars(scenario)["read_from"] = tree  # a cached property, which equality, dumps and pickles leave out
     return scenario
 
 
@@ -127,7 +133,7 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     if not names:
         messages = [f"no protocol was chosen{there_are}"]
     if messages:
-        raise ScenarioError([Problem(scenario.name, None, "protocols", message) for message in messages])
+        raise ScenarioError([problem(scenario, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
     return scenario.model_copy(update={"protocols": chosen})
 
@@ -135,6 +141,18 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
 def resolved_yaml(scenario: Scenario) -> str:
     """Write the scenario with every default filled in, as YAML that `load` reads back to an equal one."""
     return dump(scenario.model_dump(mode="json"))
+
+
+def filled_yaml(scenario: Scenario) -> str:
+    """Write the scenario with every default and all that rules derive of it, without the keys of what it does
+    not have, as YAML that `load` reads back to a scenario that runs the same."""
+    filled = scenario.model_dump(mode="json", exclude_none=True)
+    for name, entry in scenario.protocols.items():
+        filled["protocols"][name] |= entry.derived(scenario.of(name).common())
+    answers = {scenario.of(name).common().U for name in scenario.protocols}
+    if scenario.privacy is not None and len(answers) == 1:  # entries with other selections have another N - D
+        (filled["privacy"]["U"],) = answers
+    return dump(filled)
 
 
 def json_schema() -> dict[str, Any]:
@@ -159,8 +177,9 @@ def _with_shorthands(schema: Any) -> Any:
     short: list[dict[str, Any]] = [{"type": "null"}]
     if schema["discriminator"]["propertyName"] == "kind":
         word = {"type": "string", "pattern": f"^({'|'.join(kinds)})(:.*)?$"}
-        entry = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
-        entry["properties"] = {kind: {} for kind in kinds}
-        short = [word, entry, *([{"type": "number"}] if "fixed" in kinds else [])]
+        entry: dict[str, Any] = {"type": "object", "anyOf": [{"required": [kind]} for kind in kinds]}
+        entry["not"] = {"required": ["kind"]}
+        number = [{"type": "number"}, {"type": "string", "pattern": r"^[-+]?\.?[0-9]"}]
+        short = [word, entry, *(number if {"fixed", "rate"} & {*kinds} else [])]
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}

@@ -1,16 +1,18 @@
 """Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, refusal, show
+from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, show
 from simfl.python_files import blamed
+from simfl.quantities import meant
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
-from simfl.scenario.yaml_tree import Keys, Node
+from simfl.scenario.yaml_tree import SET, Keys, Node
 
 _MESSAGES = {  # by pydantic's type of error, or by the part of it before the first underscore
     "int": "must be a whole number, not {input}",
@@ -36,9 +38,26 @@ _REMEDY = "is gone, leave it out: how products are made follows from `field.q` a
 _GONE: dict[Keys, str] = {("field", "backend"): _REMEDY}  # keys that scenarios once had
 
 
+def problem(s: Scenario, path: str, message: str) -> Problem:
+    """Return a problem at a key of a scenario, with the file and line that it was read from."""
+    return place(s.read_from, tuple(path.split(".")) if path else (), message)
+
+
 def error(s: Scenario, path: str, message: str) -> ScenarioError:
-    """Return the error of one problem at a key of a scenario whose lines are no longer known."""
-    return refusal(s.name, None, message, path)
+    """Return the error of one problem at a key of a scenario."""
+    return ScenarioError([problem(s, path, message)])
+
+
+def _placed(s: Scenario, path: str, known: Problem) -> Problem:
+    """Return a problem of a file that the scenario names at or below `path`. Where it has no line, as of a
+    file that is not there, its place is the one at which the scenario names the file."""
+    if known.line is not None or known.file in (s.read_from.file, SET):
+        return known if known.path or known.line else replace(known, path=path)
+    path = known.path or path
+    block = _innermost(s.read_from, tuple(path.split("."))).value
+    below = block.items() if isinstance(block, dict) else ()
+    keys = [path, *[key for key, child in below if child.value == known.file]]
+    return problem(s, ".".join(keys), f"{cut(known.file)}: {known.message}")
 
 
 def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
@@ -46,27 +65,32 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     try:
         with blamed(ValueError):
             return make()
-    except ScenarioError as known:  # it knows its place, but for a file's whose key it was not told
-        placed = [p if p.path or p.line else replace(p, path=path) for p in known.problems]
-        raise ScenarioError(placed) from None
-    except ValueError as problem:
-        lines = str(problem).splitlines()  # some name a file, and that by a user's own text
+    except ScenarioError as known:
+        raise ScenarioError([_placed(s, path, each) for each in known.problems]) from None
+    except ValueError as wrong:
+        lines = str(wrong).splitlines()  # some name a file, and that by a user's own text
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
-    except OSError as problem:
-        file = f"{cut(str(problem.filename))}: " if problem.filename else ""
-        raise error(s, path, f"{file}{reason(problem)}") from None
+    except OSError as wrong:
+        file = f"{cut(str(wrong.filename))}: " if wrong.filename else ""
+        raise error(s, path, f"{file}{reason(wrong)}") from None
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
     """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there."""
+    node = _innermost(tree, path if tag is None else (*path, tag))
+    return Problem(node.file, node.line, ".".join(map(str, path)), message)
+
+
+def _innermost(tree: Node, path: Keys) -> Node:
+    """Return the node at a path, or the innermost one above it that is there."""
     node = tree
-    for part in path if tag is None else (*path, tag):
+    for part in path:
         key = int(part) if isinstance(node.value, list) and str(part).isdecimal() else part
         child = node.child(key)
         if child is None:
             break
         node = child
-    return Problem(node.file, node.line, ".".join(map(str, path)), message)
+    return node
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
@@ -129,7 +153,19 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
     if message is None:
         return f"{error['msg']}, not {show(value)}"
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
-    return message.format(**{**bounds, "input": show(value)})
+    return message.format(**{**bounds, "input": show(value)}) + _remedy(kind.partition("_")[0], value)
+
+
+def _remedy(kind: str, value: Any) -> str:
+    """Return the end of a message: the number that another notation means, as YAML has it."""
+    if kind == "int" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return f": write {int(value)}"
+    if kind in ("int", "float") and isinstance(value, str):
+        if plain := meant(value):
+            return f": write {plain}" + " without quotes" * (plain == value.strip())
+        if re.fullmatch(r"[0-9]+(:[0-5]?[0-9])+", value):
+            return ": YAML has no numbers to the base of 60"
+    return ""
 
 
 def _unknown_key(key: str, owner: Shape) -> str:

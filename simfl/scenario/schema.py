@@ -4,6 +4,7 @@ Blocks of the world are in `world`.
 """
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -17,6 +18,7 @@ from simfl.blocks import (
     Natural,
     NonNegative,
     Positive,
+    Seconds,
     Seed,
     Text,
     Threads,
@@ -37,6 +39,7 @@ from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.quantities import unit
 from simfl.scenario.world import (
     Buffer,
     Clock,
@@ -47,6 +50,7 @@ from simfl.scenario.world import (
     Server,
     WaitForAll,
 )
+from simfl.scenario.yaml_tree import Node
 from simfl.selection.schemes import All, AnySelection
 
 
@@ -234,11 +238,11 @@ class Scenario(Block):
     """Every aggregate is checked; with `galois` coding and sharing too, against that library."""
     workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
-    memory_limit_gb: Positive = 2.0
+    memory_limit_gb: Annotated[Positive, unit("GB")] = 2.0
     """GB that a run may hold at once, predicted before it starts."""
     rounds: Count
     """Rounds, or aggregations of the buffer."""
-    horizon_s: Positive | None = None
+    horizon_s: Seconds | None = None
     """Seconds of virtual time after which a run ends at the latest."""
     record_updates: bool = False
     """Keeps aggregates and updates in files, for `simfl privacy`."""
@@ -272,6 +276,11 @@ class Scenario(Block):
     """Accuracy or loss to be reached; none unless given."""
     protocols: Protocols
     """The protocols that are compared: a list of names, or a mapping from names of your own to settings."""
+
+    @cached_property
+    def read_from(self) -> Node:
+        """The tree that it was read from, set by `load`: what is found wrong later has its file and line."""
+        return Node(None, self.name)
 
     @property
     def asynchronous(self) -> bool:

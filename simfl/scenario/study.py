@@ -28,6 +28,7 @@ from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import expand
+from simfl.scenario.shipped import located
 from simfl.scenario.yaml_tree import Node, plain, read
 
 
@@ -106,7 +107,8 @@ class Study:
 
 
 def load_study(path: Path) -> Study:
-    """Read a study file and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios."""
+    """Read a study and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios."""
+    path = located(path)
     file = str(path)
     tree = read(path, file, "study")
     try:

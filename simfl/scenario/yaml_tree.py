@@ -47,7 +47,7 @@ def nodes(value: Any, like: Node) -> Node:
     if isinstance(value, Mapping):
         value = {key: nodes(inner, like.child(key) or like) for key, inner in value.items()}
     elif isinstance(value, list | tuple):
-        value = [nodes(inner, like) for inner in value]
+        value = [nodes(inner, like.child(i) or like) for i, inner in enumerate(value)]
     return Node(value, like.file, like.line)
 
 

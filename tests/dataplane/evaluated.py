@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 from simfl.crypto import keys, prg, shamir, signatures
+from simfl.dataplane.handles import U8, U32
 from simfl.dataplane.ops import seed_array
 from simfl.dataplane.terms import (
     Agreed,
@@ -24,16 +25,19 @@ LIMBS = 9
 
 
 class Evaluated:
-    """secrets: a `Secret` -> its 32 bytes; updates: (user, update) -> its quantised vector."""
+    """secrets: a `Secret` -> its 32 bytes; updates: (user, update) -> its vector, quantised
+    where its protocol does that."""
 
     def __init__(self, secrets, updates):
         self.secrets, self.updates = secrets, updates
         self.bytes, self.number, self.stream = cache(self._bytes), cache(self._number), cache(self._stream)
 
-    def row(self, items, itemsize):
+    def row(self, items, dtype):
         """A row of a handle, as bytes."""
-        if itemsize == 4:
-            return np.array([self.form(item, None) for item in items], "<u4").tobytes()
+        if dtype.kind == "f":
+            return np.array([self.real(item) for item in items], dtype).tobytes()
+        if dtype == U32:
+            return np.array([self.form(item, None) for item in items], dtype).tobytes()
         return b"".join(self.share(item) if isinstance(item, Form) else self.bytes(item) for item in items)
 
     def share(self, form):
@@ -41,6 +45,12 @@ class Evaluated:
 
     def form(self, form, limb):
         return sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q
+
+    def real(self, item):
+        """A sum in float64, added in its own order; or a coordinate as it is."""
+        if isinstance(item, Form):
+            return sum(float(c) * float(self.real(symbol)) for symbol, c in item.of.items())
+        return self.updates[item.user, item.update][item.k]
 
     def _number(self, symbol, limb):
         if isinstance(symbol, Coordinate):
@@ -72,6 +82,6 @@ class Evaluated:
             return keys.agree(seed_array(self.bytes(mine)), public, term.info).tobytes()
         assert isinstance(term, Sealed)
         vector = isinstance(term.row[0], Form) and term.row[0].q != shamir.P
-        plain = np.frombuffer(self.row(term.row, 4 if vector else 1), np.uint8)
+        plain = np.frombuffer(self.row(term.row, U32 if vector else U8), np.uint8)
         key = seed_array(self.bytes(term.key))
         return keys.seal(key, plain[None], [term.nonce], [term.aad])[0].tobytes()

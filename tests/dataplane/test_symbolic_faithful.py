@@ -15,6 +15,7 @@ from simfl.dataplane.symbolic import SymbolicOps
 from simfl.dataplane.terms import REALS, Coordinate, Secret
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Update, name_of
+from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy
 from simfl.studies.leaks.sweep import make_small
 from simfl.studies.leaks.views import NamedEntropy
@@ -23,6 +24,7 @@ from tests.protocols.buffers import Buffers
 from tests.sizes import THOROUGH
 
 CASES = [
+    ("fedavg", {}),
     ("secagg", {"t": 2}),
     ("secagg", {"t": 3, "lost_masks": "all"}),
     ("secagg_plus", {}),
@@ -33,7 +35,11 @@ CASES = [
     ("lightsecagg", {"U": 4, "T": 2}),
     ("lightsecagg", {"U": 4, "T": 2, "field.q": 2147352577}),  # whose points are roots of unity
 ]
-ROUNDS = 200 if THOROUGH else 3
+BUFFERED = {
+    "fedbuff": {"K": 2, "staleness_bound": 2},
+    "lightsecagg_async": {"K": 2, "U": 3, "T": 1, "staleness_bound": 2},
+}
+ROUNDS, RUNS = (200, 100) if THOROUGH else (3, 2)
 
 
 def round_of(setup, ops, entropy, delta, fate):
@@ -44,6 +50,11 @@ def round_of(setup, ops, entropy, delta, fate):
     server = kind.server(users, p, ops, entropies[SERVER])
     updates = {u: Update(Handle(1, p.d, F32, delta(u)), u + 1) for u in users}
     return run_round(server, clients, updates, fate, kind.offline), entropies, updates
+
+
+def in_field(x, weight, p, rounding, weighted):
+    """An update as its user masks it."""
+    return quantize.quantise(x, weight, p.clip, p.levels, seed_array(rounding), p.q, weighted)[0]
 
 
 def compare(real, symbolic, values):
@@ -59,7 +70,7 @@ def compare(real, symbolic, values):
                 continue
             assert (handle.rows, handle.columns, handle.dtype) == (other.rows, other.columns, other.dtype)
             for row, items in zip(handle.content, other.content, strict=True):
-                assert np.asarray(row).tobytes() == values.row(items, handle.dtype.itemsize), (sender, to)
+                assert np.asarray(row).tobytes() == values.row(items, handle.dtype), (sender, to)
                 compared += 1
     return compared
 
@@ -84,9 +95,9 @@ def test_terms_of_random_rounds_are_the_real_bytes(protocol, changes, users):
         unknown = {u: [tuple(Coordinate(u, 0, k) for k in range(p.d))] for u in setup.users}
         symbolic, _, _ = round_of(setup, ops, NamedEntropy, unknown.get, fate)
         vectors = {
-            (u, 0): quantize.quantise(
-                deltas[u], u + 1, p.clip, p.levels, seed_array(entropies[u].peek("quantise")), p.q, True
-            )[0]
+            (u, 0): in_field(deltas[u], u + 1, p, entropies[u].peek("quantise"), weighted=True)
+            if setup.kind.offline
+            else deltas[u][0]
             for u in setup.users
         }
         values = Evaluated(lambda s, of=entropies: of[s.party].peek(s.name), vectors)
@@ -95,10 +106,10 @@ def test_terms_of_random_rounds_are_the_real_bytes(protocol, changes, users):
         assert (real.result is None) == (symbolic.result is None)
         if real.result is not None:
             total = symbolic.result.total.content[0]
-            assert real.result.total.content[0].tobytes() == values.row(total, 4)
+            assert real.result.total.content[0].tobytes() == values.row(total, real.result.total.dtype)
             results += 1
         assert not ops.misuse
-    assert rows > 10 * ROUNDS
+    assert rows > (10 if setup.kind.offline else 2) * ROUNDS
     assert results > 0
 
 
@@ -123,21 +134,34 @@ class Symbolic(Kept):
             assert item.of == factors
 
 
-@pytest.mark.parametrize("seed", range(40 if THOROUGH else 2))
-def test_terms_of_an_asynchronous_run_are_the_real_bytes(seed, monkeypatch):
-    machines = {"K": 2, "U": 3, "T": 1, "staleness_bound": 2, "d": 2, "staleness": lambda tau: 1 / (1 + tau)}
-    real = Kept("lightsecagg_async", 4, seed, **machines).play(150, losses=0.08, late=0.05, keep=2)
+@pytest.mark.parametrize("protocol", BUFFERED)
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_terms_of_an_asynchronous_run_are_the_real_bytes(protocol, seed, monkeypatch):
+    machines = {**BUFFERED[protocol], "d": 2, "staleness": lambda tau: 1 / (1 + tau)}
+    real = Kept(protocol, 4, seed, **machines).play(150, losses=0.08, late=0.05, keep=2)
     monkeypatch.setattr("tests.protocols.buffers.Entropy", NamedEntropy)
-    symbolic = Symbolic("lightsecagg_async", 4, seed, ops=SymbolicOps(Q), **machines)
+    symbolic = Symbolic(protocol, 4, seed, ops=SymbolicOps(Q), **machines)
     symbolic.play(150, losses=0.08, late=0.05, keep=2)
     p = real.params
-    vectors = {}
-    for update, x in real.deltas.items():
-        rounding = seed_array(real.entropies[update.user].peek(f"quantise{name_of(update)}"))
-        vectors[update.user, str(update)] = quantize.quantise(x, 1, p.clip, p.levels, rounding, p.q, False)[0]
+    vectors = {
+        (update.user, str(update)): in_field(
+            x, 1, p, real.entropies[update.user].peek(f"quantise{name_of(update)}"), weighted=False
+        )
+        if real.offline
+        else x[0]
+        for update, x in real.deltas.items()
+    }
     values = Evaluated(lambda s: real.entropies[s.party].peek(s.name), vectors)
-    assert len(real.results) > 1 or seed > 1  # of forty some lose every aggregate
-    assert compare(real.sent, symbolic.sent, values) > 50
+    assert len(real.results) == len(symbolic.results)
+    assert len(real.results) > 1 or seed > 1  # of many some lose every aggregate
+    assert compare(real.sent, symbolic.sent, values) > (50 if real.offline else 20)
+    for result, terms in zip(real.results, symbolic.results, strict=True):
+        total = values.row(terms.total.content[0], result.total.dtype)
+        assert result.total.content[0].tobytes() == total
+
+
+def test_every_protocol_is_compared():
+    assert {*PROTOCOLS} == {name for name, _ in CASES} | {*BUFFERED}
 
 
 def test_a_secret_has_a_party_and_a_name():

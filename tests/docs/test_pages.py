@@ -12,7 +12,7 @@ from simfl.dataplane.work import WORK
 from simfl.engine.user_round import MISSED_IN, State
 from tests.docs.pages import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 FIELD_WORDS = {
     "secret shares": "crypto/shamir.py",
@@ -49,11 +49,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(file), f"{page.name}: {target}#{anchor}"
 
 
-def test_every_page_has_a_title_and_is_in_the_readme() -> None:
-    readme = PAGES[0].read_text(encoding="utf-8")
+def test_every_page_has_a_title_and_a_link_from_above() -> None:
+    readme, index = (path.read_text(encoding="utf-8") for path in (PAGES[0], ROOT / "docs" / "index.md"))
+    papers = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    above = readme + re.sub(r"\]\(", "](docs/", index + papers)
     for page in PAGES[1:]:
         assert page.read_text(encoding="utf-8").startswith("# ")
-        assert f"](docs/{page.name})" in readme, page.name
+        link = f"]({page.relative_to(ROOT).as_posix()}"
+        assert link in above, f"neither README.md nor docs/index.md lead to {page}"
 
 
 def test_the_table_of_work_is_complete() -> None:

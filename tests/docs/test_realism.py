@@ -23,10 +23,12 @@ MIXED = ROOT / "scenarios" / "mixed_links.yaml"
 
 
 def joined(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return a mapping with the keys of another, which has its way, also within those that both have."""
+    """Return a mapping with the keys of another, which has its way, also within those that both have, unless
+    it names a kind."""
     for key, value in more.items():
         inner = base.get(key)
-        base[key] = joined(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        within = isinstance(inner, dict) and isinstance(value, dict) and "kind" not in value
+        base[key] = joined(inner, value) if within else value
     return base
 
 

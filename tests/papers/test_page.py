@@ -1,4 +1,4 @@
-"""The page of evidence is what the stored results say; every entry has one."""
+"""The pages of evidence are what the stored results say; every entry has one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.limits import LIMITS
-from papers.page import page
+from papers.page import pages
 from papers.registry import ENTRIES
 from papers.store import Stored, read
 from tests.engine.harness import ROOT
@@ -48,40 +48,75 @@ def test_nothing_else_is_stored() -> None:
     assert {path.stem for path in HERE.results.glob("*.json")} == set(ENTRIES)
 
 
-def test_the_page_is_what_the_stored_results_say() -> None:
+def of_one(result: Stored) -> tuple[str, str]:
+    """The overview, and the page of its one paper."""
+    overview, paper = pages([(entry(), result)], HERE).values()
+    return overview, paper
+
+
+def test_the_pages_are_what_the_stored_results_say() -> None:
     found = [(e, s) for name, e in ENTRIES.items() if (s := read(HERE, name)) is not None]
-    assert HERE.page.read_text(encoding="utf-8") == page(found, HERE)
+    written = pages(found, HERE)
+    assert {path for path in written if path.read_text(encoding="utf-8") != written[path]} == set()
+    assert {*HERE.results.glob("*.md"), HERE.page} == set(written)
+    named = {name: text for text in written.values() for name in re.findall(r'<a id="(\w+)">', text)}
+    assert set(named) == set(ENTRIES)
 
 
-def test_a_page_of_one_entry() -> None:
-    text = page([(entry(), stored())], HERE)
+def test_the_overview_of_one_entry() -> None:
+    text, _ = of_one(stored())
     counts = "1 of 1 | 0 of 1 | 2 of 3 | 2 of 3 | -20 %"
-    assert f"| [Paper Table 9](#x) | what | {counts} | 1.0 s | `simfl reproduce x` |" in text
+    assert (
+        f"| [Paper](reproduction/paper.md) | 1 | {counts} | [2](reproduction/paper.md#cells-that-miss) |"
+        in text
+    )
     assert "| by construction | 1 | 1 | 0 |\n| fitted | 1 | 0 | 1 |\n| predicted | 3 | 2 | 1 |" in text
     assert "Beside these, 1 values are shown and not judged." in " ".join(text.split())
-    assert "| [Paper Table 9](#x) | missed | 10 | 8 | s | **-20 %**, beyond 5 % |" in text
-    assert "| [Paper Table 9](#x) | not so | a < b | b < a |  | **not as stated** |" in text
+
+
+def test_the_page_of_one_paper() -> None:
+    _, text = of_one(stored())
+    counts = "1 of 1 | 0 of 1 | 2 of 3 | 2 of 3 | -20 %"
+    assert f"| [Table 9](#x) | what | {counts} | 1.0 s |" in text
+    assert "| [Table 9](#x) | missed | 10 | 8 | s | **-20 %**, beyond 5 % |" in text
+    assert "| [Table 9](#x) | not so | a < b | b < a |  | **not as stated** |" in text
     assert "| kept | 10 | 10.4 | s | +4 % | predicted |" in text
     assert "| missed | 10 | 8 | s | **-20 %**, beyond 5 % | predicted | why \\| where |" in text
     assert "| so | a < b | a < b |  | as stated | predicted |" in text
     assert "| not so | a < b | b < a |  | **not as stated** | fitted |" in text
     assert "| told |  | 12345 |  |  |  |" in text
-    assert "![t](reproduction/x.svg)" in text
+    assert "![t](x.svg)" in text
+
+
+def test_long_remarks_are_notes_each_once() -> None:
+    long = ["a remark of more than a few words", "another of more than a few words"]
+    cells = [replace(CELLS[0], remark=remark) for remark in (long[0], "short", long[1], long[0])]
+    _, text = of_one(replace(stored(), evidence=Evidence(tuple(cells))))
+    assert re.findall(r"^\| kept .* predicted \| (.*) \|$", text, re.M) == ["(1)", "short", "(2)", "(1)"]
+    assert f"\n\n1. {long[0]}\n2. {long[1]}\n\n" in text
+
+
+def test_a_paper_without_misses_has_no_table_of_them() -> None:
+    overview, text = of_one(replace(stored(), evidence=Evidence(CELLS[:1])))
+    assert "Cells that miss" not in text
+    assert "#cells-that-miss" not in overview
 
 
 def test_data_of_the_papers_own_are_told() -> None:
     own = replace(stored(), evidence=replace(stored().evidence, on="mnist from a local folder"))
-    assert "**Run on** digits.\n\n**Compared.** How.\n" in page([(entry(), stored())], HERE)
-    assert "**Run on** mnist from a local folder.\n" in page([(entry(), own)], HERE)
+    assert "**Run on** digits.\n\n**Compared.** How.\n" in of_one(stored())[1]
+    assert "**Run on** mnist from a local folder.\n" in of_one(own)[1]
 
 
 def test_weak_results_come_first_and_are_those_of_entries() -> None:
     assert set(LIMITS) <= set(ENTRIES)
     text = HERE.page.read_text(encoding="utf-8")
-    titles = ["## Weak results", "## Cells that miss", "## Not attempted", "## All results"]
-    assert re.findall(r"^## .*$", text, re.M)[:4] == titles
-    first = text[: text.index(titles[1])]
-    assert [first.index(limits) for limits in LIMITS.values()] == sorted(map(first.index, LIMITS.values()))
+    titles = ["## By paper, the most misses first", "## Weak results", "## Not attempted"]
+    assert re.findall(r"^## .*$", text, re.M) == titles
+    weak = text.partition(titles[1])[2].partition(titles[2])[0]
+    assert [weak.index(limits) for limits in LIMITS.values()] == sorted(map(weak.index, LIMITS.values()))
+    papers = re.findall(r"^\| \[[^]]*\]\((reproduction/\w+\.md)\)", text, re.M)
+    assert {HERE.page.parent / paper for paper in papers} == set(HERE.results.glob("*.md"))
 
 
 def test_a_cell_without_a_number_cannot_be_compared() -> None:

@@ -83,8 +83,10 @@ def test_the_command_stores_draws_and_writes_the_page(
         with pytest.raises(SystemExit) as exit_:
             main(["reproduce", *arguments, "--root", str(tmp_path)])
         assert not exit_.value.code
-        text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+        text = (tmp_path / "docs" / "reproduction" / "multi_roundsecagg.md").read_text(encoding="utf-8")
         assert "91390" in text
+        assert "Multi-RoundSecAgg" in (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
     names = {path.name for path in (tmp_path / "docs" / "reproduction").iterdir()}
-    assert names == {"lightsecagg_table6.json", "lightsecagg_table6.svg", "multi_round_table1.json"}
+    stored = {"lightsecagg_table6.json", "lightsecagg_table6.svg", "multi_round_table1.json"}
+    assert names == {*stored, "lightsecagg.md", "multi_roundsecagg.md"}
     assert "24 of 24 agree" in capsys.readouterr().out

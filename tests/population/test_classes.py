@@ -120,7 +120,7 @@ def test_a_class_leaves_other_users_their_world() -> None:
         ),
         (
             {"a": {"share": 1.0, "availability": {"trace": "nowhere.csv"}}},
-            r"nowhere.csv: population.classes.a.availability: cannot be read",
+            r"population.classes.a.availability.file: .*nowhere.csv: cannot be read",
         ),
     ],
 )

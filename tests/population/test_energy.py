@@ -115,5 +115,6 @@ def test_a_chargers_trace_is_refused_as_its_own(key: str) -> None:
     world = {"population.energy": given}
     if "classes" in key:
         world = {"population.classes": {"lte": {"share": 1.0, "energy": given}}}
-    with pytest.raises(ScenarioError, match=re.escape(f"{key}.battery.charging: cannot be read")):
+    place = re.escape(f"--set: {key}.battery.charging.file: ")
+    with pytest.raises(ScenarioError, match=rf"^{place}.*missing.csv: cannot be read"):
         build(load(SYNC, world))

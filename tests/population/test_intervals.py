@@ -276,7 +276,7 @@ def test_a_resolved_scenario_finds_its_trace_from_anywhere(
 @pytest.mark.parametrize(
     ("world", "text", "says"),
     [
-        (SYNC, None, "online.csv: population.availability: cannot be read: No such file or directory"),
+        (SYNC, None, "online.csv: cannot be read: No such file or directory"),
         (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 is not there: users are 0 to 99"),
         (SYNC, HEADER + "1,0,5\n1,4,6\n", "online.csv:3: user 1 is online from 0 to 5 already, by line 2"),
         (

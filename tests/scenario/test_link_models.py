@@ -51,12 +51,14 @@ def test_files_are_found_beside_the_scenario_and_count(tmp_path: Path, link: str
 
 def test_a_file_that_is_wrong_is_told_before_a_run(tmp_path: Path) -> None:
     scenario = read(tmp_path, varying(SERVER, "{steps: none.csv}"))
-    with pytest.raises(ScenarioError, match=r"none\.csv: network\.server\.varies\.file: cannot be read"):
+    with pytest.raises(
+        ScenarioError, match=r"world.yaml:7: network\.server\.varies\.file: .*none\.csv: cannot be read"
+    ):
         build(scenario)
     one = "classes: {slow: {share: 1, network: {preset: 4g, latency_s: 0.1, varies: {steps: none.csv}}}}"
     scenario = read(tmp_path, swap(SYNC, ("{users: 100, ", f"{{{one}, users: 100, ")))
     path = r"population\.classes\.slow\.network\.varies\.file"
-    with pytest.raises(ScenarioError, match=rf"none\.csv: {path}: cannot be read"):
+    with pytest.raises(ScenarioError, match=rf"world.yaml:4: {path}: .*none\.csv: cannot be read"):
         build(scenario)
 
 

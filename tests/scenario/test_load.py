@@ -66,7 +66,7 @@ def test_a_scenario_can_be_overridden_again(tmp_path: Path) -> None:
     assert load(first) == first
     again = load(first, {"network.users.preset": "lan320", "dropout.rate": 0.1}, seed=7)
     assert (again.seed, again.network.users.uplink_mbps) == (7, 320.0)
-    with pytest.raises(ScenarioError, match=r"^world: privacy\.U: U=99 must not be above"):
+    with pytest.raises(ScenarioError, match=r"world.yaml:11: privacy\.U: U=99 must not be above"):
         load(first.model_copy(update={"privacy": schema.Privacy(T=50, D=30, U=99)}))
 
 
@@ -80,8 +80,8 @@ def test_protocols_are_chosen_by_name_or_by_protocol(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         select_protocols(scenario, ["fedavgg", "secagg"])
     assert str(caught.value) == (
-        "world: protocols: no protocol 'fedavgg'; there are: fedavg, secagg, tight, loose, lightsecagg; did "
-        "you mean 'fedavg'?"
+        f"{tmp_path}/world.yaml:16: protocols: no protocol 'fedavgg'; there are: fedavg, secagg, tight, "
+        "loose, lightsecagg; did you mean 'fedavg'?"
     )
     with pytest.raises(ScenarioError, match="no protocol was chosen"):
         select_protocols(scenario, [])

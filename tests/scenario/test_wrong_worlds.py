@@ -31,7 +31,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         f"{HOME}.network.uplink_mbps",
         {"file": "no.csv", "column": "up"},
-        "no.csv: population.classes.home.network.uplink_mbps: cannot be read: No such file or directory",
+        f"--set: {HOME}.network.uplink_mbps.file: {ROOT}/no.csv: cannot be read: No such file or directory",
     ),
     (
         f"{HOME}.network.uplink_mbps",
@@ -55,7 +55,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         f"{HOME}.availability.file",
         "nothing.csv",
-        "nothing.csv: population.classes.home.availability: cannot be read: No such file or directory",
+        f"--set: {HOME}.availability.file: {ROOT}/nothing.csv: cannot be read: No such file or directory",
     ),
     (f"{HOME}.availability.assign", "twice", "availability.assign: must be one of modulo, draw, not 'twice'"),
     (f"{LTE}.dropout.groups", 0, "population.classes.lte.dropout.groups: must be at least 1, not 0"),
@@ -73,7 +73,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         f"{BATTERY}.charging",
         {"trace": "nothing.csv"},
-        "nothing.csv: population.classes.lte.energy.battery.charging: cannot be read",
+        f"--set: {BATTERY}.charging.file: {ROOT}/nothing.csv: cannot be read",
     ),
     (f"{HOME}.energy.cpu_w", 1e-7, "energy.cpu_w: must be 0 or at least 1e-06, not 1e-07"),
     ("selection", {"kind": "charged", "users": 20, "least": 0.2}, "charged needs a battery in every device"),

@@ -6,7 +6,7 @@ losses come first, so that the first leak is a smallest one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,7 +30,9 @@ from simfl.studies.explore.cohort import (
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.views import Setup, Transcript, play, union
 
-LOST: dict[Detect, dict[str, Callable[[str], Fate]]] = {
+Words = Mapping[str, Callable[[str], Fate]]
+
+LOST: dict[Detect, Words] = {
     "timeout": {
         "lose": lambda point: Fate(point, "before_send"),
         "late": lambda point: Fate(point, "delay", LATE_S),
@@ -85,12 +87,12 @@ class Small:
 
     def rounds(self, detect: Detect, most: int | None = None) -> Iterator[tuple[Case, Transcript]]:
         run = partial(play, self.setup)
-        for pattern, seen in every_round(run, detect, self.cohort.users, most):
+        for pattern, seen in every_round(run, LOST[detect], self.cohort.users, most):
             yield Case(pattern, detect), seen
 
     def two_rounds(self, detect: Detect, most: int = 1) -> Iterator[tuple[Case, Transcript]]:
         """Yield two rounds as one, without losses in the first: what is used twice shows in their union."""
-        for pattern, seen in every_round(self._pair, detect, self.cohort.users, most):
+        for pattern, seen in every_round(self._pair, LOST[detect], self.cohort.users, most):
             yield Case(pattern, detect, round=1), seen
 
     def _pair(self, fate: Fates) -> Transcript:
@@ -107,11 +109,10 @@ class Small:
 
 
 def every_round(
-    run: Callable[[Fates], Transcript], detect: Detect, users: int, most: int | None = None
+    run: Callable[[Fates], Transcript], words: Words, users: int, most: int | None = None
 ) -> Iterator[tuple[Pattern, Transcript]]:
     """Yield each round that losses can lead to, with its pattern: a round asks for a user's fate when that
-    user sends, and what it asks next follows from the answers so far."""
-    words = LOST[detect]
+    user sends, and what it asks next follows from the answers so far. words: the losses to try, of `LOST`."""
     level: list[tuple[str, ...]] = [()]
     for _ in range(1 + (users if most is None else min(most, users))):
         following: list[tuple[str, ...]] = []

@@ -25,6 +25,7 @@ from simfl.dataplane.terms import (
     Item,
     Public,
     Sealed,
+    Secret,
     Tampered,
     Term,
     Value,
@@ -58,30 +59,32 @@ class Knowledge:
 
     def see(self, label: str, item: Item) -> None:
         """Take one item more; `close` before asking."""
-        if isinstance(item, Sealed):
-            self.sealed.append((label, item))
-        elif isinstance(item, Tampered):
-            pass
-        elif isinstance(item, Form | Coordinate):  # an update in the clear is a form of one coordinate
-            form = item if isinstance(item, Form) else Form(self.q, {item: 1})
-            form = form.over(self.q) if form.q == REALS else form
+        if isinstance(item, Coordinate):  # an update in the clear
+            item = Form(self.q, {item: 1})
+        if isinstance(item, Form):
+            form = item.over(self.q) if item.q == REALS else item
             self.facts[form.q].append((len(self.labels), form))
             self.labels.append(label)
-        else:
+        elif isinstance(item, Sealed):
+            self.sealed.append((label, item))
+        elif not isinstance(item, Tampered):
             self.known.setdefault(item, label)
 
     def knows(self, term: Term) -> bool:
         """Return True if the adversary can make a term."""
-        if term in self.known or isinstance(term, Constant):
+        if term in self.known:
             return True
-        if isinstance(term, Public | VerificationKey):
-            return self.knows(term.secret)
+        if isinstance(term, Secret):  # asked most often, a hundred times a view
+            return False
         if isinstance(term, Agreed):
             mine = next((secret for secret in term.between if self.knows(secret)), None)
             if mine is not None and all(self.knows(Public(other)) for other in term.between - {mine}):
                 self.known[term] = f"agreed with {mine}"
                 return True
-        return False
+            return False
+        if isinstance(term, Public | VerificationKey):
+            return self.knows(term.secret)
+        return isinstance(term, Constant)
 
     def close(self) -> Self:
         """Open and reconstruct until nothing new comes."""
@@ -120,10 +123,10 @@ class Knowledge:
 
     def _is_known(self, symbol: Term) -> bool:
         if isinstance(symbol, Element):
-            return symbol.seed in self.known or self.knows(symbol.seed)
-        if isinstance(symbol, Coordinate):
-            return symbol.user in self.own
-        return isinstance(symbol, Value) and self.knows(symbol.secret)
+            return self.knows(symbol.seed)
+        if isinstance(symbol, Value):
+            return self.knows(symbol.secret)
+        return isinstance(symbol, Coordinate) and symbol.user in self.own
 
     def updates(self, of: Callable[[Coordinate], bool] = lambda symbol: True, traced: bool = False) -> Basis:
         """Return a basis of the combinations of (those) updates that are known.

@@ -5,7 +5,7 @@ import pytest
 import simfl
 from simfl.errors import BadInput
 from simfl.studies.explore.cohort import every
-from simfl.studies.leaks.cases import Case, every_round
+from simfl.studies.leaks.cases import LOST, Case, every_round
 from simfl.studies.leaks.laws import Leak
 from simfl.studies.leaks.sweep import Report, coalitions_of, make_small, sample, sweep
 from simfl.studies.leaks.views import play
@@ -64,7 +64,7 @@ def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
     """Each pattern leads to a round that was played, and each pattern of a round is the explorer's."""
     small = make_small("lightsecagg", 3)
     for detect in small.cohort.detects:
-        played = every_round(lambda fate: play(small.setup, fate), detect, 3, most=2)
+        played = every_round(lambda fate: play(small.setup, fate), LOST[detect], 3, most=2)
         patterns = {pattern for pattern, _ in played}
         explored = {p for lost in range(3) for p in every(3, small.cohort.fates(detect), lost)}
         assert patterns <= explored

@@ -1,0 +1,183 @@
+"""A fleet's file: what is known of the users, and what their aggregates are to keep; `simfl plan` reads it.
+
+Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines,
+quantisation, the buffer) is not in it.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed, Text
+from simfl.errors import BadInput, Problem, ScenarioError, show
+from simfl.learning.data.unpublished import Synthetic
+from simfl.population.dropout import AnyDropout, NoLosses
+from simfl.protocols.protocol import Protocol
+from simfl.protocols.registry import PROTOCOLS
+from simfl.python_files import blamed
+from simfl.scenario import checks
+from simfl.scenario.load import anchor
+from simfl.scenario.messages import place, translate
+from simfl.scenario.schema import Learning, Protocols, Scenario
+from simfl.scenario.schema_shape import expand
+from simfl.scenario.shipped import located
+from simfl.scenario.user_classes import settings_of
+from simfl.scenario.world import Detect, Network, Population, Server
+from simfl.scenario.yaml_tree import Node, nodes, plain, read
+
+PATIENCE_S = 1e6  # of a deadline that nobody misses
+
+
+def _colluders(value: Any) -> Any:
+    whole, share = type(value) is int and value >= 0, type(value) is float and 0 < value < 1
+    if not (whole or share or value == "none"):
+        told = "users (0: the server alone), a share of them below 1, or none where nothing is to be hidden"
+        raise ValueError(f"must be a number of {told}: not {show(value)}")
+    return value
+
+
+def _word(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+class Fleet(Block):
+    """A fleet of users, and the promises that its aggregates are to keep."""
+
+    name: Name = "fleet"
+    """Heads the answer; the file's name unless given."""
+    seed: Seed = 1
+    """The first seed of the runs that are compared."""
+    population: Population
+    """The users, as in a scenario."""
+    network: Network
+    """The links between users and server, as in a scenario."""
+    server: Server = Server()
+    """The server's machine, as in a scenario."""
+    detect: Detect
+    """The way in which the server learns of a loss, as in a scenario."""
+    dropout: AnyDropout = NoLosses()
+    """The losses of users within a round, as in a scenario."""
+    profile: Text = "reference"
+    """Seconds per operation: a shipped profile's name, or a YAML file's path."""
+    memory_limit_gb: Positive = 2.0
+    """GB for users and data."""
+    learning: Learning = Learning()
+    """Data, model and local training, as in a scenario; `model: {d: ..., macs: ...}` is enough."""
+    samples: Count | None = None
+    """Training samples of each user, made up; those of `learning.dataset` unless given."""
+    clip: Positive = 1.0
+    """Coordinates of updates are held within +-clip; what is left of the field decides their levels."""
+    updates: Count | None = None
+    """Updates that an aggregate is to hold; those of all users who are not lost, unless given."""
+    asynchronous: Annotated[Literal["true", "false", "either"], BeforeValidator(_word)] = "false"
+    """Aggregation by a buffer, in rounds, or by whichever is faster."""
+    staleness_bound: Natural = 10
+    """The greatest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
+    return_s: Positive | None = None
+    """Seconds that a lost user is offline, for a buffer with losses."""
+    collude: Annotated[Any, AfterValidator(_colluders)]
+    """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
+    sigma: Bits = 40.0
+    """A round is insecure with at most 2^-sigma; 40 in SecAgg+'s paper (Bell 2020)."""
+    failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1)] = 1e-3
+    """A round fails with at most this probability."""
+    within_s: Positive | None = None
+    """Seconds that an aggregate may take on average."""
+    user_mb: Positive | None = None
+    """MB (10^6 bytes) that a user may send and receive for an aggregate, on average."""
+    protocols: Protocols | None = None
+    """The protocols that are compared, as in a scenario; all that simfl knows unless given."""
+
+    @property
+    def colluders(self) -> int | None:
+        """The number of users who may collude; None where nothing is to be hidden."""
+        if self.collude == "none":
+            return None
+        number: float = self.collude
+        return int(number) if isinstance(number, int) else round(number * self.population.users)
+
+    @property
+    def entries(self) -> dict[str, Protocol]:
+        """The protocols that are compared, those of the modes that are asked for."""
+        known: dict[str, Any] = {name: PROTOCOLS[name]() for name in PROTOCOLS}
+        modes = {"true": (True,), "false": (False,), "either": (False, True)}[self.asynchronous]
+        given: Mapping[str, Any] = known if self.protocols is None else self.protocols
+        return {name: entry for name, entry in given.items() if entry.asynchronous in modes}
+
+    def world(self) -> dict[str, Any]:
+        """Return what every scenario of this fleet says."""
+        same = ("population", "network", "server", "detect", "dropout", "learning")
+        said: dict[str, Any] = {key: getattr(self, key).model_dump(mode="json") for key in same}
+        if self.samples is not None:
+            shown = self.learning.dataset
+            made = shown if isinstance(shown, Synthetic) else Synthetic()
+            train = self.samples * self.population.users
+            said["learning"]["dataset"] = made.model_dump(mode="json") | {
+                "train": train,
+                "test": made.classes,
+            }
+        said |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
+        said |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
+        waits = ("advertise", "shares", "upload", "consistency", "recovery")
+        return said | {"deadlines": dict.fromkeys(waits, PATIENCE_S)}
+
+
+def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Fleet:
+    """Return the fleet of a YAML file, or of a mapping; ScenarioError has all problems with their lines."""
+    if isinstance(source, Mapping):
+        file, folders = "fleet", dict[str, Path]()
+        tree = nodes(source, Node(None, file))
+    else:
+        path = located(Path(source))
+        file, folders = str(path), {str(path): path.parent}
+        tree = read(path, file, "fleet")
+    for key, value in (overrides or {}).items():
+        _put(tree, key, value)
+    anchor(tree, folders)
+    tree = expand(Fleet, tree)
+    anchor(tree, folders)
+    problems: list[Problem]
+    try:
+        with blamed(BadInput):
+            fleet = Fleet.model_validate(plain(tree))
+            problems = [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
+    except ValidationError as errors:
+        problems = translate(errors, tree, Fleet)
+    if problems:
+        raise ScenarioError(sorted(problems, key=lambda p: p.line or 0))
+    return fleet
+
+
+def _put(tree: Node, path: str, value: Any) -> None:
+    """Set one value of a fleet's tree by its dotted path."""
+    *above, last = path.split(".")
+    for key in above:
+        if not isinstance(tree.value, dict):
+            tree.value = {}
+        tree = tree.value.setdefault(key, Node({}, "--set"))
+    if not isinstance(tree.value, dict):
+        tree.value = {}
+    tree.value[last] = nodes(value, Node(None, "--set"))
+
+
+def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the world, by the checks of a scenario in which nothing is hidden, and what
+    the keys of a fleet demand of each other, as (dotted path, message)."""
+    users = fleet.population.users
+    if fleet.colluders is not None and fleet.colluders >= users:
+        yield "collude", f"collude={fleet.collude} must be below population.users={users}"
+    if fleet.updates is not None and fleet.updates > users:
+        yield "updates", f"updates={fleet.updates} must not be above population.users={users}"
+    named = "dataset" in fleet.learning.model_fields_set
+    if fleet.samples is not None and named and not isinstance(fleet.learning.dataset, Synthetic):
+        yield "samples", f"are made up, and learning.dataset is {fleet.learning.dataset.kind}: leave one out"
+    if not fleet.entries:
+        which = {"true": "asynchronous", "false": "synchronous"}[fleet.asynchronous]
+        yield "protocols", f"none of them is {which}: see `asynchronous`"
+    plainly = Scenario.model_validate({**fleet.world(), "protocols": ["fedavg"]})
+    yield from checks.check(plainly)
+    lossy = [own.dropout for own in settings_of(plainly).values() if not isinstance(own.dropout, NoLosses)]
+    if fleet.asynchronous != "false" and lossy and fleet.return_s is None:
+        yield "return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"

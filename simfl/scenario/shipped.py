@@ -1,0 +1,117 @@
+"""The scenarios, studies, fleets and examples that come with simfl, each found by its name.
+
+A name is a file's path without its suffix: `tutorial`, `studies/which_links`, `examples/hinge`. A file of
+that name in the working directory wins, and what ends in .yaml is always a file. A wheel carries the files in
+`simfl/shipped`; in a checkout they stand at the top.
+"""
+
+import os
+import re
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+from simfl.errors import did_you_mean, refusal
+from simfl.scenario.yaml_tree import Node, naming_files, read
+
+YAML = (".yaml", ".yml")
+PACKAGE = Path(__file__).parents[1]
+OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
+"""The kind of a file that has this key, and the command that reads it."""
+
+
+def root() -> Path:
+    """Return the folder of `scenarios` and `examples`."""
+    carried = PACKAGE / "shipped"
+    return carried if carried.is_dir() else PACKAGE.parent
+
+
+@cache
+def scenarios() -> dict[str, Path]:
+    """Return the file of each scenario and study by its name, those of no folder first.
+
+    >>> scenarios()["examples/hinge"].name
+    'hinge.yaml'
+    """
+    homes = root() / "scenarios", root() / "examples"
+    files = {_place(path).with_suffix("").as_posix(): path for home in homes for path in home.rglob("*.yaml")}
+    return {name: files[name] for name in sorted(files, key=lambda name: ("/" in name, name))}
+
+
+def _place(path: Path) -> Path:
+    """Return where `simfl init` writes a shipped file: its path below `scenarios`, or from `examples` on."""
+    place = path.relative_to(root())
+    return place.relative_to("scenarios") if place.parts[0] == "scenarios" else place
+
+
+def is_scenario(text: str) -> bool:
+    """Tell a scenario's file or name from the name of something else."""
+    return Path(text).suffix in YAML or text in scenarios()
+
+
+def located(source: Path) -> Path:
+    """Return the file that is meant: that of this path, else the shipped one of this name.
+
+    ScenarioError, with the name that may be meant, if there is neither. A path that ends in .yaml, or that is
+    no regular file, is left to who reads it.
+    """
+    known, name = scenarios(), source.as_posix()
+    if not os.path.isfile(source) and source.suffix not in YAML:
+        if name in known:
+            return known[name]
+        if not os.path.exists(source):
+            alike = [there for there in known if there.rpartition("/")[2] == name]
+            meant = did_you_mean(alike[0] if alike else name, known)
+            message = f"there is no such file, and `simfl list scenarios` has no such name{meant}"
+            raise refusal(str(source), None, message)
+    bare = name.removesuffix(source.suffix).removeprefix("scenarios/")
+    if source.suffix in YAML and bare in known and not os.path.exists(source):
+        message = f"there is no such file; `simfl init {bare}` writes it, and simfl's own is called {bare!r}"
+        raise refusal(str(source), None, message)
+    return source
+
+
+def with_its_files(name: str) -> dict[Path, Path]:
+    """Return a shipped scenario, first, and all files that it reads, by where `simfl init` writes them."""
+    waiting, found = [located(Path(name))], dict[Path, Path]()
+    if waiting[0] not in scenarios().values():
+        raise refusal(name, None, "this is a file of yours, and not a name of `simfl list scenarios`")
+    while waiting:
+        path = waiting.pop()
+        if _place(path) in found:
+            continue
+        found[_place(path)] = path
+        if path.suffix in YAML:
+            tree = read(path, str(path))
+            texts = [str(node.value).partition(":")[0] for node in naming_files(tree, (("base",),))]
+            waiting += [Path(os.path.normpath(path.parent / text)) for text in texts]
+    return found
+
+
+def telling_key(tree: Node) -> str | None:
+    """Return the key of a file that no scenario has, one of `OTHERS`."""
+    return next((key for key in OTHERS if tree.child(key) is not None), None)
+
+
+def command_of(name: str) -> str:
+    """Return the command that reads a file: `run`, `sweep` or `plan`."""
+    path = located(Path(name))
+    key = telling_key(read(path, str(path)))
+    return "run" if key is None else OTHERS[key][1]
+
+
+def listed() -> list[tuple[str, str]]:
+    """Return (name, the first sentence of its comment) of each."""
+    return [(name, _first_sentence(path.read_text(encoding="utf-8"))) for name, path in scenarios().items()]
+
+
+def _first_sentence(text: str) -> str:
+    """Return how a file's comment begins.
+
+    >>> _first_sentence("# Ten users, who are lost at\\n# 0.3. Who is not?\\nseed: 1")
+    'Ten users, who are lost at 0.3.'
+    """
+    comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    words = " ".join(line.removeprefix("#").strip() for line in comment)
+    end = re.search(r"[.?](?= [A-Z][^.)]|$)", words)  # goes on after App. F.5
+    return words[: end.end()] if end else words
