@@ -48,8 +48,9 @@ MAY_IMPORT = {
     "cluster": (
         "errors", "random_streams", "learning", "dataplane", "profiles", "scenario", "experiment", "folder",
     ),
+    "trackers": ("errors", "results", "scenario"),
     "simulation": (
-        "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
+        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
         "engine", "experiment", "folder",
     ),
     "live": (
@@ -68,7 +69,7 @@ MAY_IMPORT = {
     "catalog": ("profiles", "scenario"),
     "cli": ("python_files", "version",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
+        "simulation", "trackers", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
@@ -121,6 +122,9 @@ HOMES = {
     "pooch": ("learning",),
     "pandas": ("results", "folder"),
     "IPython": ("reports",),
+    "tensorboard": ("trackers",),
+    "wandb": ("trackers",),
+    "mlflow": ("trackers",),
     "pytest": ("pytest",),
 }
 """Library -> the parts that may import it."""
