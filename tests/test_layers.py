@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "unpacking": ("errors",),
     "version": (),
     "python_files": (),
-    "blocks": ("errors",),
+    "quantities": (),
+    "blocks": ("errors", "quantities"),
     "kinds": ("errors", "blocks", "python_files"),
     "crypto": (),
     "results": ("errors", "virtual_time"),
@@ -30,10 +31,10 @@ MAY_IMPORT = {
     "profiles": ("errors", "dataplane"),
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
-        "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
-        "population", "random_streams",
+        "errors", "quantities", "blocks", "kinds", "python_files", "crypto", "protocols", "selection",
+        "learning", "population", "random_streams",
     ),
-    "population": ("errors", "virtual_time", "random_streams", "blocks", "kinds"),
+    "population": ("errors", "quantities", "virtual_time", "random_streams", "blocks", "kinds"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
         "protocols", "population",
@@ -50,16 +51,17 @@ MAY_IMPORT = {
     ),
     "trackers": ("errors", "results", "scenario"),
     "simulation": (
-        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
-        "engine", "experiment", "folder",
+        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane",
+        "scenario", "engine", "experiment", "folder",
     ),
     "live": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
         "scenario", "population", "engine", "experiment", "folder", "simulation",
     ),
     "studies": (
-        "cluster", "errors", "random_streams", "results", "crypto", "privacy", "learning", "dataplane",
-        "protocols", "scenario", "engine", "experiment", "folder", "simulation", "live",
+        "cluster", "errors", "virtual_time", "random_streams", "results", "crypto", "privacy", "learning",
+        "dataplane", "protocols", "scenario", "population", "engine", "experiment", "folder",
+        "simulation", "live",
     ),
     "reports": ("virtual_time",
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
@@ -85,7 +87,7 @@ above it, and nobody has an exception. `papers` stands beside simfl; only `simfl
 HOMES = {
     "simpy": ("engine", "live"),
     "torch": ("learning",),
-    "sklearn": ("learning",),
+    "sklearn": (),
     "cryptography": ("crypto",),
     "galois": ("crypto",),
     "numba": ("crypto",),
@@ -95,6 +97,7 @@ HOMES = {
     "jinja2": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": (
+        "quantities",
         "blocks",
         "kinds",
         "protocols",

@@ -19,6 +19,7 @@ from simfl.cli import (  # noqa: F401
     import_,
     leaks,
     live,
+    plan,
     reports,
     reproduce,
     run,

@@ -64,7 +64,7 @@ def init(
         with file.open("xb") as new_file:  # not one that has appeared meanwhile
             new_file.write(source.read_bytes())
         tell(f"Written to {file}")
-    tell(f"Try: simfl {'sweep' if shipped.is_study(name) else 'run'} {next(iter(files))}")
+    tell(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
 new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)

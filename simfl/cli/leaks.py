@@ -62,6 +62,8 @@ def leak(
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
     """
+    if random is not None:
+        need("--random", "hypothesis", "explore")
     from simfl.scenario.shipped import is_scenario
 
     scenario = is_scenario(target)

@@ -169,6 +169,8 @@ def explore(
     out: Annotated[str, Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
     """Lose users at every combination of points, and hold every law to each round."""
+    if random is not None:
+        need("--random", "hypothesis", "explore")
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml

@@ -131,7 +131,7 @@ def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int]
     what is not private by 2^-sigma, and Theorem 5 what is not reliable by 2^-eta; None if no graph is safe.
 
     >>> edges(100, 0.1, 40, 10)
-    (0.8203125, 51)
+    (0.81640625, 51)
     """
 
     def fitting(p: float) -> int | None:

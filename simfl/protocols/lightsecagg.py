@@ -117,7 +117,7 @@ class Coded(Protocol):
             yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
-        """The most answers make the shortest shares; fewer come sooner. Transforms code fast, in their field."""
+        """Many answers make short shares, few come soon. Transforms are fast, in a field of their own."""
         answers = dict.fromkeys(p.T + math.ceil((p.N - p.D - p.T) * share) for share in U_SHARES)
         for U in answers:
             yield from ({"privacy.U": U, "field.q": q} for q in (ntt.Q, p.q) if U > p.T)

@@ -121,8 +121,8 @@ class Protocol(Block):
         )
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
-        """Yield settings, likely the fastest first, that `simfl plan` is to try: keys of its own, or dotted
-        paths of the scenario. A round shall be insecure with at most 2^-sigma and fail with at most 2^-eta."""
+        """Yield settings that `simfl plan` tries, the likely fastest first: keys of its own, or dotted paths
+        of the scenario. A round is to be insecure with at most 2^-sigma, and to fail with at most 2^-eta."""
         yield {}
 
     def params(self, p: Params) -> Params:

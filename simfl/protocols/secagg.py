@@ -211,7 +211,7 @@ class Ccesa(Pairwise):
             yield "", f"N={p.N} must be at least 3 for a random graph"
 
     def failure(self, p: Params) -> graph_design.Failure:
-        """Where somebody colludes its paper promises nothing."""
+        """Return its theorems' bounds; they promise nothing where somebody colludes."""
         q = self.lost_in_all(p)
         if p.T or p.majority:
             return graph_design.Failure(1.0, 1.0 if p.majority else 0.0)

@@ -1,7 +1,7 @@
 """A fleet's file: what is known of the users, and what their aggregates are to keep; `simfl plan` reads it.
 
-Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines, quantisation,
-the buffer) is not in it.
+Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines,
+quantisation, the buffer) is not in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,6 +22,7 @@ from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import expand
+from simfl.scenario.shipped import located
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.scenario.yaml_tree import Node, nodes, plain, read
@@ -77,7 +78,7 @@ class Fleet(Block):
     return_s: NonNegative | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
-    """Users who may collude with the server: a number, a share below 1, or `none` if nothing is to be hidden."""
+    """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
     sigma: Bits = 40.0
     """A round is insecure with at most 2^-sigma; 40 in SecAgg+'s paper (Bell 2020)."""
     failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1)] = 1e-3
@@ -129,8 +130,9 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         file, folders = "fleet", dict[str, Path]()
         tree = nodes(source, Node(None, file))
     else:
-        file, folders = str(source), {str(source): Path(source).parent}
-        tree = read(Path(source), file, "fleet")
+        path = located(Path(source))
+        file, folders = str(path), {str(path): path.parent}
+        tree = read(path, file, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)

@@ -18,6 +18,7 @@ from simfl.blocks import (
     Natural,
     NonNegative,
     Positive,
+    Seconds,
     Seed,
     Text,
     Threads,
@@ -36,6 +37,7 @@ from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.quantities import unit
 from simfl.scenario.world import (
     Buffer,
     Clock,
@@ -230,11 +232,11 @@ class Scenario(Block):
     """Every aggregate is checked; with `galois` coding and sharing too, against that library."""
     workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
-    memory_limit_gb: Positive = 2.0
+    memory_limit_gb: Annotated[Positive, unit("GB")] = 2.0
     """GB that a run may hold at once, predicted before it starts."""
     rounds: Count
     """Rounds, or aggregations of the buffer."""
-    horizon_s: Positive | None = None
+    horizon_s: Seconds | None = None
     """Seconds of virtual time after which a run ends at the latest."""
     record_updates: bool = False
     """Keeps aggregates and updates in files, for `simfl privacy`."""

@@ -5,10 +5,16 @@ The users, their data and the model are made once for each seed, and every setti
 
 import asyncio
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
@@ -19,14 +25,17 @@ from simfl.results.energy import FJ
 from simfl.results.trace import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
+from simfl.scenario.world import ByDisconnect, Deadlines
 from simfl.studies.plan.settings import Setting
 from simfl.virtual_time import NS
+
+MARKS = (TimerSet, End)  # the rows at which a wait begins or ends
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A setting's run under one seed. seconds: per aggregate, infinite without any; user_mb: up and down, of a
-    user in a round; user_j: the same in joules; why: the first failure's reason; waits: by deadline, the
+    """A setting's run under one seed. seconds: per aggregate, infinite without any; user_mb: up and down, of
+    a user in a round; user_j: the same in joules; why: the first failure's reason; waits: by deadline, the
     longest time that the server had to wait for a message."""
 
     seconds: float
@@ -53,13 +62,13 @@ class World:
     def changed(self, fleet: Fleet, longer: float = 1.0) -> "World":
         """Return the world of a fleet with other devices, links or losses, and the same data."""
         s = load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": self.study.scenario.seed})
-        people = People.of(s, self.study.streams, _nobody_asks)
+        people = People.of(s, self.study.streams, partial(_holdings, self.study))
         return World(replace(self.study, scenario=s, people=people), longer)
 
-    def run(self, setting: Setting, rounds: int) -> Outcome:
-        """Run a setting so many rounds in this world."""
-        seed = self.study.scenario.seed
-        s = setting.scenario.model_copy(update={"seed": seed, "rounds": rounds})
+    def run(self, setting: Setting, rounds: int, deadlines: Deadlines | None = None) -> Outcome:
+        """Run a setting so many rounds in this world; with patience, unless other deadlines are given."""
+        s, seed = setting.scenario, self.study.scenario.seed
+        s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
         trainer = copy(self.study.trainer)
         trainer.d = max(1, round(self.longer * trainer.d))
         study = replace(self.study, scenario=s, trainers={setting.name: trainer})
@@ -70,15 +79,16 @@ class World:
 
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
-            return outcome_of(session.trace)
+            return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
 
 
-def _nobody_asks() -> "NDArray[np.int64]":
-    raise NotImplementedError
+def _holdings(study: Experiment) -> NDArray[np.int64]:
+    (found,) = study.partitions.values()
+    return found
 
 
-def outcome_of(trace: Trace) -> Outcome:
-    """Return what a trace says of its aggregates."""
+def outcome_of(trace: Trace, told: bool) -> Outcome:
+    """Return what a trace says of its aggregates. told: as for `waits`."""
     rounds = metrics.rounds(trace)
     completed = [r for r in rounds if r.reason is None]
     selected = sum(r.selected for r in rounds)
@@ -91,43 +101,36 @@ def outcome_of(trace: Trace) -> Outcome:
         len(rounds),
         len(completed),
         next((r.reason for r in rounds if r.reason), "") if rounds else "no round was finished",
-        waits(trace),
+        waits(trace, told),
     )
 
 
-def waits(trace: Trace) -> dict[str, float]:
-    """Return, by deadline, the seconds from its setting to the last message that reached the server before
-    the next one was set, the longest of all rounds; in an asynchronous run, to that of the same update."""
+def waits(trace: Trace, told: bool) -> dict[str, float]:
+    """Return, by deadline, the longest time in seconds that the server had to wait.
+
+    told: the server learns of losses, and waits for what it learns as well; otherwise only for messages, as
+    nothing but a deadline ends the wait for a user who is lost."""
     found = defaultdict[str, float](float)
-    if trace.buffered:
-        pairs = _of_updates(trace)
-    else:
-        pairs = _of_stages(trace)
-    for name, ns in pairs:
+    for name, ns in _of_updates(trace) if trace.buffered else _of_stages(trace, told):
         found[name] = max(found[name], ns / NS)
     return dict(found)
 
 
-def _of_stages(trace: Trace) -> Iterator[tuple[str, int]]:
-    arrivals: list[int] = []
-    marks: list[tuple[int, str]] = []
-    for row in trace:
-        if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None:
-            arrivals.append(row.arrived)
-        elif isinstance(row, TimerSet):
-            marks.append((row.at, row.name))
-        elif isinstance(row, End):
-            marks.append((row.at, ""))
-    arrivals.sort()
+def _of_stages(trace: Trace, told: bool) -> Iterator[tuple[str, int]]:
+    """Yield each deadline of a round with the time from its setting to the next one's, or if losses are not
+    `told`, to the last message that reached the server before that."""
+    arrivals = sorted(
+        row.arrived for row in trace if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None
+    )
+    marks = [
+        (row.at, row.name if isinstance(row, TimerSet) else "") for row in trace if isinstance(row, MARKS)
+    ]
     marks.sort()
-    at = 0
-    for (since, name), (until, _) in zip(marks, marks[1:], strict=False):
-        last = since
-        while at < len(arrivals) and arrivals[at] <= until:
-            last = max(last, arrivals[at])
-            at += 1
+    for (since, name), (until, _) in pairwise(marks):
+        last = bisect_right(arrivals, until) - 1
+        heard = arrivals[last] if last >= 0 and arrivals[last] > since else since
         if name:
-            yield name, last - since
+            yield name, (until if told else heard) - since
 
 
 def _of_updates(trace: Trace) -> Iterable[tuple[str, int]]:

@@ -1,9 +1,9 @@
 """The probabilities of a fleet's losses and of its coalitions: how many of a round's users they can be.
 
 Users are lost by themselves (a binomial number), in groups (a mixture of binomials, by how many groups are
-lost) or as an exact fraction. Each user's class is drawn by itself, so a user of a round is lost with the mean
-probability of the classes. Those of a round who collude are a hypergeometric number, as the server does not
-know whom it draws.
+lost) or as an exact fraction. Each user's class is drawn by itself, so a user of a round is lost with the
+mean probability of the classes. Those of a round who collude are a hypergeometric number, as the server does
+not know whom it draws.
 """
 
 import math
@@ -20,8 +20,8 @@ MAX_CASES = 10_000  # of groups that are lost together, that are added up
 
 @dataclass(frozen=True)
 class Losing:
-    """The chances of a round's losses. cases: (probability, a user's chance before its upload, and in all), by
-    how many groups are lost; sure: the fractions are exact."""
+    """The chances of a round's losses. cases: (probability, a user's chance before its upload, and in all),
+    by how many groups are lost; sure: the fractions are exact."""
 
     cases: tuple[tuple[float, float, float], ...]
     sure: bool = False

@@ -1,9 +1,9 @@
 """The settings under which a protocol keeps a fleet's promises, or why there are none.
 
-A promise is shared out. Failure: half for more losses before the upload, or in all, than a round has room for;
-a quarter for losses after it; a quarter for the protocol's own bound. Privacy: half for more colluders in a
-round than T, as its users are drawn; half for the protocol's own bound. Whether a deadline is too short is
-measured (`waits`), and no part of the bounds.
+A promise is shared out. Failure: half for more losses before the upload, or in all, than a round has room
+for; a quarter for losses after it; a quarter for the protocol's own bound. Privacy: half for more colluders
+in a round than T, as its users are drawn; half for the protocol's own bound. Whether a deadline is too short
+is measured (`waits`), and no part of the bounds.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import BadInput, ScenarioError
-from simfl.experiment.build import build
+from simfl.experiment.build import Experiment
 from simfl.protocols.protocol import Protocol
 from simfl.scenario import checks
 from simfl.scenario.fleet import Fleet
@@ -21,12 +21,12 @@ from simfl.scenario.schema import Scenario
 from simfl.studies.plan.losses import Coalition, Losing, least
 
 MOST_LEVELS = 2**16  # of LightSecAgg's section 7.1
-OVERS = (1.0, 1.3, 1.6)  # times the updates that are wanted, that are chosen if that is enough
+OVERS = (1.0, 1.3, 1.6, 2.0)  # times the updates that are wanted, that are chosen if that is enough
 
 
 @dataclass(frozen=True)
 class Promise:
-    """Bounds on the probabilities that a round has no sum, and that it is insecure (None: nothing is hidden)."""
+    """Bounds on the probabilities that a round has no sum, and is insecure (None: nothing is hidden)."""
 
     fails: float
     insecure: float | None
@@ -61,25 +61,21 @@ class Cohort:
 
 
 @dataclass(frozen=True)
-class Fleeted:
-    """A fleet with what its settings are derived from. heaviest: the most samples of a user under any seed."""
+class Choices:
+    """The settings of a fleet. heaviest: the most samples of a user."""
 
     fleet: Fleet
     losing: Losing
     heaviest: int
 
     @classmethod
-    def of(cls, fleet: Fleet, seeds: int) -> "Fleeted":
-        """Find out how many users are lost, and how many samples the heaviest has. BadInput as of `build`."""
-        plainly = load({**fleet.world(), "protocols": ["fedavg"]})
-        losing = Losing.of(plainly)
+    def of(cls, fleet: Fleet, study: Experiment) -> "Choices":
+        """Return the settings of a fleet with these users. BadInput if nobody knows how many are lost."""
+        losing = Losing.of(study.scenario)
         if losing is None:
             raise BadInput(f"{fleet.name}: dropout: this model does not say how likely a loss is")
-        heaviest = 0
-        for seed in range(fleet.seed, fleet.seed + seeds):
-            trainer = build(plainly.model_copy(update={"seed": seed})).trainer
-            heaviest = max(heaviest, *map(trainer.samples, range(fleet.population.users)))
-        return cls(fleet, losing, heaviest)
+        samples = map(study.trainer.samples, range(fleet.population.users))
+        return cls(fleet, losing, max(samples))
 
     # -- who takes part
     def cohorts(self) -> Iterator[Cohort]:
@@ -104,28 +100,25 @@ class Fleeted:
         return self.losing.more_than(size - wanted, size, before=True)
 
     # -- settings
-    def settings(self, name: str) -> Iterator[Setting | Refused]:
-        """Yield the settings of an entry that keep the promises; where there are none, the reason."""
-        entry, why, found = self.fleet.entries[name], "", False
-        cohorts = list(self.cohorts())
-        for cohort in cohorts:
-            for tried in self._of_cohort(name, entry, cohort):
-                found |= isinstance(tried, Setting)
-                why = why or (tried.why if isinstance(tried, Refused) else "")
-                if isinstance(tried, Setting):
-                    yield tried
-        if not cohorts:
-            fleet = self.fleet
-            why = f"{fleet.updates} updates need more than the {fleet.population.users} users there are"
-        if not found:
-            yield Refused(name, why)
+    def settings(self, name: str) -> list[list[Setting]] | Refused:
+        """Return the settings of an entry that keep the promises, a list for each size of a round, in the
+        order of the protocol's own designs; where there are none, the reason."""
+        entry, whys, found = self.fleet.entries[name], list[str](), list[list[Setting]]()
+        for cohort in self.cohorts():
+            tried = list(self._of_cohort(name, entry, cohort))
+            whys += [one.why for one in tried if isinstance(one, Refused)]
+            if kept := [one for one in tried if isinstance(one, Setting)]:
+                found.append(kept)
+        fleet = self.fleet
+        few = f"{fleet.updates} updates need more than the {fleet.population.users} users there are"
+        return found or Refused(name, next(iter(whys), few))
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
         fleet, colluders = self.fleet, self.fleet.colluders
         hidden = entry.offline and colluders is not None
         coalition = Coalition(colluders or 0, fleet.population.users)
         T = coalition.at_most(cohort.users, 2 ** -(fleet.sigma + 1)) if entry.offline else 0
-        if entry.offline and T + 1 > cohort.users - cohort.D:
+        if entry.offline and cohort.users - cohort.D <= T:
             yield Refused(name, _no_room(cohort, T))
             return
         said = fleet.world() | {"selection": cohort.selection}

@@ -1,0 +1,44 @@
+"""Answer which protocol a fleet should run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from simfl.cli.common import Set, app, overrides, say, stages, tell_whose_code
+
+
+@app.command("plan")
+def plan_command(
+    fleet: Annotated[Path, Argument(help="A fleet, YAML: see docs/plan.md.", metavar="FLEET")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
+        "planned.yaml"
+    ),
+    set_: Set = None,
+    json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow."""
+    from simfl.errors import BadInput
+    from simfl.folder.result import atomic
+    from simfl.reports.plan_terminal import show_plan
+    from simfl.reports.terminal import console
+    from simfl.scenario.fleet import load_fleet
+    from simfl.studies.plan.answer import plain, scenario_text
+    from simfl.studies.plan.search import plan
+
+    if not out.parent.is_dir():
+        raise BadInput(f"{out}: there is no folder {out.parent}")
+    loaded = load_fleet(fleet, overrides(set_))
+    tell_whose_code()
+    with stages() as stage:
+        answer = plan(loaded, stage)
+    with atomic(out) as file:
+        file.write(scenario_text(answer))
+    if json_:
+        print(json.dumps(plain(answer), indent=2))
+        return
+    show_plan(console(), answer)
+    say(f"Written to {out}: run it with simfl run {out}")

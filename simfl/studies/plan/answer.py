@@ -1,0 +1,85 @@
+"""An answer as plain values, and as a scenario that runs it."""
+
+from typing import Any
+
+from simfl.results.statistics import Estimate
+from simfl.scenario.load import filled_yaml
+from simfl.scenario.schema import Scenario
+from simfl.studies.plan.search import Answer, Candidate
+from simfl.studies.plan.settings import Promise, Setting
+
+HIDDEN = ("protocol", "module", "sigma", "eta")  # the last two are shared out of the promise
+
+
+def letters(setting: Setting) -> dict[str, Any]:
+    """Return a setting's numbers by the papers' letters: N of a round, T, D, U, and the protocol's own."""
+    s, entry = setting.scenario, setting.scenario.protocols[setting.name]
+    p = s.params(setting.name)
+    found: dict[str, Any] = {"N": p.N}
+    if s.privacy is not None:
+        found |= {"T": p.T, "D": p.D}
+        found |= {"U": s.privacy.U} if s.privacy.U else {}
+    own = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    found |= {key: value for key, value in own.items() if key not in HIDDEN}
+    return found | entry.derived(s.common())
+
+
+def sums(s: Scenario) -> dict[str, Any]:
+    """Return the field, its levels and a mean's largest rounding error; nothing of sums over the reals."""
+    if s.quantization is None:
+        return {}
+    return {"q": s.field.q, "levels": s.quantization.levels, "rounding": 1 / s.quantization.levels}
+
+
+def chosen(s: Scenario) -> dict[str, Any]:
+    """Return who takes part: the users that are chosen and the uploads that are enough."""
+    enough = s.selection.enough()
+    return {"chosen": s.cohort, "enough": s.cohort if enough is None else enough}
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """Return an answer for `--json`."""
+    return {
+        "fleet": answer.fleet.name,
+        "users": answer.fleet.population.users,
+        "best": answer.best.name,
+        "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
+        "candidates": [_candidate(candidate) for candidate in answer.candidates],
+        "plain": None if answer.plain is None else _candidate(answer.plain),
+        "refused": {one.name: one.why for one in answer.refused},
+    }
+
+
+def _candidate(c: Candidate) -> dict[str, Any]:
+    s = c.scenario
+    return {
+        "name": c.name,
+        "settings": letters(c.setting),
+        **chosen(s),
+        "sums": sums(s),
+        "deadlines_s": {name: deadline.after_s for name, deadline in s.deadlines.given.items()},
+        "promise": _promise(c.setting.promise),
+        "seconds": _estimate(c.seconds),
+        "user_mb": _estimate(c.user_mb),
+        "user_j": None if c.user_j is None else _estimate(c.user_j),
+    }
+
+
+def _promise(promise: Promise) -> dict[str, Any]:
+    return {"fails": promise.fails, "insecure": promise.insecure}
+
+
+def _estimate(e: Estimate) -> dict[str, Any]:
+    return {"mean": e.mean, "half": e.half, "runs": e.n}
+
+
+def scenario_text(answer: Answer) -> str:
+    """Return the scenario that runs the best candidate, as YAML with the promise above it."""
+    best = answer.best
+    promise = best.setting.promise
+    hidden = "" if promise.insecure is None else f", is insecure with at most {promise.insecure:.2g}"
+    return (
+        f"# The answer of `simfl plan` for {answer.fleet.name}: {best.name}, {best.seconds.text()} s an\n"
+        f"# aggregate. A round fails with at most {promise.fails:.2g}{hidden}.\n"
+        "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
+    )

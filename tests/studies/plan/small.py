@@ -1,0 +1,29 @@
+"""Small fleets, of which a run takes milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simfl.scenario.fleet import Fleet, load_fleet
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "seed": 3,
+    "population": {"users": 12, "devices": {"slowdown": {"kind": "lognormal", "median": 20, "sigma": 0.5}}},
+    "network": {
+        "users": {"preset": "4g", "latency_s": 0.03},
+        "server": {"uplink_mbps": 1000, "downlink_mbps": 1000},
+        "overhead_s": 0.0002,
+    },
+    "detect": {"disconnect": 0.2},
+    "dropout": {"per_step": 0.02},
+    "learning": {"dataset": {"kind": "synthetic", "train": 120}, "epochs": 1},
+    "collude": 2,
+    "failure": 0.01,
+    "sigma": 20.0,
+}
+
+
+def small(**changes: Any) -> Fleet:
+    """Return the small fleet with changes by key; two underscores stand for a dot."""
+    return load_fleet(SMALL, {key.replace("__", "."): value for key, value in changes.items()})

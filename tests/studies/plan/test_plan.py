@@ -1,0 +1,80 @@
+"""A plan's answer runs exactly, and as fast as it says; who keeps no promise is refused with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simfl.cli import main
+from simfl.scenario.load import load
+from simfl.scenario.yaml_tree import dump
+from simfl.simulation import run
+from simfl.studies.plan.search import Answer, plan
+from tests.studies.plan.small import SMALL, small
+
+
+@pytest.fixture(scope="module")
+def answer() -> Answer:
+    return plan(small(updates=6))
+
+
+def test_the_real_work_takes_the_planned_time(answer: Answer) -> None:
+    best = answer.best
+    mean = 0.0
+    for seed in range(4, 9):
+        s = best.scenario.model_copy(update={"seed": seed, "rounds": 5, "payload": "real"})
+        (done,) = run(s).summarised().protocols.values()
+        assert all(r.aggregate_exact for r in done.completed)
+        assert done.mean.per_aggregate_s is not None
+        mean += done.mean.per_aggregate_s / 5
+    assert mean == pytest.approx(best.seconds.mean, rel=1e-9)
+
+
+def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
+    refused = {one.name: one.why for one in answer.refused}
+    assert "promises nothing where 2 of" in refused["ccesa"]
+    assert answer.plain is not None
+    assert answer.plain.name == "fedavg"
+    slow = plan(small(updates=6, user_mb=0.02))
+    over = [one.why for one in slow.refused if "above user_mb=0.02" in one.why]
+    assert over
+    assert all(c.user_mb.mean <= 0.02 for c in slow.candidates)
+
+
+def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
+    answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
+    s = answer.best.scenario
+    seconds = []
+    for seed in range(4, 9):
+        (done,) = run(s.model_copy(update={"seed": seed, "rounds": 5})).summarised().protocols.values()
+        assert len(done.completed) == 5
+        seconds.append(done.mean.per_aggregate_s)
+    assert sum(seconds) / 5 == pytest.approx(answer.best.seconds.mean, rel=1e-9)
+
+
+def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
+    answer = plan(small(collude="none"))
+    assert answer.best.name == "fedavg"
+    assert answer.plain is None
+    assert "lightsecagg" in [c.name for c in answer.candidates]
+
+
+def test_the_command_writes_a_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "few.yaml", tmp_path / "planned.yaml"
+    file.write_text(dump(SMALL | {"updates": 6}), encoding="utf-8")
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as left:
+            main(["plan", str(file), "--out", str(out), *more])
+        assert not left.value.code
+        told = capsys.readouterr().out
+        if more:
+            found = json.loads(told)
+            assert found["best"] in load(out).protocols
+            assert found["refused"]
+        else:
+            assert max(len(text) for text in told.splitlines() if str(out) not in text) <= 80
+            assert f"run it with simfl run {out}" in " ".join(told.split())
+    (done,) = run(out).summarised().protocols.values()
+    assert len(done.completed) == 10
