@@ -61,6 +61,19 @@ def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     assert_planned(answer, rounds=5)
 
 
+def test_losses_that_no_model_tells_are_counted() -> None:
+    comes = {"kind": "bernoulli", "p": 0.9}
+    answer = plan(small(population__availability=comes, population__users=30, protocols=["secagg", "fedavg"]))
+    assert answer.losing.measured >= 3_900
+    ((_, before, in_all),) = answer.losing.cases
+    away = 1 - 0.9 * 0.98**3
+    assert away < before < 1.2 * away
+    assert in_all > before
+    assert answer.best.setting.promise.fails <= 0.01
+    (done,) = run(answer.best.scenario, {"rounds": 20}).summarised().protocols.values()
+    assert len(done.completed) == 20
+
+
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
     answer = plan(small(collude="none"))
     assert answer.best.name == "fedavg"
