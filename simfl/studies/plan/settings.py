@@ -219,7 +219,8 @@ class Choices:
             return Setting(name, s, Promise(fails, None))
         insecure = min(1.0, own.insecure + coalition.more_than(p.T, p.N))
         if insecure >= 1:
-            return Refused(name, f"promises nothing where {p.T} of {p.N} users collude")
+            who = f"{p.T} of {p.N} users collude" if p.T else "the server looks"
+            return Refused(name, f"promises nothing where {who}")
         if insecure > 2**-fleet.sigma:
             bound = f"2^-{fleet.sigma:g}"
             return Refused(name, f"insecure with up to 2^{math.log2(insecure):.1f}, above {bound}")
