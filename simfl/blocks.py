@@ -6,21 +6,21 @@ within them no time that must pass rounds to zero, and no product or power overf
 the schema for it).
 """
 
-import ast
-import inspect
 import re
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from math import exp, inf, log1p
 from statistics import NormalDist
-from textwrap import dedent
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from simfl.descriptions import descriptions
 from simfl.errors import show
+from simfl.quantities import unit
 
 # Bounds of factors and of seconds; a nanosecond is the least time that the clock can show.
 LEAST, GREATEST = 1e-9, 1e9
@@ -34,8 +34,13 @@ Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
 # From 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together.
 LEAST_MBPS, GREATEST_MBPS = 1e-6, 1e8
-Mbps = Annotated[float, Field(strict=True, ge=LEAST_MBPS, le=GREATEST_MBPS, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Mbps = Annotated[
+    float, Field(strict=True, ge=LEAST_MBPS, le=GREATEST_MBPS, allow_inf_nan=False), unit("Mbit/s")
+]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False), unit("1")]
+# Durations, of which the first is never zero.
+Seconds = Annotated[Positive, unit("s")]
+SecondsOrZero = Annotated[NonNegative, unit("s")]
 Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
 Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -91,6 +96,8 @@ class Block(BaseModel):
         frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys
     )
 
+    in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block
+
     # pydantic's `use_attribute_docstrings` reads every class's source at each start: half a CPU second a run.
     @classmethod
     @cache
@@ -99,39 +106,32 @@ class Block(BaseModel):
         found: dict[str, str] = {}
         for base in reversed([base for base in cls.__bases__ if issubclass(base, Block)]):
             found |= base.descriptions()
-        try:
-            (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
-        except (OSError, TypeError):  # made at run time, of fields that others describe
-            return found
-        assert isinstance(tree, ast.ClassDef)
-        for field, below in pairwise([*tree.body, ast.Pass()]):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                found.pop(field.target.id, None)  # declared again, and not as its base describes it
-                value = below.value if isinstance(below, ast.Expr) else None
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    found[field.target.id] = inspect.cleandoc(value.value)
-        return found
+        found |= descriptions(cls)  # a field that is declared again is not as its base describes it
+        return {field: text for field, text in found.items() if text}
 
 
-def shorthand(**main: str) -> BeforeValidator:
-    """Accept `word` for `{kind: word}`, `{word: value}` for `{kind: word, <main[word]>: value}`,
-    `{module: path.py:Name, ...}` and `{file: path, ...}` for the same with that kind, and a number as the
-    value of `fixed`."""
+@dataclass(frozen=True, slots=True)
+class UnionName:
+    name: str  # of a union in the reference of scenarios
+
+
+def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
+    """Accept `word` for `{kind: word}`; `{word: value, ...}` for `{kind: word, <main[word]>: value, ...}`, if
+    one of its keys alone is such a word; and a number, with its unit too, as the value of kind `number`."""
 
     def expand(value: Any) -> Any:
-        if isinstance(value, str):
+        if isinstance(value, str) and not (number in main and re.match(r"[-+]?\.?[0-9]", value)):
             word, colon, rest = value.partition(":")
             if colon and word in main:
                 return {"kind": word, main[word]: rest}
             return {"kind": value}
         if isinstance(value, dict) and "kind" not in value:
-            for word in ("module", "file"):
-                if word in value and main.get(word) == word:
-                    return {"kind": word, **value}
-            if len(value) == 1 and (word := next(iter(value))) in main:
-                return {"kind": word, main[word]: value[word]}
-        if isinstance(value, int | float) and "fixed" in main:
-            return {"kind": "fixed", main["fixed"]: value}
+            words = ["module"] if "module" in value and "module" in main else [w for w in value if w in main]
+            if len(words) == 1 and (main[words[0]] == words[0] or main[words[0]] not in value):
+                (word,) = words
+                return {"kind": word, **{main[word] if k == word else k: v for k, v in value.items()}}
+        if isinstance(value, int | float | str) and number in main:
+            return {"kind": number, main[number]: value}
         return value
 
     return BeforeValidator(expand)
@@ -152,6 +152,7 @@ def held(draws: Draws) -> Draws:
 class Fixed(Block):
     """The same value for every user."""
 
+    in_unit = ("value",)
     kind: Literal["fixed"] = "fixed"
     value: Positive
     """The value of every draw."""
@@ -169,6 +170,7 @@ class Fixed(Block):
 class Uniform(Block):
     """The uniform distribution on [low, high]."""
 
+    in_unit = ("low", "high")
     kind: Literal["uniform"] = "uniform"
     low: Positive
     """The least value."""
@@ -194,6 +196,7 @@ class Uniform(Block):
 class LogNormal(Block):
     """The log-normal distribution."""
 
+    in_unit = ("median",)
     kind: Literal["lognormal"] = "lognormal"
     median: Positive
     """The value that half of the draws are below."""
@@ -213,6 +216,7 @@ class LogNormal(Block):
 class Exponential(Block):
     """The exponential distribution."""
 
+    in_unit = ("mean",)
     kind: Literal["exponential"] = "exponential"
     mean: Positive
     """The mean of the draws."""
@@ -230,6 +234,7 @@ class Exponential(Block):
 class Pareto(Block):
     """The Pareto distribution of P(X > x) = (least / x)^alpha: many near `least`, a few far above."""
 
+    in_unit = ("least",)
     kind: Literal["pareto"] = "pareto"
     least: Positive
     """The least value."""
@@ -253,6 +258,7 @@ class Zipf(Block):
     above `ranks` are not drawn here, where it takes them for the greatest.
     """
 
+    in_unit = ("unit",)
     kind: Literal["zipf"] = "zipf"
     s: Exponent
     """The exponent."""
@@ -322,4 +328,10 @@ class Quantiles(Block):
 
 Drawn = Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles
 MAIN_KEYS = {"exponential": "mean", "quantiles": "points"}
-Distribution = Annotated[Fixed | Drawn, Field(discriminator="kind"), shorthand(fixed="value", **MAIN_KEYS)]
+Distribution = Annotated[
+    Fixed | Drawn,
+    Field(discriminator="kind"),
+    UnionName("Distribution"),
+    shorthand(fixed="value", **MAIN_KEYS),
+]
+SecondsDrawn = Annotated[Distribution, unit("s")]

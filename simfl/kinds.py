@@ -10,7 +10,6 @@ are three ways to name one, with the same checks, messages and JSON Schema:
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, reduce
 from importlib.metadata import entry_points
 from inspect import isabstract
@@ -20,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
 
 from simfl import python_files
-from simfl.blocks import Block, Text, shorthand
+from simfl.blocks import Block, Text, UnionName, shorthand
 from simfl.errors import BadInput, cut
 
 B = TypeVar("B", bound=Block)
@@ -94,21 +93,23 @@ def _tagged(
     return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
 
 
-@dataclass(frozen=True, slots=True)
-class UnionName:
-    name: str  # of a union in the reference of scenarios
-
-
 class Kinds(Generic[B]):
     """All kinds of one thing (its name in messages), by the word that names each in a scenario.
 
     own: ours, each derived from `base`; entry points of `simfl.GROUP` add to them. tag: tells them apart.
+    number: the kind that a number alone stands for, if it stands for one.
     """
 
     def __init__(
-        self, thing: str, base: type[B], own: Iterable[type[B]], group: str, tag: str = "kind"
+        self,
+        thing: str,
+        base: type[B],
+        own: Iterable[type[B]],
+        group: str,
+        tag: str = "kind",
+        number: str = "",
     ) -> None:
-        self.thing, self.base, self.tag = thing, base, tag
+        self.thing, self.base, self.tag, self.number = thing, base, tag, number
         self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
@@ -144,7 +145,7 @@ class Kinds(Generic[B]):
             classes = {word: _tagged(cls, self.tag, word, mixin=mixin) for word, cls in classes.items()}
         union = reduce(or_, (*classes.values(), self._outside(mixin)))
         mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
-        short = [shorthand(**mains, module="module")] if self.tag == "kind" else []
+        short = [shorthand(self.number, **mains, module="module")] if self.tag == "kind" else []
         any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
         tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
         return Annotated[any_of_them, tag, name, *short, *before]

@@ -19,7 +19,9 @@ MAY_IMPORT = {
     "unpacking": ("errors",),
     "version": (),
     "python_files": (),
-    "blocks": ("errors",),
+    "descriptions": (),
+    "quantities": (),
+    "blocks": ("errors", "descriptions", "quantities"),
     "kinds": ("errors", "blocks", "python_files"),
     "crypto": (),
     "results": ("errors", "virtual_time"),
@@ -30,10 +32,10 @@ MAY_IMPORT = {
     "profiles": ("errors", "dataplane"),
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
-        "errors", "blocks", "kinds", "python_files", "crypto", "protocols", "selection", "learning",
-        "population", "random_streams",
+        "errors", "quantities", "blocks", "kinds", "python_files", "crypto", "protocols", "selection",
+        "learning", "population", "random_streams",
     ),
-    "population": ("errors", "virtual_time", "random_streams", "blocks", "kinds"),
+    "population": ("errors", "quantities", "virtual_time", "random_streams", "blocks", "kinds"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
         "protocols", "population",
@@ -48,9 +50,10 @@ MAY_IMPORT = {
     "cluster": (
         "errors", "random_streams", "learning", "dataplane", "profiles", "scenario", "experiment", "folder",
     ),
+    "trackers": ("errors", "results", "scenario"),
     "simulation": (
-        "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
-        "engine", "experiment", "folder",
+        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane",
+        "scenario", "engine", "experiment", "folder",
     ),
     "live": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
@@ -65,10 +68,11 @@ MAY_IMPORT = {
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "importers": ("errors", "population"),
+    "pytest": ("errors", "folder", "simulation", "studies"),
     "catalog": ("profiles", "scenario"),
-    "cli": ("python_files", "version",
+    "cli": ("python_files", "version", "descriptions",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
+        "simulation", "trackers", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
@@ -84,7 +88,7 @@ above it, and nobody has an exception. `papers` stands beside simfl; only `simfl
 HOMES = {
     "simpy": ("engine", "live"),
     "torch": ("learning",),
-    "sklearn": ("learning",),
+    "sklearn": (),
     "cryptography": ("crypto",),
     "galois": ("crypto",),
     "numba": ("crypto",),
@@ -94,6 +98,7 @@ HOMES = {
     "jinja2": ("reports",),
     "yaml": ("scenario", "profiles"),
     "pydantic": (
+        "quantities",
         "blocks",
         "kinds",
         "protocols",
@@ -121,6 +126,10 @@ HOMES = {
     "pooch": ("learning",),
     "pandas": ("results", "folder"),
     "IPython": ("reports",),
+    "tensorboard": ("trackers",),
+    "wandb": ("trackers",),
+    "mlflow": ("trackers",),
+    "pytest": ("pytest",),
 }
 """Library -> the parts that may import it."""
 

@@ -19,7 +19,9 @@ def group() -> None:
 
 @data.command()
 def fetch(
-    name: Annotated[str, Argument(help="mnist, fashion_mnist, cifar10 or cifar100.", metavar="NAME")],
+    name: Annotated[
+        str, Argument(help="mnist, fashion_mnist, cifar10, cifar100 or att_faces.", metavar="NAME")
+    ],
     root: Annotated[
         Path,
         Option("--root", metavar="DIR", envvar="SIMFL_DATA", help="The folder of data sets (SIMFL_DATA)."),

@@ -61,7 +61,9 @@ class NoTwin(BadInput):
     """A kernel whose meaning on terms nobody has stated."""
 
     def __init__(self, kernel: Kernel) -> None:
-        name = f"{kernel.__module__}.{getattr(kernel, '__qualname__', kernel)}"
+        code, name = getattr(kernel, "__code__", None), getattr(kernel, "__name__", str(kernel))
+        if code is not None:
+            name = f"{code.co_filename}:{code.co_firstlineno}: {name}"
         super().__init__(f"{name} has no twin on terms: add one to simfl.dataplane.symbolic.TWINS")
 
 

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from simfl.blocks import Block, Count, Positive
+from simfl.blocks import Block, Count, Seconds
 
 
 class PartialWork(Block):
@@ -29,7 +29,7 @@ class PartialWork(Block):
     4.0
     """
 
-    within_s: Positive
+    within_s: Seconds
     """Seconds that a user has for training; it does the minibatches that fit into them, and at least one."""
     weight: Literal["samples", "steps", "normalised"] = "samples"
     """By n_u (`samples`), the share of it that was done (`steps`), or n_u of the update x tau / steps."""

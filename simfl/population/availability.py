@@ -22,9 +22,10 @@ from simfl.blocks import (
     Draws,
     Exponent,
     Fraction,
-    NonNegative,
     Pareto,
-    Positive,
+    Seconds,
+    SecondsDrawn,
+    SecondsOrZero,
     Text,
 )
 from simfl.errors import RunFailed, refusal
@@ -150,7 +151,7 @@ class Bernoulli(_Coins):
     kind: Literal["bernoulli"] = "bernoulli"
     p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
     """The probability of being online, or a list from which each user draws its own."""
-    slot_s: Positive | None = None
+    slot_s: Seconds | None = None
     """Drawn anew in each slot of so many seconds, instead of in each round."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
@@ -163,9 +164,9 @@ class Sessions(Availability):
     """On and off times alternate; a user starts in the stationary state (seconds)."""
 
     kind: Literal["sessions"] = "sessions"
-    on_s: Distribution
+    on_s: SecondsDrawn
     """The time for which a user stays online."""
-    off_s: Distribution
+    off_s: SecondsDrawn
     """The time for which it stays away."""
 
     @field_validator("on_s", "off_s")
@@ -193,13 +194,13 @@ class Diurnal(Availability):
     """The least probability of being online."""
     high: Fraction
     """The most; not below `low`."""
-    peak_s: NonNegative
+    peak_s: SecondsOrZero
     """The time of day of `high`."""
-    spread_s: NonNegative
+    spread_s: SecondsOrZero
     """Standard deviation of the users' time zones."""
-    slot_s: Positive
+    slot_s: Seconds
     """Drawn anew in each slot; at most half a `period_s`."""
-    period_s: Positive = 86400.0
+    period_s: Seconds = 86400.0
     """The length of a day."""
 
     @model_validator(mode="after")
@@ -234,7 +235,7 @@ class Trace(Availability):
     kind: Literal["trace"] = "trace"
     file: Text
     """The CSV file's path."""
-    period_s: Positive | None = None
+    period_s: Seconds | None = None
     """The period of all users, where the file has no column of it."""
     assign: Assign | None = None
     """Takes what `user` names for entries that users have: `modulo` in turn, `draw` one drawn for each."""
@@ -276,7 +277,7 @@ class ByData(_Coins):
     """The probability of share 1; not below `low`."""
     power: Exponent = 1.0
     """The exponent of the share."""
-    slot_s: Positive | None = None
+    slot_s: Seconds | None = None
     """Drawn anew in each slot of so many seconds, instead of in each round."""
 
     @model_validator(mode="after")

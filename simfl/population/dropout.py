@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simfl.blocks import Block, Count, Fraction, Natural, Positive
+from simfl.blocks import Block, Count, Fraction, Natural, Seconds
 from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.population.intervals import numbered
@@ -264,7 +264,7 @@ class Loss(Block):
     """The point of the round."""
     when: WhenAtOne | Literal["delay"]
     """As for a rate; `delay` sends later."""
-    delay_s: Positive | None = None
+    delay_s: Seconds | None = None
     """The delay; only with `when: delay`."""
 
     _fits = model_validator(mode="after")(_when_fits)
@@ -301,7 +301,7 @@ class Script(Dropout):
 
 
 _KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
-DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout")  # type: ignore[type-abstract]
+DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDropout = Dropout

@@ -13,8 +13,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from simfl.blocks import Block, Distribution, Fraction, NonNegative, Positive
+from simfl.blocks import Block, Distribution, Fraction, Positive, SecondsOrZero
 from simfl.population.availability import FOR_EVER, AnyAvailability, ByData, Days
+from simfl.quantities import unit
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
 
@@ -86,7 +87,7 @@ class Radio(Block):
     """Watts while anything of the user's moves on its link, in either direction."""
     tail_w: Watts
     """Watts for `tail_s` after that, unless something moves again."""
-    tail_s: NonNegative
+    tail_s: SecondsOrZero
     """Seconds for which the radio stays up after its last transfer."""
     idle_w: Watts
     """Watts at all other times of the user's part in a round."""
@@ -98,7 +99,7 @@ class Battery(Block):
     Nobody follows the battery of a device that does nothing: its level is found when somebody looks.
     """
 
-    capacity_j: Positive
+    capacity_j: Annotated[Positive, unit("J")]
     """Joules of a full battery: milliampere-hours x 3.6 x volts."""
     level: Annotated[Distribution, AfterValidator(_is_within)]
     """The fraction of it at the start, drawn once for each user; draws above 1 are a full battery."""

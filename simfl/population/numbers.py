@@ -24,6 +24,7 @@ from simfl.blocks import (
     shorthand,
 )
 from simfl.population.csv_files import read_column
+from simfl.quantities import unit
 from simfl.random_streams import Streams
 
 Assign = Literal["modulo", "draw"]
@@ -57,8 +58,8 @@ PerUser = Annotated[
 NUMBER = Tag("number")
 Varied = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**_MAIN_KEYS), Tag("varied")]
 NUMBER_OR_VARIED = Discriminator(lambda value: "number" if isinstance(value, int | float) else "varied")
-Rates = Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED]
-Latencies = Annotated[Annotated[NonNegative, NUMBER] | Varied, NUMBER_OR_VARIED]
+Rates = Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED, unit("Mbit/s")]
+Latencies = Annotated[Annotated[NonNegative, NUMBER] | Varied, NUMBER_OR_VARIED, unit("s")]
 
 
 def for_users(

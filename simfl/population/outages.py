@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from simfl.blocks import Block, Count, Distribution, Fraction, Name, NonNegative, shorthand
+from simfl.blocks import Block, Count, Fraction, Name, SecondsDrawn, SecondsOrZero, shorthand
 from simfl.errors import did_you_mean
 from simfl.population.availability import Days, State
 from simfl.population.classes import EVERYBODY
@@ -82,13 +82,13 @@ class Outage(Block):
     """The users whom it hits."""
     factor: Fraction = 0.0
     """The factor on their rates; 0 cuts their links."""
-    from_s: NonNegative | None = None
+    from_s: SecondsOrZero | None = None
     """The second at which it begins."""
-    to_s: NonNegative | None = None
+    to_s: SecondsOrZero | None = None
     """The second at which it is over."""
-    every_s: Distribution | None = None
+    every_s: SecondsDrawn | None = None
     """The time from the end of one to the begin of the next."""
-    lasts_s: Distribution | None = None
+    lasts_s: SecondsDrawn | None = None
     """The length of each."""
     offline: bool = False
     """Its users are offline meanwhile: who is at work is lost, as at the end of a session."""

@@ -20,10 +20,11 @@ from simfl.blocks import (
     GREATEST,
     STANDARD_NORMAL,
     Block,
-    Distribution,
     Draws,
     NonNegative,
-    Positive,
+    Seconds,
+    SecondsDrawn,
+    SecondsOrZero,
     Text,
 )
 from simfl.errors import RunFailed, cut, refusal
@@ -32,6 +33,7 @@ from simfl.population.mahimahi import PACKET_BITS, deliveries, packets
 from simfl.population.numbers import Assign, entries_of
 from simfl.population.rate_steps import read_steps
 from simfl.population.timelines import FOR_EVER, check_day, daily, in_turn
+from simfl.quantities import unit
 from simfl.random_streams import Streams
 from simfl.virtual_time import lasting
 
@@ -154,7 +156,7 @@ class Mahimahi(LinkModel):
     """The recording of the uplink."""
     down_file: Text
     """The recording of the downlink."""
-    window_s: Annotated[float, Field(strict=True, ge=1e-3, le=1e6, allow_inf_nan=False)] = 1.0
+    window_s: Annotated[float, Field(strict=True, ge=1e-3, le=1e6, allow_inf_nan=False), unit("s")] = 1.0
     """The length of a window, in whole milliseconds; the last one of a recording may be shorter."""
     offset: Literal["none", "drawn"] = "none"
     """`drawn`: each user begins at a time of its own in the recordings."""
@@ -201,7 +203,7 @@ class Level(Block):
 
     factor: NonNegative
     """The factor on a link's own rates; 0 stands still."""
-    dwell_s: Distribution
+    dwell_s: SecondsDrawn
     """The time for which a link stays at this level."""
     to: tuple[NonNegative, ...] | None = None
     """The weight of each level to be the next; all others alike, unless given."""
@@ -274,13 +276,13 @@ class Daily(LinkModel):
     """The least factor on a link's own rates."""
     high: NonNegative = 1.0
     """The greatest; not below `low`."""
-    peak_s: NonNegative
+    peak_s: SecondsOrZero
     """The time of day of `high`."""
-    spread_s: NonNegative = 0.0
+    spread_s: SecondsOrZero = 0.0
     """Standard deviation of the users' time zones."""
-    slot_s: Positive
+    slot_s: Seconds
     """The time for which a factor stays; at most half a `period_s`."""
-    period_s: Positive = 86400.0
+    period_s: Seconds = 86400.0
     """The length of a day."""
 
     @model_validator(mode="after")

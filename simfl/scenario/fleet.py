@@ -22,6 +22,7 @@ from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import expand
+from simfl.scenario.shipped import located
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.scenario.yaml_tree import Node, nodes, plain, read
@@ -129,8 +130,9 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         file, folders = "fleet", dict[str, Path]()
         tree = nodes(source, Node(None, file))
     else:
-        file, folders = str(source), {str(source): Path(source).parent}
-        tree = read(Path(source), file, "fleet")
+        path = located(Path(source))
+        file, folders = str(path), {str(path): path.parent}
+        tree = read(path, file, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)

@@ -1,5 +1,6 @@
 """Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, show
 from simfl.python_files import blamed
+from simfl.quantities import meant
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 from simfl.scenario.yaml_tree import SET, Keys, Node
@@ -151,7 +153,19 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
     if message is None:
         return f"{error['msg']}, not {show(value)}"
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
-    return message.format(**{**bounds, "input": show(value)})
+    return message.format(**{**bounds, "input": show(value)}) + _remedy(kind.partition("_")[0], value)
+
+
+def _remedy(kind: str, value: Any) -> str:
+    """Return the end of a message: the number that another notation means, as YAML has it."""
+    if kind == "int" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return f": write {int(value)}"
+    if kind in ("int", "float") and isinstance(value, str):
+        if plain := meant(value):
+            return f": write {plain}" + " without quotes" * (plain == value.strip())
+        if re.fullmatch(r"[0-9]+(:[0-5]?[0-9])+", value):
+            return ": YAML has no numbers to the base of 60"
+    return ""
 
 
 def _unknown_key(key: str, owner: Shape) -> str:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from simfl import blocks
-from simfl.kinds import UnionName
+from simfl.blocks import UnionName
 from simfl.scenario import schema, world
+from simfl.scenario.key_examples import example
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.scenario.yaml_tree import dump
 
@@ -22,10 +23,18 @@ HEAD = """# Scenarios
 Every key of a scenario's file; `scenarios/tutorial.yaml` is a short one. Made from the schema:
 `simfl schema --markdown > docs/scenario.md`.
 
-A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping with one
-entry gives kind and main value (`detect: {disconnect: 0.5}`). Units are in the names; rates of links are in
-Mbit/s, `_s` is seconds. `--set population.users=50` overrides any key by its path. `simfl check SCENARIO`
-prints a scenario with every default filled in, and says what is wrong with one.
+A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping gives
+kind and main value by the kind's word (`detect: {disconnect: 0.5}`, `dropout: {rate: 0.2, at: shares}`).
+
+Units are in the names; rates of links are in Mbit/s, `_s` is seconds. A number may also be written with a
+unit: durations in `ns`, `us`, `ms`, `s`, `min`, `h` and `d` (`upload: 5s`, `on_s: {exponential: 10 min}`),
+rates of links in `kbit/s`, `Mbit/s`, `Gbit/s` or `MB/s` (`uplink_mbps: 1.5 Gbit/s`), fractions in per cent
+(`rate: 20%`), memory in `MB`, `GB` or `GiB`, a battery's energy in `J`, `kJ` or `Wh`. A resolved scenario has
+plain numbers. Text is read by YAML 1.2: `1e-3` is a number, `12:30` is text, and a number with a leading zero
+is refused.
+
+`--set population.users=50` overrides any key by its path. `simfl check SCENARIO` prints a scenario with every
+default filled in, and says what is wrong with one.
 
 What is **needed** has no default; where a default is blank, the key may be left out; "its own" are the
 defaults of the block's keys. Beyond the bounds here, values are held to each other (`privacy.T` below
@@ -86,12 +95,12 @@ class _Section:
         yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of code
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
-        rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
+        rows = ["| key | type | default | bound | | example |", "|---|---|---|---|---|---|"]
         for key, info in model.model_fields.items():
             if key != tag:
                 kind = hints(model)[key]
                 cells = f"`{key}`", self._type(kind), _default(info), _bound(kind), descriptions.get(key, "")
-                rows.append(f"| {' | '.join(cells)} |")
+                rows.append(f"| {' | '.join(cells)} | `{example(model, key)}` |")
         if len(rows) > 2:
             yield "\n".join(rows)
 

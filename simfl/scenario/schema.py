@@ -18,6 +18,7 @@ from simfl.blocks import (
     Natural,
     NonNegative,
     Positive,
+    Seconds,
     Seed,
     Text,
     Threads,
@@ -27,6 +28,7 @@ from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
 from simfl.learning.data import AnyDataset
 from simfl.learning.data.unpublished import Digits
+from simfl.learning.losses import AnyLoss, CrossEntropy
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partial_work import PartialWork
 from simfl.learning.partition import AnyPartition, Iid
@@ -36,6 +38,7 @@ from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.quantities import unit
 from simfl.scenario.world import (
     Buffer,
     Clock,
@@ -160,6 +163,8 @@ class Learning(Block):
     """The distribution of the samples over users."""
     model: AnyModel = Logistic()
     """See `simfl list models`."""
+    loss: AnyLoss = CrossEntropy()
+    """The loss of training and of the test."""
     epochs: Count = 5
     """E, passes over a user's samples."""
     batch_size: Count = 10
@@ -230,11 +235,11 @@ class Scenario(Block):
     """Every aggregate is checked; with `galois` coding and sharing too, against that library."""
     workers: Threads = 0
     """Threads for the real work; 0 does it in line."""
-    memory_limit_gb: Positive = 2.0
+    memory_limit_gb: Annotated[Positive, unit("GB")] = 2.0
     """GB that a run may hold at once, predicted before it starts."""
     rounds: Count
     """Rounds, or aggregations of the buffer."""
-    horizon_s: Positive | None = None
+    horizon_s: Seconds | None = None
     """Seconds of virtual time after which a run ends at the latest."""
     record_updates: bool = False
     """Keeps aggregates and updates in files, for `simfl privacy`."""

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from simfl.errors import cut, did_you_mean, show
 from simfl.kinds import Outside
 from simfl.python_files import are_left_alone
+from simfl.quantities import InUnit
 from simfl.scenario.schema import Scenario
 from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 
@@ -29,19 +30,23 @@ class Shape:
     members: its alternatives but None; kinds: the models of a union by their `tag` (`kind` or `protocol`);
     mixed: these are there beside a number; model: the one block that it is; union: the one that this block
     was chosen from; open: its keys are the user's own; item: the annotation of a dict's values or a tuple's
-    entries; before: what is applied to a value before pydantic looks at it.
+    entries; unit: of its number, or of the numbers of a distribution in its place; before: what is applied
+    to a value before pydantic looks at it.
     """
 
     def __init__(self, annotation: Any, union: Shape | None = None) -> None:
         self.union = union
         self.before: list[Any] = []
         self.tag: str | None = None
+        self.unit: InUnit | None = None
         # `Annotated[Annotated[A | B, ...] | None, ...]`: peel layer by layer, down to the bare union or type.
         while get_origin(annotation) is Annotated or _optional(annotation):
             if inner := _optional(annotation):
                 annotation = inner
                 continue
             annotation, *extras = get_args(annotation)
+            units = [extra for extra in extras if isinstance(extra, InUnit)]
+            self.unit = next(iter(units), self.unit)
             self.before += [extra.func for extra in extras if isinstance(extra, BeforeValidator)]
             tags = [extra.discriminator for extra in extras if isinstance(extra, FieldInfo)]
             self.tag = next((str(tag) for tag in tags if tag), self.tag)
@@ -57,7 +62,7 @@ class Shape:
         for member in self.members if len(self.members) > 1 else ():
             if (inner := Shape(member)).kinds:
                 self.tag, self.kinds, self.mixed = inner.tag, inner.kinds, True
-                self.before += inner.before
+                self.before = inner.before + self.before
         for member in self.members:
             bare = get_args(member)[0] if get_origin(member) is Annotated else member
             if get_origin(bare) is dict:
@@ -117,7 +122,10 @@ def expand(annotation: Any, node: Node) -> Node:
     if isinstance(node.value, dict):
         model = shape.chosen(node)
         for key, inner in node.value.items():
-            node.value[key] = expand(shape.child(key, model), inner)
+            annotation = shape.child(key, model)
+            if shape.unit and model and key in getattr(model, "in_unit", ()):
+                annotation = Annotated[annotation, shape.unit]
+            node.value[key] = expand(annotation, inner)
     elif isinstance(node.value, list):
         node.value = [expand(shape.child(i, None), inner) for i, inner in enumerate(node.value)]
     return node

@@ -8,13 +8,14 @@ from pydantic import Field, field_validator, model_validator
 from simfl.blocks import (
     Block,
     Count,
-    Distribution,
     Fraction,
     Mbps,
     Name,
     Natural,
-    NonNegative,
     Positive,
+    Seconds,
+    SecondsDrawn,
+    SecondsOrZero,
     Spread,
     Text,
     shorthand,
@@ -26,6 +27,7 @@ from simfl.population.numbers import Latencies, PerUser, Rates
 from simfl.population.outages import Outage
 from simfl.population.tcp import Tcp
 from simfl.population.variations import AnyLinkModel, Steady
+from simfl.quantities import unit
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -83,7 +85,7 @@ class UserLink(Block):
     """Mbit/s from the server; needed without a preset."""
     latency_s: Latencies
     """Seconds that a message takes one way, besides its transfer."""
-    jitter_s: Distribution | None = None
+    jitter_s: SecondsDrawn | None = None
     """Seconds that are drawn for each message and added to its latency."""
     varies: AnyLinkModel = Steady()
     """The change of its rates with time."""
@@ -109,7 +111,7 @@ class UserLink(Block):
 class UserClass(Block):
     """A class of users. What it leaves out is as the scenario says for everybody."""
 
-    share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+    share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False), unit("1")]
     """The probability that a user is of this class; those of all classes add up to 1."""
     network: UserLink | None = None
     """The link of each of its users, in place of `network.users`."""
@@ -166,7 +168,7 @@ class Network(Block):
     """The server's own link."""
     peers: Literal["relayed", "direct"] = "relayed"
     """`relayed` shares pass the server's link, `direct` ones only those of the two users (LightSecAgg 6)."""
-    overhead_s: NonNegative
+    overhead_s: SecondsOrZero
     """Seconds that the RPC layer costs the receiver of each message."""
     outages: tuple[Outage, ...] = ()
     """Times at which many users' links are slow, or cut, together."""
@@ -210,13 +212,13 @@ class Buffer(Block):
     """The greatest staleness in versions of the model; older updates are discarded."""
     staleness: PrescribedStaleness | None = None
     """Gives users earlier models: a staleness that is drawn, beside that which comes of their slowness."""
-    every_s: Positive | None = None
+    every_s: Seconds | None = None
     """Seconds from an aggregation after which fewer than K updates are aggregated too, `least` or more."""
     least: Count = 2
     """The fewest updates of an aggregation that `every_s` closes."""
     concurrency: Count | None = None
     """The most users in flight at once; all who are available, unless given."""
-    return_s: Positive | None = None
+    return_s: Seconds | None = None
     """Seconds that a lost user is offline."""
 
 
@@ -228,7 +230,7 @@ class FixedDeadline(Block):
     """
 
     kind: Literal["fixed"] = "fixed"
-    after_s: Positive
+    after_s: Seconds
     """Seconds of the longest wait."""
 
 
@@ -238,9 +240,9 @@ class Quorum(Block):
     kind: Literal["quorum"] = "quorum"
     fraction: Fraction
     """The fraction of those who were expected when the state opened."""
-    grace_s: NonNegative
+    grace_s: SecondsOrZero
     """Seconds of the wait after that fraction has answered."""
-    after_s: Positive
+    after_s: Seconds
     """Seconds of the longest wait."""
 
 
@@ -248,7 +250,7 @@ class WaitForAll(Block):
     """The server waits for all who are expected, at most this long, also where fewer answers are enough."""
 
     kind: Literal["all"] = "all"
-    after_s: Positive
+    after_s: Seconds
     """Seconds of the longest wait."""
 
 
@@ -289,7 +291,7 @@ class ByDisconnect(Block):
     """
 
     kind: Literal["disconnect"] = "disconnect"
-    delay_s: NonNegative
+    delay_s: SecondsOrZero
     """Seconds from the loss to the report."""
 
 

@@ -15,7 +15,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
     ("old", "new", "expected"),
     [
         ("seed: 1", "seed: ten", "1: seed: must be a whole number, not 'ten'"),
-        ("seed: 1", "seed: 1.0", "1: seed: must be a whole number, not 1.0"),
+        ("seed: 1", "seed: 1.0", "1: seed: must be a whole number, not 1.0: write 1"),
         ("seed: 1", "seed: -1", "1: seed: must be at least 0, not -1"),
         ("seed: 1", "seed: 9223372036854775808", f"1: seed: must be below {2**63}, not {2**63}"),
         ("seed: 1", "seed: 1\nname: 5", "2: name: must be text, not 5: put it in quotes"),

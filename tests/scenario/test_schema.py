@@ -110,6 +110,7 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
     good = "type" not in rule or isinstance(value, types[rule["type"]])
     good = good and ("const" not in rule or value == rule["const"])
     good = good and ("enum" not in rule or value in rule["enum"])
+    good = good and ("not" not in rule or not fits(value, rule["not"], root))
     good = good and ("anyOf" not in rule or any(fits(value, option, root) for option in rule["anyOf"]))
     good = good and ("oneOf" not in rule or sum(fits(value, option, root) for option in rule["oneOf"]) == 1)
     good = good and ("pattern" not in rule or re.search(rule["pattern"], value) is not None)
@@ -149,6 +150,11 @@ WORLD = {
         {"clock": {"kind": "recorded", "dir": "runs/a"}},
         {"dropout": "none"},
         {"dropout": {"rate": 0.1}},
+        {"dropout": 0.1},
+        {"dropout": "20%"},
+        {"dropout": {"rate": "20%", "at": "shares"}},
+        {"deadlines": {"upload": "5s"}},
+        {"deadlines": {"upload": {"kind": "fixed", "after_s": "5 ms"}}},
         {"dropout": {"kind": "rate", "rate": [0.1, 0.2], "at": "shares"}},
         {"dropout": {"worst_case": [0.1, 0.2]}},
         {"dropout": {"kind": "per_step", "q": 0.1, "when": "mid_send"}},
@@ -170,6 +176,8 @@ def test_the_json_schema_accepts_shorthands(block: dict[str, Any]) -> None:
         {"seeed": 1},
         {"clock": "sundial"},
         {"dropout": {"rte": 0.1}},
+        {"dropout": {"kind": "rate", "rate": "200"}},
+        {"deadlines": {"upload": {"kind": "fixed", "after_s": "5 parsec"}}},
         {"rounds": "x"},
         {"field": {"q": "nt"}},
         {"protocols": {"fedavg": 5}},

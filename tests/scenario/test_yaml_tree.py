@@ -99,7 +99,8 @@ def test_numbers_are_those_of_yaml_1_2(tmp_path: Path, written: str, value: floa
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("12:30", "'12:30'"), ("1_000", "'1_000'"), ("on", "'on'"), ("true", "true"), ("'5'", "'5'"),
+        ("12:30", "'12:30': YAML has no numbers to the base of 60"), ("1_000", "'1_000': write 1000"),
+        ("on", "'on'"), ("true", "true"), ("'5'", "'5': write 5 without quotes"),
         ("", "empty"), ("2020-01-01", "'2020-01-01'"), ("{a: 1}", "a mapping"), ("[1]", "a list"),
     ],
 )  # fmt: skip

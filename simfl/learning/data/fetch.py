@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from simfl.errors import BadInput, RunFailed, did_you_mean, need
-from simfl.learning.data.raw_images import Cifar10, Cifar100
+from simfl.learning.data.raw_images import FACES, Cifar10, Cifar100
 
+_LISTED = 5  # names in a message
 _NOTHING_BEYOND = 416  # HTTP's answer where a range starts at the end of a file or later
 
 
@@ -62,8 +64,16 @@ SOURCES = {
     # The authors' page, www.cs.toronto.edu/~kriz/cifar.html: the tables of "binary version" with md5sum.
     "cifar10": _cifar(Cifar10, "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     "cifar100": _cifar(Cifar100, "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+    # bob.bio.face, bob/bio/face/database/atnt.py: the copy of the Idiap Research Institute.
+    "att_faces": (
+        Remote(
+            "http://www.idiap.ch/software/bob/data/bob/att_faces.zip",
+            "6efb25cb0d40755e9492b9c012e3348d",
+            FACES,
+        ),
+    ),
 }
-"""Data set -> its files. Those without a published checksum, such as the AT&T faces, are not here."""
+"""Data set -> its files."""
 
 
 def fetch(name: str, root: Path, watch: Callable[[str], None] = lambda file: None) -> Path:
@@ -134,19 +144,31 @@ class _GoingOn:
 
 def _unpack(archive: Path, members: tuple[str, ...]) -> None:
     """Write these members beside the archive; nothing else of it, and no name of its own choice."""
-    with tarfile.open(archive) as content:
-        for name, source in _opened(content, archive, members):
-            target = archive.parent / name
-            target.parent.mkdir(exist_ok=True)
-            part = target.with_name(f"{target.name}.part")
-            with part.open("wb") as file:
-                shutil.copyfileobj(source, file)
-            os.replace(part, target)
+    for name, source in _opened(archive, members):
+        target = archive.parent / name
+        target.parent.mkdir(exist_ok=True)
+        part = target.with_name(f"{target.name}.part")
+        with part.open("wb") as file:
+            shutil.copyfileobj(source, file)
+        os.replace(part, target)
 
 
-def _opened(content: tarfile.TarFile, archive: Path, members: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    found = {info.name.removeprefix("./"): info for info in content if info.isfile()}
-    if absent := [name for name in members if name not in found]:
-        raise RunFailed(f"{archive}: no {', '.join(absent)} in it")
-    for name in members:
-        yield name, content.extractfile(found[name])
+def _opened(archive: Path, members: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Each member's name and its content, of a zip file or a tar file."""
+    files: dict[str, Any]
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as zipped:
+            files = {info.filename: info for info in zipped.infolist()}
+            yield from ((name, zipped.open(info)) for name, info in _found(files, archive, members))
+    else:
+        with tarfile.open(archive) as packed:
+            files = {info.name: info for info in packed if info.isfile()}
+            yield from ((name, packed.extractfile(info)) for name, info in _found(files, archive, members))
+
+
+def _found(files: dict[str, Any], archive: Path, members: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Each member with its file, which may lie in a folder of the archive's own."""
+    known = {"/".join(PurePosixPath(name).parts[-2:]): info for name, info in files.items()}
+    if absent := [name for name in members if name not in known]:
+        raise RunFailed(f"{archive}: no {', '.join(absent[:_LISTED])} in it")
+    return [(name, known[name]) for name in members]

@@ -24,6 +24,8 @@ from simfl.learning.data.published import Published, read
 _IDX_UNSIGNED_BYTES = 8
 _CIFAR_PIXELS = 3 * 32 * 32
 _PEOPLE, _PORTRAITS, _TEST_PORTRAITS = 40, 10, 2
+FACES = tuple(f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1))
+"""The files of AT&T's faces: a folder a person."""
 _FACE_HEIGHT, _FACE_WIDTH = 112, 92
 _PGM_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
 _PGM_HEADER = re.compile(rb"P5" + (_PGM_GAP + rb"(\d{1,9})") * 3 + rb"\s")
@@ -158,8 +160,7 @@ class AttFaces(Published):
 
     def read(self, folders: list[Path]) -> Split:
         """Return pixels uint8; a class a person, s1 being 0. No split is published."""
-        names = [f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1)]
-        held = self.files(folders, *((name,) for name in names))
+        held = self.files(folders, *((name,) for name in FACES))
         images = np.stack([_pixels(path) for (path,) in held]).reshape(-1, 1, _FACE_HEIGHT, _FACE_WIDTH)
         people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
         test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST_PORTRAITS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -172,6 +173,28 @@ def test_cifar_is_unpacked_and_read(site: Site, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "outside").exists()
 
 
+@pytest.mark.parametrize("folder", ["", "att_faces/"])
+def test_faces_are_unzipped_and_read(
+    folder: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source,) = SOURCES["att_faces"]
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as packed:
+        packed.writestr(f"{folder}README", b"text")
+        for name in source.members:
+            person = int(name.split("/")[0].removeprefix("s"))
+            packed.writestr(folder + name, b"P5\n92 112\n255\n" + bytes([person]) * (112 * 92))
+    remote = site.remote(source.name, stream.getvalue(), *source.members)
+    monkeypatch.setitem(SOURCES, "att_faces", (remote,))
+    for _ in range(2):
+        fetch.fetch("att_faces", tmp_path)
+    assert len(site.asked) == 1
+    assert not list(tmp_path.rglob("README"))
+    split = read("att_faces", tmp_path)
+    assert split.x_train.shape == (320, 1, 112, 92)
+    assert (split.x_train[:, 0, 0, 0] == split.y_train + 1).all()
+
+
 def test_an_archive_lacks_a_file(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = site.remote("a.tar.gz", archive({"a/x.bin": b"1"}), "a/x.bin", "a/y.bin")
     monkeypatch.setitem(SOURCES, "small", (remote,))
@@ -188,7 +211,7 @@ def test_the_files_are_those_that_are_read() -> None:
         ]
     assert SOURCES["cifar100"][0].members == ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin")
     sums = [remote.md5 for remotes in SOURCES.values() for remote in remotes]
-    assert len(set(sums)) == len(sums) == 10
+    assert len(set(sums)) == len(sums) == 11
     assert all(len(bytes.fromhex(md5)) == 16 for md5 in sums)
 
 

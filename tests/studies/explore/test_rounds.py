@@ -197,7 +197,7 @@ def test_a_broken_law_is_written_as_a_scenario_to_replay(
         (["secag"], "unknown protocol 'secag'; known: fedavg, secagg,"),
         (
             ["secagg", "--users", "2"],
-            "'--users': Input should be greater than or equal to 3",
+            "Invalid value for '--users': ",
         ),
         (
             ["secagg", "--set", "protocols.secagg.t=9"],
@@ -205,7 +205,7 @@ def test_a_broken_law_is_written_as_a_scenario_to_replay(
         ),
         (
             ["secagg", "--random", "0"],
-            "'--random': Input should be greater than or equal to 1",
+            "Invalid value for '--random': ",
         ),
     ],
 )

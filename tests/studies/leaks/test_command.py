@@ -83,7 +83,7 @@ def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
     ("arguments", "says"),
     [
         (["secag"], "unknown protocol 'secag'"),
-        (["secagg", "--users", "2"], "greater than or equal to 3"),
+        (["secagg", "--users", "2"], "Invalid value for '--users': "),
         (["lightsecagg", "--set", "U=9"], "privacy.U: U=9 must not be above N - D = 4"),
         (["no_such.yaml"], "no_such.yaml: cannot be read"),
         (["secagg", "--figure", "f.pdf"], "must end in .svg or .png"),
