@@ -50,9 +50,10 @@ MAY_IMPORT = {
     "cluster": (
         "errors", "random_streams", "learning", "dataplane", "profiles", "scenario", "experiment", "folder",
     ),
+    "trackers": ("errors", "results", "scenario"),
     "simulation": (
-        "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane", "scenario",
-        "engine", "experiment", "folder",
+        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane",
+        "scenario", "engine", "experiment", "folder",
     ),
     "live": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
@@ -67,10 +68,11 @@ MAY_IMPORT = {
         "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
     ),
     "importers": ("errors", "population"),
+    "pytest": ("errors", "folder", "simulation", "studies"),
     "catalog": ("profiles", "scenario"),
     "cli": ("python_files", "version", "descriptions",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
+        "simulation", "trackers", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
     ),
     "papers": (
         "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
@@ -124,6 +126,10 @@ HOMES = {
     "pooch": ("learning",),
     "pandas": ("results", "folder"),
     "IPython": ("reports",),
+    "tensorboard": ("trackers",),
+    "wandb": ("trackers",),
+    "mlflow": ("trackers",),
+    "pytest": ("pytest",),
 }
 """Library -> the parts that may import it."""
 

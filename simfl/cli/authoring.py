@@ -15,8 +15,8 @@ from simfl.cli.common import app, names, say, tell
 NAME_COLUMNS = 20
 
 Things = Literal[
-    "scenarios", "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout",
-    "links", "partition", "server", "clip", "staleness", "attacks",
+    "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
+    "dropout", "links", "partition", "server", "clip", "staleness", "attacks",
 ]  # fmt: skip
 
 

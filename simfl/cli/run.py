@@ -39,6 +39,9 @@ Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its 
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = "Train on a Dask cluster: dask://HOST:PORT, or local:N for N processes of this machine."
+TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
+Tracked = Literal["tensorboard", "wandb", "mlflow"]
+Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
 
@@ -66,6 +69,7 @@ def run_command(
     no_progress: Annotated[bool, Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write breakdown.parquet too.")] = False,
     repeat: Annotated[int | None, Option(metavar="N", min=1, help=REPEAT_HELP)] = None,
+    track: Track = None,
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
@@ -107,7 +111,7 @@ def run_command(
                     tell(f"{run.name} of {repeat}", error=True)
                 resumed = resume is not None if repeat is None else has_saved(run)
                 summaries[run], pressing = _perform(
-                    loaded, run, resumed, save_every_s, live, parquet, cluster
+                    loaded, run, resumed, save_every_s, live, parquet, cluster, track
                 )
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
@@ -142,17 +146,20 @@ def _perform(
     live: bool,
     parquet: bool,
     cluster: str | None,
+    track: Tracked | None,
 ) -> tuple[Summary, list[str]]:
     """Run a scenario in a folder; return its summary, and lines on what pressed it."""
     from simfl.reports import terminal
     from simfl.reports.assumptions import pressing
     from simfl.results.summary import read
     from simfl.simulation import run
+    from simfl.trackers import tracker
 
+    trackers = [tracker(track, folder)] if track else []
     rounds = f"{unit(loaded.asynchronous)}s"
     bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else nullcontext()
     with telling_removed(folder), bars as watch:
-        result = run(loaded, None, folder, watch, resumed, save_every_s, cluster)
+        result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
         from simfl.folder.result import breakdown
         from simfl.reports.tables import write_parquet

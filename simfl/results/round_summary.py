@@ -19,7 +19,8 @@ from simfl.virtual_time import NS
 class Measurement:
     """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
     rounding. updates_clipped: updates changed by the scenario's clip. speed_ns: of a measured run, the time
-    that a fixed kernel took after the round, where it was timed."""
+    that a fixed kernel took after the round, where it was timed. differ: coordinates in which the aggregate
+    is not the plain sum."""
 
     aggregate_exact: bool | None = None
     wrapped: int | None = None
@@ -29,6 +30,7 @@ class Measurement:
     dropout_rate: float | None = None
     updates_clipped: int | None = None
     speed_ns: int | None = None
+    differ: int = 0
 
 
 def mean(values: Iterable[float]) -> float | None:
@@ -81,6 +83,8 @@ class RoundSummary(Extended):
     """Of the same path, by what was waited for."""
     aggregate_exact: bool | None
     """The audit found the plain sum; null without an aggregate or with `payload: shadow`."""
+    differ: Count = 0
+    """Coordinates in which the aggregate is not the plain sum."""
     wrapped: Count | None
     """Coordinates of the sum that went around the field."""
     clipped: Count | None
