@@ -16,7 +16,8 @@ class WandB:
 
     Its service, a process of its own, ends with this one.
 
-    >>> simfl.run("scenario.yaml", callbacks=[WandB("runs/tracked")])  # doctest: +SKIP
+    >>> WandB("runs/curves").project  # for `callbacks` of a run
+    'simfl'
     """
 
     def __init__(self, folder: str | Path, project: str = "simfl") -> None:
