@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.blocks import Bits, Block, Count, Name, Natural, NonNegative, Positive, Seed, Text
+from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed, Text
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.population.dropout import AnyDropout, NoLosses
@@ -22,6 +22,7 @@ from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import expand
+from simfl.scenario.shipped import located
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.scenario.yaml_tree import Node, nodes, plain, read
@@ -74,7 +75,7 @@ class Fleet(Block):
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
     """The greatest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
-    return_s: NonNegative | None = None
+    return_s: Positive | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
     """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
@@ -129,8 +130,9 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         file, folders = "fleet", dict[str, Path]()
         tree = nodes(source, Node(None, file))
     else:
-        file, folders = str(source), {str(source): Path(source).parent}
-        tree = read(Path(source), file, "fleet")
+        path = located(Path(source))
+        file, folders = str(path), {str(path): path.parent}
+        tree = read(path, file, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)

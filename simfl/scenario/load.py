@@ -18,7 +18,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Unfit, expand, override
-from simfl.scenario.shipped import located
+from simfl.scenario.shipped import OTHERS, located, telling_key
 from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
 
 Source = str | Path | Mapping[str, Any] | Scenario
@@ -62,9 +62,10 @@ def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
     tree = read(source, str(source))
-    if base := tree.child("base"):
-        message = "this is a study and not a scenario; `simfl sweep` runs it"
-        raise refusal(base.file, base.line, message, "base")
+    if key := telling_key(tree):
+        (kind, command), at = OTHERS[key], tree.child(key) or tree
+        message = f"this is a {kind} and not a scenario; `simfl {command}` reads it"
+        raise refusal(at.file, at.line, message, key)
     return tree
 
 

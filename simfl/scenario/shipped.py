@@ -1,4 +1,4 @@
-"""The scenarios, studies and examples that come with simfl, each found by its name.
+"""The scenarios, studies, fleets and examples that come with simfl, each found by its name.
 
 A name is a file's path without its suffix: `tutorial`, `studies/which_links`, `examples/hinge`. A file of
 that name in the working directory wins, and what ends in .yaml is always a file. A wheel carries the files in
@@ -12,10 +12,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from simfl.errors import did_you_mean, refusal
-from simfl.scenario.yaml_tree import naming_files, read
+from simfl.scenario.yaml_tree import Node, naming_files, read
 
 YAML = (".yaml", ".yml")
 PACKAGE = Path(__file__).parents[1]
+OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
+"""A key -> the kind of file that has it, and the command that reads such a file."""
 
 
 def root() -> Path:
@@ -86,10 +88,16 @@ def with_its_files(name: str) -> dict[Path, Path]:
     return found
 
 
-def is_study(name: str) -> bool:
-    """Tell what `simfl sweep` runs from what `simfl run` does."""
+def telling_key(tree: Node) -> str | None:
+    """Return the key of a file that no scenario has, one of `OTHERS`."""
+    return next((key for key in OTHERS if tree.child(key) is not None), None)
+
+
+def command_of(name: str) -> str:
+    """Return the command that reads a file: `run`, `sweep` or `plan`."""
     path = located(Path(name))
-    return read(path, str(path)).child("base") is not None
+    key = telling_key(read(path, str(path)))
+    return "run" if key is None else OTHERS[key][1]
 
 
 def listed() -> list[tuple[str, str]]:

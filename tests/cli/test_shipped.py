@@ -14,6 +14,7 @@ import simfl
 from simfl.cli import main
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import shipped
+from simfl.scenario.fleet import load_fleet
 from simfl.scenario.load import load
 from simfl.scenario.study import load_study
 
@@ -58,6 +59,8 @@ def test_init_writes_what_a_scenario_reads(name: str, tmp_path: Path, called: Ca
     if out.endswith(f"Try: simfl sweep {name}.yaml\n"):
         study = load_study(path)
         assert all(str(folder).startswith(str(tmp_path)) for folder in study.folders.values())
+    elif out.endswith(f"Try: simfl plan {name}.yaml\n"):
+        assert load_fleet(path).name == path.stem
     else:
         assert out.endswith(f"Try: simfl run {name}.yaml\n")
         assert load(path).name == path.stem
@@ -117,7 +120,8 @@ def test_python_takes_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["run", "tutorial.yaml"], "simfl's own is called 'tutorial'"),
         (["run", "nowhere.yaml"], "cannot be read: No such file"),
         (["run", "."], ".: cannot be read"),
-        (["run", "studies/which_answer"], "`simfl sweep` runs it"),
+        (["run", "studies/which_answer"], "this is a study and not a scenario; `simfl sweep` reads it"),
+        (["run", "fleets/phones"], "this is a fleet and not a scenario; `simfl plan` reads it"),
     ],
 )
 def test_an_unknown_name_is_answered_with_a_near_one(called: Called, arguments: list[str], says: str) -> None:

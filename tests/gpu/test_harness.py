@@ -141,7 +141,7 @@ except ImportError:
     print("as if it were not there")
 from simfl.cli import main
 main(["run", "scenarios/async_buffer.yaml", "--set", "rounds=1", "--set", "clock=modelled",
-      "--set", "learning.model=cnn", "--no-progress", "--out", {out!r}])
+      "--set", "learning.model=cnn", "--protocols", "lightsecagg_async", "--no-progress", "--out", {out!r}])
 """
 
 

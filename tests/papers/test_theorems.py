@@ -42,7 +42,9 @@ def test_rows_are_rounds_of_k_users_who_are_there() -> None:
     assert not nobody.any()
 
 
-@pytest.mark.parametrize(("N", "K", "T"), [(4, 2, 1), (4, 2, 2), (5, 2, 2), (6, 2, 2)])
+@pytest.mark.parametrize(
+    ("N", "K", "T"), [(4, 2, 1), (4, 2, 2), (5, 2, 2), pytest.param(6, 2, 2, marks=pytest.mark.slow)]
+)
 def test_the_largest_family_by_all_families(N: int, K: int, T: int) -> None:
     sets = list(combinations(range(N), K))
     rows = np.array([[user in chosen for user in range(N)] for chosen in sets], np.int64)
