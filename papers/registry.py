@@ -63,6 +63,7 @@ ENTRIES: dict[str, Entry] = {
     "ccesa_table_g2": ccesa_table_g2.G2_ENTRY,
     "ccesa_fig3": ccesa_table_g2.FIG_3_ENTRY,
     "ccesa_fig4": ccesa_fig4.ENTRY,
+    "ccesa_figb1": ccesa_fig4.B1_ENTRY,
     "ftsa": ftsa.ENTRY,
     "ccesa_fig2": ccesa_fig2.ENTRY,
     "ccesa_table3": ccesa_table3.ENTRY,

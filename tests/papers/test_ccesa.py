@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers import ccesa_table1, ccesa_table_g2
+from papers import ccesa_fig4, ccesa_table1, ccesa_table_g2
 from papers import ccesa_table2 as table
 from papers.entry import Place
 from papers.exponents import Grid, parts
@@ -56,6 +56,25 @@ def test_times_are_held_against_the_printed_and_p() -> None:
     assert "5382 / 10502 ms" in cells[1].remark
     nobody_lost = [cell.label.partition(": ")[2] for cell in table.ratios(300, 0.0, sa, ccesa) if cell.bound]
     assert [label for label in nobody_lost if label.startswith("server")] == ["server, recovery, as printed"]
+
+
+def test_accuracies_are_judged_by_paired_seeds() -> None:
+    """p* loses 0.002 in each of three seeds; 0.8 p* about 0.02; 0.7 p* nothing in two seeds, all in one."""
+    finals = {
+        "secagg": (0.95, 0.90, 0.92), "ccesa": (0.948, 0.898, 0.918), "ccesa_08": (0.93, 0.881, 0.899),
+        "ccesa_07": (0.95, 0.90, None), "ccesa_06": (0.95, 0.90, 0.92),
+    }  # fmt: skip
+    rounds = [{"status": "completed", "accuracy": 0.9}, {"status": "aborted", "accuracy": None}]
+    runs = [
+        {name: {"final_accuracy": values[seed], "rounds": rounds} for name, values in finals.items()}
+        for seed in range(3)
+    ]
+    cells = ccesa_fig4.cells(ccesa_fig4.FIG_4, "IID", runs)
+    assert [cell.agrees for cell in cells] == [None, True, False, None, None]
+    assert [cell.ours for cell in cells[1:]] == [
+        ccesa_fig4.SAID, ccesa_fig4.LESS, ccesa_fig4.OPEN, ccesa_fig4.SAID
+    ]  # fmt: skip
+    assert "3 of 6 rounds completed, 3 seeds" in cells[1].remark
 
 
 def test_two_cells_of_table_g2_are_misprints() -> None:
