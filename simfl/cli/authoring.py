@@ -34,10 +34,8 @@ def schema(
         return
     if outputs:
         from simfl.cli import outputs as reference_of_outputs
-        from simfl.results.summary import Summary
 
-        page = reference_of_outputs.markdown()
-        print(page if markdown else json.dumps(Summary.model_json_schema(), indent=2) + "\n", end="")
+        print(reference_of_outputs.markdown(), end="")
         return
     if markdown:
         from simfl.scenario import reference

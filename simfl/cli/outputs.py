@@ -23,7 +23,7 @@ from simfl.studies.sweep.tables import FAILURES, MEANS, Row
 HEAD = """# Files of a run
 
 Every key, row and column of what simfl writes. Made from the code:
-`simfl schema --outputs --markdown > docs/outputs.md`.
+`simfl schema --outputs > docs/outputs.md`.
 
 Seconds (`_s`, s) are of virtual time unless something else is said; B are bytes. Keys marked with * are left
 out where a run has no such thing. A phase is `offline`, `training`, `upload` or `recovery`.

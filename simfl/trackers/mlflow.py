@@ -15,6 +15,13 @@ class MLflow:
     """Writes to a local store, which `mlflow ui` shows. uri: another store, such as `sqlite:////data/all.db`.
 
     Its telemetry is turned off for this process unless the environment says otherwise.
+
+    >>> import tempfile
+    >>> from simfl import run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     over = {"rounds": 1, "payload": "shadow"}
+    ...     run("scenarios/tutorial.yaml", over, callbacks=[MLflow(f"sqlite:///{folder}/all.db")])
+    Result(tutorial, fedavg, secagg, lightsecagg)
     """
 
     def __init__(self, uri: str = "sqlite:///mlflow.db") -> None:

@@ -15,6 +15,9 @@ class WandB:
     """Writes `folder/wandb/offline-run-...`; step is the round, and `end_s` the virtual time.
 
     Its service, a process of its own, ends with this one.
+
+    >>> WandB("runs/curves").project  # for `callbacks` of a run
+    'simfl'
     """
 
     def __init__(self, folder: str | Path, project: str = "simfl") -> None:

@@ -1,7 +1,7 @@
 """The reference of the Python API, `docs/api.md`: signatures and docstrings of what is public.
 
 Public is what `import simfl` gives, what a module beside it defines that is none of `INTERNAL`, and what
-authors of protocols build on. A class among the first two shows its members, too.
+authors of trackers and protocols build on. A class among the first two shows its members, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import simfl
+from simfl.trackers import ADAPTERS
 
 HEAD = """# Python
 
@@ -23,6 +24,12 @@ Made from the code: `python -m tests.docs.api > docs/api.md`. Examples run in th
 """
 AUTHORS = "[A protocol of your own](protocols.md) shows how these go together."
 
+TRACKERS = "[Trackers](trackers.md) shows them in a run."
+
+FOR_TRACKERS = {
+    "simfl.trackers": ("Tracker",),
+    **{f"simfl.trackers.{module}": (name,) for module, name in ADAPTERS.items()},
+}
 FOR_AUTHORS = {
     "simfl.protocols.protocol": ("Protocol",),
     "simfl.protocols.client": ("Client", "BufferedClient"),
@@ -53,7 +60,7 @@ def public() -> dict[str, Any]:
         named[name] = thing
         if inspect.isclass(thing):
             named |= {f"{name}.{key}": value for key, value in _members(thing)}
-    for home, names in FOR_AUTHORS.items():
+    for home, names in (FOR_TRACKERS | FOR_AUTHORS).items():
         named |= {f"{home}.{name}": getattr(import_module(home), name) for name in names}
     return named
 
@@ -62,7 +69,9 @@ def markdown() -> str:
     """Return the whole page."""
     parts = [HEAD.rstrip(), "## For everybody"]
     for name, thing in public().items():
-        if name.startswith(next(iter(FOR_AUTHORS))):
+        if name == "simfl.trackers.Tracker":
+            parts += ["## For trackers of experiments", TRACKERS]
+        if name == "simfl.protocols.protocol.Protocol":
             parts += ["## For authors of protocols", AUTHORS]
         parts += [f"### {name}", *_described(name, thing)]
     return "\n\n".join(parts) + "\n"

@@ -69,9 +69,7 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_it_is_what_the_code_says(shell: Shell) -> None:
-    assert shell.run(Command("simfl schema --outputs --markdown")) == TEXT
-    schema = json.loads(shell.run(Command("simfl schema --outputs")))
-    assert set(schema["properties"]) <= section("summary.json")
+    assert shell.run(Command("simfl schema --outputs")) == TEXT
 
 
 def test_commands_are_what_the_code_says(shell: Shell) -> None:
