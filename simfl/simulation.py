@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +29,12 @@ from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.trainer import one_thread
 from simfl.python_files import blamed
-from simfl.results.summary import Measurement
+from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
+from simfl.trackers import Telling, Tracker
 from simfl.virtual_time import NS
 
 
@@ -59,6 +60,7 @@ async def simulate(
     resume: bool = False,
     save_every_s: float = EVERY_S,
     cluster: str | None = None,
+    callbacks: Sequence[Tracker] = (),
 ) -> Result:
     """Simulate a scenario's protocols, one after the other, on one world.
 
@@ -72,6 +74,7 @@ async def simulate(
         resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
         cluster: where users are trained, `dask://HOST:PORT` or `local:N`; in this process unless given.
+        callbacks: told of the run's rounds (`simfl.trackers`), each of them anew where a run is resumed.
 
     Raises:
         BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), or
@@ -79,6 +82,9 @@ async def simulate(
             cluster cannot take part.
         DataPlaneError, ReplayError: the run failed.
         asyncio.CancelledError: it was interrupted.
+
+    >>> asyncio.run(simulate("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}))
+    Result(tutorial, fedavg, secagg, lightsecagg)
     """
     loaded = load(scenario, overrides)
     if resume and out is None:
@@ -100,7 +106,7 @@ async def simulate(
             one_thread(by_torch),
             seldom_collecting(),
         ):
-            return await _all(study, saver, resume, watch, there)
+            return await _all(study, saver, resume, watch, there, callbacks)
 
 
 def run(
@@ -111,6 +117,7 @@ def run(
     resume: bool = False,
     save_every_s: float = EVERY_S,
     cluster: str | None = None,
+    callbacks: Sequence[Tracker] = (),
 ) -> Result:
     """Blocking form of `simulate`, where no event loop runs.
 
@@ -127,7 +134,7 @@ def run(
         raise RuntimeError(
             "simfl.run blocks, and an event loop runs here: `await simfl.simulate(...)` instead"
         )
-    return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster))
+    return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks))
 
 
 def _in_a_loop() -> bool:
@@ -139,7 +146,12 @@ def _in_a_loop() -> bool:
 
 
 async def _all(
-    study: Experiment, saver: Saver | None, resume: bool, watch: Watch | None, there: Cluster | None
+    study: Experiment,
+    saver: Saver | None,
+    resume: bool,
+    watch: Watch | None,
+    there: Cluster | None,
+    callbacks: Sequence[Tracker],
 ) -> Result:
     loaded, clock_of = study.scenario, make_clocks(study)
     result = Result(loaded)
@@ -147,11 +159,12 @@ async def _all(
         result = saver.resume(loaded) if resume else saver.begin(loaded)
     result.assumed = assumed(study)
     speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
+    telling = Telling(callbacks)
     try:
-        with blamed(RunFailed):
+        with blamed(RunFailed), telling.of(loaded, result.summarised):
             for name in loaded.protocols:
                 if saver is None or not saver.is_done(name):
-                    await _one(study, name, clock_of(name), speed, result, saver, watch, there)
+                    await _one(study, name, clock_of(name), speed, result, saver, watch, there, telling)
     except BaseException as error:
         result.interrupted = True
         if saver is not None:
@@ -171,6 +184,7 @@ async def _one(
     saver: Saver | None,
     watch: Watch | None,
     there: Cluster | None,
+    telling: Telling,
 ) -> None:
     """Run one protocol to its end, publish its rounds in the result, and save them. speed: called between
     rounds, for the machine's speed then."""
@@ -210,6 +224,7 @@ async def _one(
             updates.append(kept)
         if saver is not None:
             saver.add(measured[-1], kept, await _point(ops, outcome))
+        telling.tell(name, session.trace, measured)
         tell()
 
     try:
@@ -218,6 +233,7 @@ async def _one(
             saver.end()
     finally:
         ops.close()
+        telling.tell(name, session.trace, measured, last=True)
         # Its parts point at each other and at the trace, which would stay until Python's next collection.
         vars(session).clear()
 
@@ -231,7 +247,8 @@ async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> M
     exact = None if differ is None else differ == 0
     changed = [await ops.get(handle) for handle in outcome.clipped]
     updates_clipped = None if not changed or None in changed else sum(map(bool, changed))
-    return Measurement(exact, wrapped, clipped, accuracy, loss, outcome.rate, updates_clipped, speed_ns)
+    rest = accuracy, loss, outcome.rate, updates_clipped, speed_ns, differ or 0
+    return Measurement(exact, wrapped, clipped, *rest)
 
 
 def _finite(value: float) -> float | None:

@@ -52,6 +52,10 @@ class Protocol(Block):
     shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
     to_server, to_users: the types of its messages by their direction, for those who read them off a wire.
     source: the paper.
+
+    >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
+    >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline
+    (8, True)
     """
 
     source: ClassVar[str] = ""
@@ -149,6 +153,11 @@ class Protocol(Block):
 
     def shares_bytes(self, p: Params, users: int) -> int:
         """Return a bound on the bytes of shares that a run of so many users holds at once."""
+        return 0
+
+    def relayed_bytes(self, p: Params) -> int:
+        """Return the bytes of shares that users have for each other in a round, at least: `simfl plan` runs
+        nothing that they alone make too slow."""
         return 0
 
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:

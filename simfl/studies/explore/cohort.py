@@ -74,12 +74,14 @@ def script(pattern: Pattern) -> dict[str, Any]:
     return {"kind": "script", "losses": losses}
 
 
+WORDS = {
+    "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after",
+    "not_counted": "not counted at", "delay": "late at",
+}  # fmt: skip
+
+
 def describe(pattern: Pattern) -> str:
-    words = {
-        "before_send": "lost before", "mid_send": "lost amid", "after_send": "lost after",
-        "not_counted": "not counted at", "delay": "late at",
-    }  # fmt: skip
-    parts = [f"user {user} {words[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
+    parts = [f"user {user} {WORDS[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
     return ", ".join(parts) or "nobody lost"
 
 

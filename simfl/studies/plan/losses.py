@@ -21,14 +21,31 @@ MAX_CASES = 10_000  # of groups that are lost together, that are added up
 @dataclass(frozen=True)
 class Losing:
     """The chances of a round's losses. cases: (probability, a user's chance before its upload, and in all),
-    by how many groups are lost; sure: the fractions are exact."""
+    by how many groups are lost; sure: the fractions are exact; measured: the users in whose rounds they were
+    counted, 0 where they are computed."""
 
     cases: tuple[tuple[float, float, float], ...]
     sure: bool = False
+    measured: int = 0
+
+    @classmethod
+    def seen(cls, lost: int, users: int) -> "Losing":
+        """Return the chances where so many of these users were missed in plain rounds: the upper end of
+        the 95 % interval (Clopper and Pearson 1934), and as much again until the recovery."""
+        from scipy.special import betaincinv
+
+        p = 1.0 if lost >= users else float(betaincinv(lost + 1, users - lost, 0.975))
+        return cls(((1.0, p, 1 - (1 - p) ** 2),), measured=users)
 
     @classmethod
     def of(cls, s: Scenario) -> "Losing | None":
-        """Return the chances in a scenario's rounds; None where a model of losses does not know them."""
+        """Return the chances in a scenario's rounds; None where they do not follow from its models of losses:
+        one does not know them, or users come and go, or run empty."""
+        if s.network.outages or any(
+            own.availability.changes != "never" or (own.energy is not None and own.energy.battery is not None)
+            for own in settings_of(s).values()
+        ):
+            return None
         shares = {"": 1.0} if s.population.classes is None else {
             name: own.share for name, own in s.population.classes.items()
         }  # fmt: skip
@@ -45,6 +62,11 @@ class Losing:
             in_all = sum(share * (b + a) for share, (_, b, a) in weighed)
             cases.append((probability, before, in_all))
         return cls(tuple(cases), len(chances) == 1 and chances[0].sure)
+
+    @property
+    def mean(self) -> float:
+        """The probability that a user is lost in a round."""
+        return sum(probability * in_all for probability, _, in_all in self.cases)
 
     def more_than(self, lost: int, users: int, before: bool = False) -> float:
         """Return the probability that more than so many of a round's users are lost, or lost `before` the
@@ -130,6 +152,17 @@ class Coalition:
         (25, 21)
         """
         return least(min(self.colluders, drawn), lambda T: self.more_than(T, drawn) <= probability)
+
+
+def pdtrc(many: int, mean: float) -> float:
+    """Return the probability that a Poisson number of a mean is above `many`.
+
+    >>> round(pdtrc(0, 1.0), 4)
+    0.6321
+    """
+    from scipy.special import pdtrc as tail
+
+    return float(tail(many, mean))
 
 
 def least(most: int, fits: Callable[[int], bool]) -> int:

@@ -11,7 +11,9 @@ from simfl.cli import main
 from simfl.scenario.load import load
 from simfl.scenario.yaml_tree import dump
 from simfl.simulation import run
+from simfl.studies.plan.evaluate import AGGREGATIONS
 from simfl.studies.plan.search import Answer, plan
+from tests.docs.pages import ROOT
 from tests.studies.plan.small import SMALL, small
 
 
@@ -21,15 +23,27 @@ def answer() -> Answer:
 
 
 def test_the_real_work_takes_the_planned_time(answer: Answer) -> None:
-    best = answer.best
-    mean = 0.0
-    for seed in range(4, 9):
-        s = best.scenario.model_copy(update={"seed": seed, "rounds": 5, "payload": "real"})
+    assert_planned(answer, rounds=5, payload="real")
+
+
+def test_a_buffer_is_planned_where_it_may_be() -> None:
+    answer = plan(small(asynchronous="either", return_s=1.0, updates=4))
+    assert answer.best.name == "lightsecagg_async"
+    assert {"secagg", "lightsecagg"} <= {c.name for c in answer.candidates}
+    assert_planned(answer, rounds=AGGREGATIONS, payload="real")
+
+
+def assert_planned(answer: Answer, rounds: int, payload: str = "shadow") -> None:
+    """Run the answer's scenario under the seeds of the plan: exact sums, in the time that was told."""
+    best, seconds = answer.best, []
+    for seed in range(answer.fleet.seed + 1, answer.fleet.seed + 1 + best.seconds.n):
+        s = best.scenario.model_copy(update={"seed": seed, "rounds": rounds, "payload": payload})
         (done,) = run(s).summarised().protocols.values()
-        assert all(r.aggregate_exact for r in done.completed)
+        assert len(done.completed) == rounds
+        assert all(r.aggregate_exact is (True if payload == "real" else None) for r in done.completed)
         assert done.mean.per_aggregate_s is not None
-        mean += done.mean.per_aggregate_s / 5
-    assert mean == pytest.approx(best.seconds.mean, rel=1e-9)
+        seconds.append(done.mean.per_aggregate_s)
+    assert sum(seconds) / len(seconds) == pytest.approx(best.seconds.mean, rel=1e-9)
 
 
 def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
@@ -45,13 +59,40 @@ def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
 
 def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
-    s = answer.best.scenario
-    seconds = []
-    for seed in range(4, 9):
-        (done,) = run(s.model_copy(update={"seed": seed, "rounds": 5})).summarised().protocols.values()
-        assert len(done.completed) == 5
-        seconds.append(done.mean.per_aggregate_s)
-    assert sum(seconds) / 5 == pytest.approx(answer.best.seconds.mean, rel=1e-9)
+    assert_planned(answer, rounds=5)
+
+
+def test_losses_that_no_model_tells_are_counted() -> None:
+    comes = {"kind": "bernoulli", "p": 0.9}
+    answer = plan(small(population__availability=comes, population__users=30, protocols=["secagg", "fedavg"]))
+    assert answer.losing.measured >= 3_900
+    ((_, before, in_all),) = answer.losing.cases
+    away = 1 - 0.9 * 0.98**3
+    assert away < before < 1.2 * away
+    assert in_all > before
+    assert answer.best.setting.promise.fails <= 0.01
+    (done,) = run(answer.best.scenario, {"rounds": 20}).summarised().protocols.values()
+    assert len(done.completed) == 20
+
+
+def test_a_protocol_of_ones_own_is_compared() -> None:
+    pads = {"module": str(ROOT / "examples" / "dealt_pads.py") + ":DealtPads", "spare": 1}
+    said = {"protocols": {"pads": pads, "secagg": None}, "dropout": "none"}
+    answer = plan(small(**said, collude=0))
+    assert [(one.name, one.why) for one in answer.refused] == [
+        ("pads", "promises nothing where the server looks")
+    ]
+    answer = plan(small(**said, collude="none"))
+    assert {c.name for c in answer.candidates} == {"pads", "secagg"}
+    assert_planned(answer, rounds=5, payload="real")
+
+
+def test_shares_that_take_too_long_are_not_run() -> None:
+    model = {"model": {"d": 50_000_000, "macs": 1.0}, "dataset": {"kind": "synthetic", "train": 12}}
+    slow = {"uplink_mbps": 100.0, "downlink_mbps": 100.0}
+    answer = plan(small(learning=model, network__server=slow, collude=7))
+    (why,) = (one.why for one in answer.refused if one.name == "lightsecagg")
+    assert why.startswith("not run: shares alone take ")
 
 
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
