@@ -6,21 +6,19 @@ within them no time that must pass rounds to zero, and no product or power overf
 the schema for it).
 """
 
-import ast
-import inspect
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from math import exp, inf, log1p
 from statistics import NormalDist
-from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from simfl.descriptions import descriptions
 from simfl.errors import show
 from simfl.quantities import unit
 
@@ -108,18 +106,8 @@ class Block(BaseModel):
         found: dict[str, str] = {}
         for base in reversed([base for base in cls.__bases__ if issubclass(base, Block)]):
             found |= base.descriptions()
-        try:
-            (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
-        except (OSError, TypeError):  # made at run time, of fields that others describe
-            return found
-        assert isinstance(tree, ast.ClassDef)
-        for field, below in pairwise([*tree.body, ast.Pass()]):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                found.pop(field.target.id, None)  # declared again, and not as its base describes it
-                value = below.value if isinstance(below, ast.Expr) else None
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    found[field.target.id] = inspect.cleandoc(value.value)
-        return found
+        found |= descriptions(cls)  # a field that is declared again is not as its base describes it
+        return {field: text for field, text in found.items() if text}
 
 
 @dataclass(frozen=True, slots=True)

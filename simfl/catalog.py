@@ -5,6 +5,7 @@ from importlib import import_module
 KINDS = {
     "models": "learning.models.registry:MODELS",
     "protocols": "protocols.registry:PROTOCOLS",
+    "losses": "learning.losses:LOSSES",
     "datasets": "learning.data:DATASETS",
     "selection": "selection.schemes:SELECTION",
     "availability": "population.availability:AVAILABILITY",

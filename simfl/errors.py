@@ -88,7 +88,15 @@ class Problem:
 
 
 class ScenarioError(BadInput):
-    """A scenario that cannot be run; its text has one line a problem."""
+    """A scenario that cannot be run; its text has one line a problem.
+
+    >>> import simfl
+    >>> try:
+    ...     simfl.run("scenarios/tutorial.yaml", {"privacy.T": 12})
+    ... except simfl.ScenarioError as error:
+    ...     print(error.problems[0].path)
+    privacy.T
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)

@@ -29,7 +29,7 @@ from simfl.folder.saving import EVERY_S, Point, Saver
 from simfl.folder.unfinished import Unfinished
 from simfl.learning.trainer import one_thread
 from simfl.python_files import blamed
-from simfl.results.summary import Measurement
+from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace, seldom_collecting
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -82,6 +82,9 @@ async def simulate(
             cluster cannot take part.
         DataPlaneError, ReplayError: the run failed.
         asyncio.CancelledError: it was interrupted.
+
+    >>> asyncio.run(simulate("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}))
+    Result(tutorial, fedavg, secagg, lightsecagg)
     """
     loaded = load(scenario, overrides)
     if resume and out is None:

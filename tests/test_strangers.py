@@ -294,6 +294,35 @@ class Raises(Model):
     "build",
     {},
 )
+LOSS = Case(
+    "learning.loss",
+    "loss",
+    """
+from pydantic import Field
+from simfl.learning.losses import Loss
+
+
+class Theirs(Loss):
+    power: float = Field(2.0, ge=1)
+
+    def __call__(self, logits, y):
+        right = logits.gather(1, y[:, None]).squeeze(1)
+        return (logits.logsumexp(1) - right) ** self.power
+
+
+class Half(Loss):
+    pass
+
+
+class Raises(Loss):
+    def __call__(self, logits, y):
+        return 1 // 0
+""",
+    {"power": 1.5},
+    ({"power": 0.5}, "learning.loss.power: must be at least 1, not 0.5"),
+    "__call__",
+    {"payload": "real"},
+)
 LINKS = Case(
     "network.users.varies",
     "link model",
@@ -324,7 +353,7 @@ class Raises(LinkStates):
     "states",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, LINKS, SERVER, CLIP, DATASET, MODEL]
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, LINKS, SERVER, CLIP, DATASET, MODEL, LOSS]
 by_path = pytest.mark.parametrize("case", CASES, ids=lambda case: case.path)
 
 

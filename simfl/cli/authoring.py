@@ -15,16 +15,30 @@ from simfl.cli.common import app, names, say, tell
 NAME_COLUMNS = 20
 
 Things = Literal[
-    "scenarios", "protocols", "models", "datasets", "profiles", "selection", "availability", "dropout",
-    "links", "partition", "server", "clip", "staleness", "attacks",
+    "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
+    "dropout", "links", "partition", "server", "clip", "staleness", "attacks",
 ]  # fmt: skip
 
 
 @app.command()
 def schema(
     markdown: Annotated[bool, Option("--markdown", help="As a page for people: docs/scenario.md.")] = False,
+    outputs: Annotated[bool, Option("--outputs", help="Of a run's files: docs/outputs.md.")] = False,
+    commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors."""
+    if commands:
+        from simfl.cli import commands as reference_of_commands
+
+        print(reference_of_commands.markdown(), end="")
+        return
+    if outputs:
+        from simfl.cli import outputs as reference_of_outputs
+        from simfl.results.summary import Summary
+
+        page = reference_of_outputs.markdown()
+        print(page if markdown else json.dumps(Summary.model_json_schema(), indent=2) + "\n", end="")
+        return
     if markdown:
         from simfl.scenario import reference
 

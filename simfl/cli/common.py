@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from simfl.errors import RunFailed
+from simfl.errors import BadInput, RunFailed
 from simfl.python_files import executed
 from simfl.results.text import printable
 from simfl.version import __version__
 
 WIDTH = 80  # columns of text, on a terminal and off it
+LONG_S = 3600.0  # beyond which a study is not begun unasked
 PATIENCE_S = 2.0  # after which a stage is told off a terminal
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
@@ -155,6 +156,22 @@ def say(text: str, further: str = "") -> None:
 def tell(text: str, error: bool = False) -> None:
     """Print lines as they are, to stderr if it is an `error`; control characters are spelled out."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
+
+
+def ask_before_long(what: str, seconds: float, yes: bool) -> None:
+    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal, where nobody answers."""
+    if seconds <= LONG_S or yes:
+        return
+    hours = (
+        f"about {seconds / 3600:.3g} hours" if seconds < 48 * 3600 else f"about {seconds / 86400:.3g} days"
+    )
+    message = f"{what} would take {hours} here"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(f"{message}: --random N tries so many random ones, --yes all of them")
+    typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
+
+
+Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 
 @contextmanager

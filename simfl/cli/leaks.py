@@ -12,7 +12,9 @@ from typer import Argument, Option
 from simfl.cli.common import (
     FAILED,
     Set,
+    Yes,
     app,
+    ask_before_long,
     keeping,
     names_and_files,
     overrides,
@@ -52,6 +54,7 @@ def leak(
     ] = None,
     seed: Annotated[int, Option(help="For keys and random graphs.")] = 0,
     set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    yes: Yes = False,
     out: Annotated[str, Option(metavar="FILE", help="A leak's scenario.")] = "leak.yaml",
     figure: Annotated[
         Path | None,
@@ -78,7 +81,7 @@ def leak(
     elif scenario:
         leaks = _of_scenario(Path(target), collude, set_)
     else:
-        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure)
+        leaks = _of_protocol(target, users, collude, random, seed, set_, Path(out), figure, yes)
     if leaks:
         raise typer.Exit(FAILED)
 
@@ -92,15 +95,21 @@ def _of_protocol(
     set_: Set,
     out: Path,
     figure: Path | None,
+    yes: bool,
 ) -> bool:
     from simfl.folder.result import atomic
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.leaks.sweep import Report, make_small, sample, sweep
+    from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
     small = make_small(protocol, users, seed, overrides(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
+    if random is None and not yes:
+        with stages() as stage:
+            stage(f"{label}: timing a few of its losses")
+            expected = seconds_for_all(small, collude)
+        ask_before_long(f"{label}: every loss", expected, yes)
 
     def watch(now: Report) -> None:
         nonlocal report

@@ -28,6 +28,7 @@ def plan_command(
     from simfl.scenario.fleet import load_fleet
     from simfl.studies.plan.answer import plain, scenario_text
     from simfl.studies.plan.search import plan
+    from simfl.studies.plan.sensitivity import flips
 
     if not out.parent.is_dir():
         raise BadInput(f"{out}: there is no folder {out.parent}")
@@ -35,10 +36,11 @@ def plan_command(
     tell_whose_code()
     with stages() as stage:
         answer = plan(loaded, stage)
+        changes = list(flips(answer, stage))
     with atomic(out) as file:
         file.write(scenario_text(answer))
     if json_:
-        print(json.dumps(plain(answer), indent=2))
+        print(json.dumps(plain(answer, changes), indent=2))
         return
-    show_plan(console(), answer)
+    show_plan(console(), answer, changes)
     say(f"Written to {out}: run it with simfl run {out}")

@@ -13,11 +13,14 @@ from typer import Argument, Option
 from simfl.cli.common import (
     FAILED,
     Set,
+    Yes,
     app,
+    ask_before_long,
     keeping,
     names_and_files,
     overrides,
     say,
+    stages,
     tell,
     tell_whose_code,
 )
@@ -166,14 +169,19 @@ def explore(
     seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
+    yes: Yes = False,
     out: Annotated[str, Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
 ) -> None:
-    """Lose users at every combination of points, and hold every law to each round."""
+    """Lose users at every combination of points, and hold every law to each round.
+
+    It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+    """
     if random is not None:
         need("--random", "hypothesis", "explore")
     from simfl.folder.result import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
+    from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
     from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
@@ -182,6 +190,11 @@ def explore(
     report, since = Report(), time.monotonic()
     patterns = total(cohort) if random is None else random
     label = f"{cohort.protocol}, {cohort.users} users"
+    if random is None and patterns > FEW_PATTERNS and not yes:
+        with stages() as stage:
+            stage(f"{label}: timing a few of {patterns} patterns")
+            expected = seconds_for_all(cohort, jobs)
+        ask_before_long(f"{label}: all {patterns:,} patterns", expected, yes)
 
     def counts() -> str:
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
@@ -252,6 +265,8 @@ def calibrate(
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    import numpy as np
+
     from simfl.experiment.build import build
     from simfl.folder.result import atomic
     from simfl.profiles import text
@@ -266,7 +281,9 @@ def calibrate(
     if scenario is not None:
         trainer = build(load(scenario, {"clock": "measured"})).trainer
         split, batch_size = trainer.split, trainer.sgd.batch_size
-        more.append(Training(trainer.model, split.shape, split.classes, batch_size, trainer.device))
+        tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
+        kind = trainer.model, split.shape, split.classes, batch_size, trainer.device, tokens
+        more.append(Training(*kind))
     with counting(console(stderr=True), "pass", passes) as done:
         profile = calibrate(passes, more, done)
     if out is None:

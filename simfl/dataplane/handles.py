@@ -20,7 +20,12 @@ U8, U32, F32, F64 = (np.dtype(kind) for kind in (np.uint8, np.uint32, np.float32
 
 @dataclass(eq=False, repr=False, slots=True)
 class Handle:
-    """Rows of `columns` elements of a type; `forged` are rows that an adversary touched."""
+    """Rows of `columns` elements of a type; `forged` are rows that an adversary touched.
+
+    >>> share = Handle(2, 100, U32)
+    >>> share, share.size_bytes
+    (Handle(2 x 100 uint32), 800)
+    """
 
     rows: int
     columns: int

@@ -24,7 +24,11 @@ Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
 
 
 class PeerFault(Exception):
-    """A peer's message is not what an honest peer sends: names the user and why."""
+    """A peer's message is not what an honest peer sends: names the user and why.
+
+    >>> str(PeerFault(3, "malformed"))
+    'user 3: malformed'
+    """
 
     def __init__(self, user: int, why: str) -> None:
         super().__init__(f"user {user}: {why}" if user >= 0 else f"server: {why}")
@@ -47,7 +51,14 @@ class Trainer(Protocol):
 
 
 class Ops(Ledger, ABC):
-    """The operations over F_q. Implementations override only `_run`, how a kernel is done."""
+    """The operations over F_q. Implementations override only `_run`, how a kernel is done.
+
+    >>> from simfl.dataplane.eager import EagerOps
+    >>> ops = EagerOps(q=101)
+    >>> total = ops.total(ops.join([Handle(1, 2, U32, np.array([[60, 1]], np.uint32))] * 2))
+    >>> total.content.tolist()  # 60 + 60 goes around 101
+    [[19, 2]]
+    """
 
     pending_bytes = 0
     steps_at_once = 1  # between two looks at the event loop: several where none takes long

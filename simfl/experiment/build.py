@@ -70,7 +70,7 @@ class Experiment:
     @property
     def law(self) -> profiles.TrainingLaw | None:
         trainer = self.trainer
-        return self.profile.law(trainer.model.name, trainer.split.shape, trainer.sgd.batch_size)
+        return self.profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
-from simfl.learning.models.facts import facts
+from simfl.learning.losses import CrossEntropy
+from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.profiles import Profile
@@ -29,13 +30,14 @@ def make_trainers(
     )
     if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
         or_error(s, "learning.device", partial(pick_device, spec.device))
-    by_law = profile.law(spec.model.name, split.shape, spec.batch_size) is not None
+    by_law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
         by_law = True  # nothing is charged by what is counted
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
+    softmax = known.softmax and isinstance(spec.loss, CrossEntropy)
     # Under the measured clock each client is trained alone, as on its own device.
-    together = spec.way == "vectorised" or (spec.way == "auto" and not known.softmax)
+    together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)
     way = "loop" if isinstance(s.clock, Measured) and together else spec.way
     tell(f"dealing the samples to {counted(s.population.users, 'user')}")
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
@@ -49,7 +51,7 @@ def make_trainers(
             parts = or_error(s, "learning.partition", deal)
             make = partial(
                 Trainer, split, parts, spec.model, sgd, spec.device, way,
-                by_law=by_law, deterministic=spec.deterministic,
+                by_law=by_law, deterministic=spec.deterministic, loss=spec.loss,
             )  # fmt: skip
             made[key] = or_error(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}

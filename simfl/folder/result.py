@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from simfl.errors import BadInput
 from simfl.folder import earlier
+from simfl.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
 from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.privacy.weak import weak_over_time
 from simfl.results import frames, html, metrics, targets, trace
@@ -25,7 +26,8 @@ from simfl.results.assumed import Assumed
 from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.energy import FJ
-from simfl.results.summary import SCHEMA, Measurement, ParticipationSummary, ProtocolSummary, Summary
+from simfl.results.round_summary import Measurement
+from simfl.results.summary import SCHEMA, ParticipationSummary, ProtocolSummary, Summary
 from simfl.results.text import write_csv
 from simfl.results.trace import SERVER, Trace
 from simfl.scenario.load import resolved_yaml
@@ -55,7 +57,15 @@ class Kept:
 
 @dataclass(repr=False)
 class Result:
-    """A run: the resolved scenario, and the trace and measurements of each protocol."""
+    """A run: the resolved scenario, and the trace and measurements of each protocol.
+
+    >>> import simfl
+    >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> result.scenario.population.users, result.interrupted
+    (12, False)
+    >>> result.traces["fedavg"][0].users
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    """
 
     scenario: Scenario
     traces: dict[str, Trace] = field(default_factory=dict)
@@ -70,12 +80,26 @@ class Result:
 
     @property
     def rounds(self) -> dict[str, list[metrics.Round]]:
+        """The finished rounds of each protocol as the trace has them, times in integer nanoseconds.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> (only,) = result.rounds["secagg"]
+        >>> only.end - only.start == sum(only.critical.values())
+        True
+        """
         with trace.seldom_collecting():
             return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`, schema 2; times in seconds of virtual time."""
+        """The content of `summary.json`, schema 2; times in seconds of virtual time.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.summary["protocols"]["secagg"]["rounds"][0]["status"]
+        'completed'
+        """
         return self.summarised().dump()
 
     @property
@@ -118,9 +142,21 @@ class Result:
         return frames.frame(tables[table]())
 
     def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it: a table of its protocols.
+
+        >>> import simfl
+        >>> "<table" in simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})._repr_html_()
+        True
+        """
         return html.breakdown(self.summarised())
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
+        """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
+
+        >>> import simfl
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
+        True
+        """
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
         return Summary(
             schema=SCHEMA,
@@ -157,6 +193,12 @@ class Result:
         """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines.
 
         Reports of other results are removed from the folder (`folder.earlier`).
+
+        >>> import simfl, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).write(folder)
+        >>> (folder / "breakdown.csv").read_text().splitlines()[0]
+        'protocol,round,measure,phase,party,kind,seconds'
         """
         folder.mkdir(parents=True, exist_ok=True)
         rounds = self.rounds
@@ -174,11 +216,10 @@ class Result:
                 with traced.open("rb") as lines:
                     shutil.copyfileobj(lines, file, 1 << 20)
         with atomic(folder / "metrics.jsonl") as file:
-            keys = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
             for name, protocol in summary.protocols.items():
                 for r in protocol.rounds:
                     row = {"protocol": name, "round": r.index, "time_s": r.end_s}
-                    file.write(json.dumps(row | {key: getattr(r, key) for key in keys}) + "\n")
+                    file.write(json.dumps(row | {key: getattr(r, key) for key in MEASURED}) + "\n")
         for table in (breakdown, participation):
             with atomic(folder / f"{table.__name__}.csv") as file:
                 write_csv(file, table(rounds))
@@ -204,7 +245,7 @@ def versions() -> dict[str, str]:
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
-    yield "protocol", "round", "measure", "phase", "party", "kind", "seconds"
+    yield tuple(BREAKDOWN)
     for name, finished in rounds.items():
         for r in finished:
             for phase, ns in r.span.items():
@@ -223,14 +264,14 @@ def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
 
 def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `participation.csv`: the users whose updates are in each aggregate."""
-    yield "protocol", "round", "user"
+    yield tuple(PARTICIPATION)
     for name, finished in rounds.items():
         yield from ((name, r.index, user) for r in finished for user, _, _ in sorted(r.members))
 
 
 def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `energy.csv`: joules by party, phase and source; written where energy is counted."""
-    yield "protocol", "round", "party", "phase", "source", "joules"
+    yield tuple(ENERGY)
     for name, finished in rounds.items():
         for r in finished:
             for (phase, party, source), fj in sorted(

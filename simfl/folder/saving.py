@@ -16,7 +16,7 @@ from simfl.errors import BadInput, ClusterFailed
 from simfl.folder.result import Kept, Result, write_kept
 from simfl.folder.unfinished import JOURNAL, TRACE, Entry, Unfinished, discard
 from simfl.results import trace
-from simfl.results.summary import Measurement
+from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.schema import Scenario
 

@@ -31,7 +31,7 @@ from simfl.folder.disk import make, sync, write
 from simfl.folder.identity import code_version, differences, identified
 from simfl.folder.result import Result, atomic, read_kept
 from simfl.results import trace_reader
-from simfl.results.summary import Measurement
+from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario

@@ -2,6 +2,7 @@
 cohort side by side."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from math import prod
 
@@ -9,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
-from simfl.learning.data.dataset import F32, Array, Dtype, Floats, Split
+from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
+from simfl.learning.losses import Loss
 from simfl.learning.minibatches import Cohort, Keep, Schedule, keep, orders
 from simfl.learning.models.model import Model
 from simfl.learning.models.rules import BatchNorm
@@ -22,8 +23,10 @@ from simfl.learning.workspace import Samples, Workspace, images, inputs, to_tens
 class Autograd:
     """Any model on a split; safe for several threads at once, of which each has a workspace of its own."""
 
-    def __init__(self, model: Model, split: Split, device: str, dtype: Dtype, side_by_side: bool) -> None:
-        self._cohort = vectorised if side_by_side else loop
+    def __init__(
+        self, model: Model, split: Split, device: str, dtype: Dtype, side_by_side: bool, loss: Loss
+    ) -> None:
+        self._cohort, self.loss = vectorised if side_by_side else loop, loss
         self.work = Workspace(model, split.classes, Samples(split, device, dtype))
 
     def saved(self) -> int:
@@ -37,24 +40,36 @@ class Autograd:
 
     def train(self, cohort: Cohort) -> Floats:
         """Return x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25)."""
-        trained: Floats = self._cohort(self.work, cohort).cpu().numpy()
+        d = cohort.starts.shape[1]
+        whole = replace(cohort, starts=self._with_own(cohort.starts))
+        trained: Floats = self._cohort(self.work, whole, self.loss)[:, :d].cpu().numpy()
         return trained
+
+    def _with_own(self, weights: Floats) -> Floats:
+        """Return models [K, d] with the parameters behind them that users do not send, at their start."""
+        own = self.work.own_start.astype(weights.dtype)
+        return np.concatenate([weights, np.tile(own, (len(weights), 1))], axis=1) if len(own) else weights
+
+    def losses(self, logits: Floats, y: I64) -> Floats:
+        """Return the loss of each sample [n]."""
+        found: Floats = self.loss(torch.from_numpy(logits), torch.from_numpy(y)).numpy()
+        return found
 
     def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]; batch statistics are those of x."""
         work, samples = self.work, self.work.samples
-        work.flat.copy_(samples.put(weights))
+        work.flat.copy_(samples.put(self._with_own(weights[None])[0]))
         with torch.no_grad():
             z: Floats = work.module(images(inputs(to_tensor(x, samples.device), samples.dtype))).cpu().numpy()
         return z
 
 
-def loop(work: Workspace, cohort: Cohort) -> Tensor:
+def loop(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
     """Train one client after the other."""
-    return torch.stack([_alone(work, cohort, client) for client in range(len(cohort.parts))])
+    return torch.stack([_alone(work, cohort, client, loss_of) for client in range(len(cohort.parts))])
 
 
-def _alone(work: Workspace, cohort: Cohort, client: int) -> Tensor:
+def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tensor:
     start, seed = work.samples.put(cohort.starts[client]), cohort.seeds[client]
     lr, sgd, kept = cohort.lrs[client], cohort.sgd, keep(seed)
     work.flat.copy_(start)
@@ -68,7 +83,7 @@ def _alone(work: Workspace, cohort: Cohort, client: int) -> Tensor:
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
     for done, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client]), 1):
         work.keep([work.samples.put(kept(len(y), layer.p, shape)) for layer, shape in work.dropouts])
-        loss = cross_entropy(work.module(x), y)
+        loss = loss_of.mean(work.module(x), y)
         gradients = list(torch.autograd.grad(loss, parameters))
         if sgd.weight_decay + sgd.mu:
             torch._foreach_add_(gradients, values, alpha=sgd.weight_decay + sgd.mu)
@@ -86,7 +101,7 @@ def _alone(work: Workspace, cohort: Cohort, client: int) -> Tensor:
     return work.flat.clone()
 
 
-def vectorised(work: Workspace, cohort: Cohort) -> Tensor:
+def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
     """Train side by side: the gradient of one client, mapped over all of them by torch.func.vmap.
 
     For a GPU, where the loop waits for kernel launches; on a CPU it loses to the loop for convolutions.
@@ -101,7 +116,7 @@ def vectorised(work: Workspace, cohort: Cohort) -> Tensor:
         work.keep(masks)
         parameters = {slot.name: slot.view(weights) for slot in work.slots}
         logits = functional_call(work.module, parameters, (x,))
-        return (cross_entropy(logits, y, reduction="none") * share).sum()
+        return (loss_of(logits, y) * share).sum()
 
     gradients = vmap(grad(loss))
     for step, active in enumerate(plan.active):

@@ -23,8 +23,9 @@ from simfl.errors import Diverged, RunFailed
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Dtype, Floats, Split
 from simfl.learning.device_clock import Timer, timer_of
+from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
-from simfl.learning.models.facts import facts
+from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.model import Model
 from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
 
@@ -73,6 +74,9 @@ def one_thread(training: bool = True) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
+_CROSS_ENTROPY = CrossEntropy()
+
+
 class Trainer:
     """Trains users, of whose training samples `parts` are the numbers; safe for several threads at once.
 
@@ -92,12 +96,16 @@ class Trainer:
         dtype: Dtype = np.float32,
         by_law: bool = False,
         deterministic: bool = False,
+        loss: Loss = _CROSS_ENTROPY,
     ) -> None:
         self.split, self.model, self.sgd, self.parts = split, model, sgd, list(parts)
         self._facts = facts(model, split.shape, split.classes, split.tokens)
         self.d = self._facts.d
-        if way == "closed_form" and not self._facts.softmax:
-            raise ValueError(f"closed_form is for softmax regression, not for model {model.name}")
+        self.loss = loss
+        self._softmax = self._facts.softmax and isinstance(loss, CrossEntropy)
+        if way == "closed_form" and not self._softmax:
+            under = "" if isinstance(loss, CrossEntropy) else " under a loss of your own"
+            raise ValueError(f"closed_form is for softmax regression, not for model {model.name}{under}")
         self._device, self._way, self._dtype, self._by_law = device, way, dtype, by_law
         self._deterministic = deterministic
         self.training = Training(self)
@@ -135,7 +143,21 @@ class Trainer:
     @cached_property
     def way(self) -> Way:
         """The way in which cohorts are trained here."""
-        return way_of(self._way, self._facts.softmax, self.device, self._facts.recurrent)
+        return way_of(self._way, self._softmax, self.device, self._facts.recurrent)
+
+    @property
+    def law_name(self) -> str:
+        """The name of its model in a profile's laws."""
+        return law_name(self.model, self._facts)
+
+    @property
+    def beyond_attacks(self) -> str:
+        """The reason why attacks, which know models of numbers that are sent whole, do not know this one."""
+        if self.split.tokens:
+            return "its samples are tokens"
+        if self._facts.partly:
+            return "some of its parameters are not sent"
+        return "" if isinstance(self.loss, CrossEntropy) else "its loss is not cross-entropy"
 
     @property
     def by_torch(self) -> bool:
@@ -169,7 +191,8 @@ class Trainer:
             return ClosedForm(self.split, self.device, self._dtype)
         from simfl.learning.autograd import Autograd
 
-        return Autograd(self.model, self.split, self.device, self._dtype, self.way.name == "vectorised")
+        together = self.way.name == "vectorised"
+        return Autograd(self.model, self.split, self.device, self._dtype, together, self.loss)
 
     def initial(self, seed: Seed) -> F32:
         """Return x^(0) [1, d]: see `kaiming`."""
@@ -233,7 +256,7 @@ class Trainer:
         return np.concatenate([self._trained(half) for half in halves])
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
-        """Return (accuracy, mean cross-entropy) on the test samples, [1, 2], for weights [1, d].
+        """Return (accuracy, mean loss) on the test samples, [1, 2], for weights [1, d].
 
         Batch statistics, where a model has them, are those of `EVALUATED` samples.
         """
@@ -241,8 +264,11 @@ class Trainer:
         with np.errstate(over="ignore", invalid="ignore"):
             for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
                 z, y = made.logits(start, self.split.x_test[rows]).astype(np.float64), self.split.y_test[rows]
-                z -= z.max(axis=1, keepdims=True)
-                losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]
+                if isinstance(made, ClosedForm) or isinstance(self.loss, CrossEntropy):
+                    z -= z.max(axis=1, keepdims=True)
+                    losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]
+                else:
+                    losses = made.losses(z, y)
                 total += (z.argmax(axis=1) == y).sum(), losses.sum()
         return total[None] / count
 

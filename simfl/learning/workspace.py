@@ -4,7 +4,7 @@ The vector is what the field sees: an update, a mask and an aggregate are d numb
 of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
 """
 
-import math
+import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import generator, kaiming
 from simfl.learning.models.model import Model, Shape
-from simfl.learning.models.rules import blank, dropouts, dry_pass
+from simfl.learning.models.rules import blank, dropouts, dry_pass, shared
 
 MIN_STEPPING_WEIGHTS = 2**16
 """Weights of a layer for which stepping pays: below, the call of Python in the backward pass costs more."""
@@ -98,9 +98,11 @@ class Slot:
         return part.view(out, high, wide, into).permute(0, 3, 1, 2)
 
 
-def slots(module: nn.Module) -> list[Slot]:
+def slots(module: nn.Module, own: tuple[str, ...] = ()) -> list[Slot]:
+    """Return the places of all trained parameters; those that begin with `own` are behind the others."""
     found, start = [], 0
-    for name, parameter in module.named_parameters():
+    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    for name, parameter in sorted(trained, key=lambda named: named[0].startswith(own) if own else False):
         found.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
         start += parameter.numel()
     return found
@@ -116,7 +118,8 @@ class Workspace(threading.local):
     def __init__(self, model: Model, classes: int, samples: Samples) -> None:
         self.samples = samples
         self.module = blank(model, samples.shape, classes, tried=True, tokens=samples.tokens)
-        self.slots = slots(self.module)
+        self.slots = slots(self.module, model.own)
+        self.d = sum(p.numel() for _, p in shared(self.module, model))
         self.flat = torch.zeros(self.slots[-1].end, device=samples.device, dtype=samples.dtype)
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
@@ -124,26 +127,32 @@ class Workspace(threading.local):
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
+        given = model.frozen()
+        for name, p in list(self.module.named_parameters()):
+            if not p.requires_grad:
+                owner, _, leaf = name.rpartition(".")
+                layer, key = self.module.get_submodule(owner), hashlib.sha256(name.encode()).digest()
+                drawn = (
+                    given[name] if name in given else _start(layer, leaf, tuple(p.shape), generator(key[:16]))
+                )
+                content = samples.put(np.array(drawn, np.float32)).to(samples.dtype)
+                setattr(layer, leaf, nn.Parameter(content, requires_grad=False))
+        self.own_start = self._all(bytes(16))[self.d :]
         self.stepping = _install(self.module, samples.shape, samples.tokens)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
         self.dropouts = dropouts(self.module, samples.shape, samples.tokens)
 
     def initial(self, seed: bytes) -> F32:
-        """Return x^(0) [d], spread as torch's: weights of `kaiming`, recurrent ones uniform on
-        +-1 / sqrt(hidden), embeddings standard normal; scales of normalisation layers one, biases zero."""
-        flat, draws = torch.zeros(len(self.flat)), generator(seed[:16])
+        """Return x^(0) [d]; see `_start`."""
+        return self._all(seed[:16])[: self.d]
+
+    def _all(self, key: bytes) -> F32:
+        flat, draws = torch.zeros(len(self.flat)), generator(key)
         for slot in self.slots:
-            layer = self.module.get_submodule(slot.name.rpartition(".")[0])
-            if isinstance(layer, nn.Embedding):
-                slot.view(flat).copy_(torch.from_numpy(draws.standard_normal(slot.shape, np.float32)))
-            elif isinstance(layer, nn.RNNBase) and len(slot.shape) == 2:
-                wide = kaiming(draws, slot.shape) * np.float32(math.sqrt(slot.shape[1] / layer.hidden_size))
-                slot.view(flat).copy_(torch.from_numpy(wide))
-            elif len(slot.shape) >= 2:
-                slot.view(flat).copy_(torch.from_numpy(kaiming(draws, slot.shape)))
-            elif slot.name.rpartition(".")[2] == "weight":
-                flat[slot.start : slot.end] = 1
+            owner, _, leaf = slot.name.rpartition(".")
+            start = _start(self.module.get_submodule(owner), leaf, slot.shape, draws)
+            slot.view(flat).copy_(torch.from_numpy(start))
         weights: F32 = flat.numpy()
         return weights
 
@@ -155,6 +164,21 @@ class Workspace(threading.local):
     def step_within(self, lr: float | None) -> None:
         for layer in self.stepping:
             layer.lr = lr
+
+
+def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator) -> F32:
+    """Return a parameter's start, spread as torch's: weights of `kaiming`, recurrent ones uniform on
+    +-1 / sqrt(hidden), embeddings standard normal; scales of normalisation layers one, biases zero."""
+    if isinstance(layer, nn.Embedding):
+        return draws.standard_normal(shape, np.float32)
+    if len(shape) < 2:
+        return np.full(shape, leaf == "weight", np.float32)
+    weights = kaiming(draws, shape)
+    return (
+        weights * np.float32((shape[1] / layer.hidden_size) ** 0.5)
+        if isinstance(layer, nn.RNNBase)
+        else weights
+    )
 
 
 class Stepping(nn.Linear):

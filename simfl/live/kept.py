@@ -22,6 +22,17 @@ from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
 
+FACTS = {
+    "links": "`kernel`, `user`: shaped by the kernel or in user space; `none`.",
+    "delay": "Of kernel links: `wire` or `user`, which waits for the latency.",
+    "scheduler": "How the server's process was scheduled.",
+    "processes": "Of users.",
+    "wire": "Packets on a wire with a delay, and by how much they were late in ms.",
+    "listens": "Of `simfl serve`: `TLS` or `loopback`.",
+    "protocols": "By entry, the figures below.",
+}
+"""The keys of the file; `facts` and a protocol's `Figures` fill it."""
+
 
 class Kept:
     """The result so far, with the figures of each protocol. facts: of the run, for its live.json."""

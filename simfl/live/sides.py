@@ -27,7 +27,7 @@ from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, messages
 from simfl.live.worker import started
 from simfl.results import trace as rows
-from simfl.results.summary import Measurement
+from simfl.results.round_summary import Measurement
 from simfl.results.trace import SERVER, Row
 from simfl.results.trace_reader import TraceError, rows_of
 from simfl.scenario.messages import error
@@ -38,20 +38,23 @@ from simfl.virtual_time import NS
 
 @dataclass(frozen=True)
 class Figures:
-    """Facts of one protocol's live run. overrun: the share of step time by which steps were late, as this
-    machine could not deliver them; held_s: the longest real work of a step, during which its process heard
-    nothing; refused: frames and connections that were cut off, by reason; silent: users without a report;
-    clocks: of users on machines of their own: the server's clock less theirs as the run began, by how much it
-    went ahead since, and the most by which these are wrong, seconds; unchecked: aggregates that nobody could
-    check, as users kept to themselves how they rounded."""
+    """Facts of one protocol's live run."""
 
     wall_s: float
+    """Of the whole protocol, on the machine's clock."""
     overrun: float
+    """The share of step time by which steps were late."""
     held_s: float
+    """The longest real work of a step, during which its process heard nothing."""
     refused: dict[str, int]
+    """Frames and connections that were cut off, by reason."""
     silent: tuple[int, ...]
+    """Users without a report at the end."""
     clocks: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    """[s] Of users on other machines: the server's clock less theirs as the run began, its gain since,
+    the most by which these are wrong."""
     unchecked: int = 0
+    """Aggregates that nobody could check."""
 
 
 Played = tuple[rows.Trace, list[Measurement], Figures]

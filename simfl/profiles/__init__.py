@@ -28,7 +28,8 @@ TRAINING_WORK = ("train_start", "train_sample")
 
 class TrainingLaw(BaseModel):
     """One local training of a model takes T = start + sample E n seconds (a and b; E n samples passed over),
-    by its batch size and the shape of its samples."""
+    by its batch size and the shape of its samples. model: the word of one of ours, or Class#digest of its
+    layers, which stays when a file is moved, renamed or commented."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     model: str
@@ -64,8 +65,9 @@ class Profile(BaseModel):
         return self
 
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
-        wanted = model, shape, batch_size
-        return next((law for law in self.training if (law.model, law.shape, law.batch_size) == wanted), None)
+        wanted = model.rpartition("#")[2], shape, batch_size
+        found = {(law.model.rpartition("#")[2], law.shape, law.batch_size): law for law in self.training}
+        return found.get(wanted)
 
 
 def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:

@@ -56,7 +56,14 @@ class Upload(UpdateMessage):
 
 class BufferedServer(ABC):
     """Collects updates into a buffer of K and aggregates it when it is full. `table` maps the type of a
-    message to the method that takes it, with its sender; `dtype` is that of an upload's elements."""
+    message to the method that takes it, with its sender; `dtype` is that of an upload's elements.
+
+    >>> from simfl.dataplane.shadow import ShadowOps
+    >>> from simfl.protocols.fedbuff import FedBuffServer
+    >>> server = FedBuffServer([3, 5], Params(d=2, q=101, K=2), ShadowOps(101), entropy=None)  # a subclass
+    >>> [type(effect).__name__ for effect in server.begin(3, cycle=0)], server.admits(3), server.admits(5)
+    (['Timer'], False, True)
+    """
 
     table: ClassVar[Mapping[type[Message], str]] = {Upload: "take"}
     dtype: ClassVar[DType] = F32

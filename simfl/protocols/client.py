@@ -49,6 +49,13 @@ class Client(_TabledClient):
 
     `submit` may come before the machine is in state "ready": the update is held. A refused message ends the
     client's part in the round; a share that does not authenticate is only discarded.
+
+    >>> from simfl.dataplane.handles import F32, Handle
+    >>> from simfl.dataplane.shadow import ShadowOps
+    >>> from simfl.protocols.fedavg import FedAvgClient
+    >>> client = FedAvgClient(3, ShadowOps(101), entropy=None)  # a subclass that uploads as it is
+    >>> [effect.message.kind for effect in client.submit(Update(Handle(1, 2, F32), weight=1))], client.state
+    (['upload'], 'uploaded')
     """
 
     initial = "ready"
@@ -84,7 +91,16 @@ class Client(_TabledClient):
 
 
 class BufferedClient(_TabledClient):
-    """A user in a run over a buffer: a refused message ends nothing, as the next cycle may be in order."""
+    """A user in a run over a buffer: a refused message ends nothing, as the next cycle may be in order.
+
+    >>> from simfl.dataplane.handles import F32, Handle
+    >>> from simfl.dataplane.shadow import ShadowOps
+    >>> from simfl.protocols.fedbuff import FedBuffClient
+    >>> from simfl.results.trace_codes import UpdateId
+    >>> client = FedBuffClient(3, Params(d=2, q=101), ShadowOps(101), entropy=None)  # a subclass
+    >>> [effect.to for effect in client.submit(Update(Handle(1, 2, F32), 1, UpdateId(3, 0)))]
+    [-1]
+    """
 
     initial = "idle"
 

@@ -39,7 +39,15 @@ INT_BYTES = 4  # a public integer (a user's number, a weight, a version) on the 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message between parties. point: where in a round its sender can be lost; relayed: it holds what users
-    have for each other."""
+    have for each other.
+
+    >>> @dataclass(frozen=True, slots=True)
+    ... class Greeting(Message):
+    ...     kind, phase = "greeting", "offline"
+    ...     round: int
+    >>> Greeting(3).size_bytes
+    4
+    """
 
     kind: ClassVar[str]
     phase: ClassVar[str]
@@ -79,7 +87,12 @@ def _bytes_of(value: Any) -> int:
 @dataclass(frozen=True, slots=True)
 class Update:
     """A user's local update, 1 x d float32, with its weight; in an asynchronous run it has an `id`, and
-    `version` is t_i, the version it was made on."""
+    `version` is t_i, the version it was made on.
+
+    >>> from simfl.dataplane.handles import F32
+    >>> Update(Handle(1, 650, F32), weight=50).delta
+    Handle(1 x 650 float32)
+    """
 
     delta: Handle
     weight: int
@@ -90,6 +103,12 @@ class Update:
 # --- effects ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Send:
+    """A message to a user, or to `SERVER`.
+
+    >>> Send(SERVER, Message()).to
+    -1
+    """
+
     to: int
     message: Message
 
@@ -112,7 +131,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One update in an aggregate: whose, which, by what factor, and how stale."""
+    """One update in an aggregate: whose, which, by what factor, and how stale.
+
+    >>> tuple(map(Member, (3, 5)))[1].user
+    5
+    """
 
     user: int
     update: UpdateId | None = None
@@ -122,7 +145,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One aggregate: the sum over `members` in that order, and the mean update g that it stands for."""
+    """One aggregate: the sum over `members` in that order, and the mean update g that it stands for.
+
+    >>> from simfl.dataplane.handles import F32, U32
+    >>> Result(Handle(1, 651, U32), Handle(1, 650, F32), (Member(3), Member(5))).total.size_bytes
+    2604
+    """
 
     total: Handle
     mean: Handle
@@ -223,6 +251,10 @@ class Params:
     timed: after some time fewer than K are aggregated too, `least` or more; session, entry, round: bytes and
     numbers that bind keys and signatures to this run, to the protocol's name in it, and to one round of it;
     pki: users' long-term keys, where they have them; batches: users whom no sum may set apart.
+
+    >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
+    >>> p.sparse, p.threshold(circle=10)
+    (False, 4)
     """
 
     d: int

@@ -52,6 +52,10 @@ class Protocol(Block):
     shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
     to_server, to_users: the types of its messages by their direction, for those who read them off a wire.
     source: the paper.
+
+    >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
+    >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline
+    (8, True)
     """
 
     source: ClassVar[str] = ""

@@ -21,7 +21,11 @@ from simfl.results.trace_codes import Reason, Refusal
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A collecting state: one message of this type from each expected user, then method `then`. The stage's
-    name is also its timer's, so that each has a deadline in the scenario."""
+    name is also its timer's, so that each has a deadline in the scenario.
+
+    >>> Stage(Message, phase="upload", then="add").then
+    'add'
+    """
 
     message: type[Message]
     phase: str
@@ -36,6 +40,15 @@ class Server(ABC):
     papers' V1, V2, ...; `quorum` maps a stage to the fraction of those expected whose answers start a second
     timer, its grace: at least `needed`, whatever the fraction; or to a whole number of answers that close it
     at once: the others are then surplus, and not given up. `batches`: those that a sum must not split.
+
+    >>> from simfl.dataplane.handles import F32, Handle
+    >>> from simfl.dataplane.shadow import ShadowOps
+    >>> from simfl.protocols.fedavg import FedAvgServer, PlainUpload
+    >>> server = FedAvgServer([3, 5], d=2, ops=ShadowOps(101))  # a subclass, whose one stage is `upload`
+    >>> [type(effect).__name__ for effect in server.start()]
+    ['Timer']
+    >>> server.receive(3, PlainUpload(Handle(1, 2, F32), 1)), server.stage
+    ([], 'upload')
     """
 
     stages: ClassVar[Mapping[str, Stage]] = {}

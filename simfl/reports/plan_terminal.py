@@ -10,12 +10,13 @@ from simfl.reports.grid import line, say
 from simfl.results.statistics import Estimate
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
+from simfl.studies.plan.sensitivity import FURTHEST, Flip
 
 HEADINGS = ("s/aggregate", "MB/user", "J/user", "fails", "insecure")
 
 
-def show_plan(console: Console, answer: Answer) -> None:
-    """Print what a fleet should run."""
+def show_plan(console: Console, answer: Answer, changes: Sequence[Flip]) -> None:
+    """Print what a fleet should run, and what would change that."""
     fleet, best = answer.fleet, answer.best
     hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders} may collude"
     wanted = "all" if fleet.updates is None else str(fleet.updates)
@@ -29,16 +30,29 @@ def show_plan(console: Console, answer: Answer) -> None:
     _table(console, answer)
     if answer.plain is not None:
         say(console, f"{answer.plain.name} hides nothing: the floor that protection is held to", "dim")
+    if len(answer.candidates) > 1 and not changes:
+        furthest = f"between 1/{FURTHEST:g} and {FURTHEST:g} times"
+        say(console, f"No other is faster by 5 % with {furthest} of any one given", "")
+    for flip in changes:
+        say(console, f"{flip.best} would be the fastest with {_times(flip)}", "")
     for one in answer.refused:
         say(console, f"refused: {one.name}: {one.why}", "yellow")
     say(console, f"±: 95 % interval of a mean over {best.seconds.n} seeds", "dim")
+
+
+def _times(flip: Flip) -> str:
+    """Return a change in words: what, and how many times as much."""
+    return f"{flip.factor:.2g} x the {flip.given}"
 
 
 def _details(c: Candidate) -> list[str]:
     s, promise = c.scenario, c.setting.promise
     who, of_sums = chosen(s), sums(s)
     found = [f"settings: {_said(letters(c.setting))}"]
-    if who["enough"] < who["chosen"]:
+    if s.buffer is not None:
+        flying = f"{who['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
+        found.append(f"a buffer of K = {s.buffer.K}, {flying}")
+    elif who["enough"] < who["chosen"]:
         found.append(f"choose {who['chosen']} users, of whom the first {who['enough']} uploads are enough")
     if of_sums:
         found.append(

@@ -11,8 +11,9 @@ from typing import Any
 from simfl.folder.result import atomic
 from simfl.reports.folder import Run
 from simfl.results.columns import Column, Measure, Place, at
+from simfl.results.round_summary import RoundSummary
 from simfl.results.statistics import Estimate
-from simfl.results.summary import ProtocolSummary, RoundSummary
+from simfl.results.summary import ProtocolSummary
 from simfl.results.trace import Lost
 
 NO_VALUE = "–"

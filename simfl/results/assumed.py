@@ -8,19 +8,24 @@ from simfl.results.block import Block
 
 
 class Assumed(Block):
-    """d: parameters of the model. relayed: kinds of message that hold what users have for each other.
-    slowdown: the median user's. up_mbps, down_mbps: means of users' links; latency_s: their least, None in
-    a run of an earlier version. expand_user_s, expand_server_s: seconds to expand and add a mask of d
-    elements on that user's device and on the server, None unless the clock is modelled."""
+    """Links are None in a run of an earlier version, masks' seconds unless the clock is modelled."""
 
     d: int = Field(ge=1)
+    """Parameters of the model."""
     relayed: list[str]
+    """Kinds of message that hold what users have for each other."""
     slowdown: float = Field(gt=0)
+    """The median user's factor on all work."""
     up_mbps: float | None = None
+    """The mean of the users' uplinks."""
     down_mbps: float | None = None
+    """The mean of the users' downlinks."""
     latency_s: float | None = None
+    """The least latency of a user's link."""
     expand_user_s: float | None = None
+    """To expand and add a mask of d elements on the median user's device; of the modelled clock only."""
     expand_server_s: float | None = None
+    """The same on the server."""
 
 
 class Masking(NamedTuple):

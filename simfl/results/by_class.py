@@ -14,19 +14,24 @@ from simfl.virtual_time import NS
 
 
 class ClassSummary(Extended):
-    """A class of users in one protocol's run. invited: users of its rounds, each time; aggregated: updates in
-    aggregates, of which `partial` are of a training that was cut; lost: by phase; surplus: users told to
-    stop; waited_s: seconds of the run's critical path that its users took, by phase. energy: of its users;
-    None where they drew none, or it is not counted."""
+    """A class of users in one protocol's run."""
 
     users: Count
+    """In the class."""
     invited: Count
+    """Users of its rounds, each time."""
     aggregated: Count
+    """Updates in aggregates."""
     partial: Count = 0
+    """Of these, updates of a training that was cut."""
     lost: dict[str, Count]
+    """By phase."""
     surplus: Count = 0
+    """Users told to stop."""
     waited_s: dict[str, Seconds]
+    """On the run's critical path, taken by its users, by phase."""
     energy: EnergySummary | None = None
+    """Of its users, where it is counted."""
 
     @classmethod
     def of_all(

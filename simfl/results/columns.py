@@ -9,8 +9,9 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from simfl.results.energy import EnergySummary
+from simfl.results.round_summary import RoundSummary, mean
 from simfl.results.statistics import Estimate, estimate
-from simfl.results.summary import ParticipationSummary, ProtocolSummary, RoundSummary, mean
+from simfl.results.summary import ParticipationSummary, ProtocolSummary
 from simfl.results.targets import Reached
 from simfl.results.trace import PHASES, SOURCES
 

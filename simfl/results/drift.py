@@ -12,12 +12,16 @@ LEFT_OUT = 0.1  # of all timings at each end: one that was disturbed is no drift
 
 
 class Drift(Block):
-    """The kernel's times: the 10th and the 90th percentile, and each as (round, nanoseconds) by protocol."""
+    """The kernel's times, and how far apart they are."""
 
     least_ns: Count
+    """The 10th percentile of the kernel's times."""
     most_ns: Count
+    """The 90th percentile."""
     ratio: Annotated[float, Field(ge=1)]
+    """`most_ns` over `least_ns`."""
     timings: dict[str, list[tuple[Count, Count]]]
+    """By protocol, pairs of a round and the kernel's time after it in ns."""
 
     @classmethod
     def of(cls, speed_ns: Mapping[str, Sequence[int | None]]) -> Self | None:

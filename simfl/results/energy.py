@@ -17,13 +17,16 @@ Joules = Annotated[float, Field(ge=0, le=1e24)]
 
 
 class EnergySummary(Block):
-    """The energy that was drawn. users: by all users together, by phase. server: by phase. sources: of the
-    users, by `trace.SOURCES`. spenders: users who drew any."""
+    """The energy that was drawn, in joules."""
 
     users: ByPhase[Joules]
+    """[J] Drawn by all users together, by phase."""
     server: ByPhase[Joules]
+    """[J] Drawn by the server, by phase."""
     sources: dict[str, Joules]
+    """[J] Drawn by the users, by source: cpu, up, down, active, tail, idle."""
     spenders: Count
+    """Users who drew any."""
 
     @classmethod
     def of(cls, spent: Mapping[tuple[str, int, str], int]) -> Self | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from simfl.errors import need
-from simfl.results.summary import ProtocolSummary, RoundSummary
+from simfl.results.round_summary import RoundSummary
+from simfl.results.summary import ProtocolSummary
 from simfl.results.trace import ROWS, Trace
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def flat(entry: RoundSummary) -> dict[str, Any]:
     were ignored or refused are counted.
 
     >>> from simfl.results.metrics import Round
-    >>> from simfl.results.summary import Measurement
+    >>> from simfl.results.round_summary import Measurement
     >>> span = {"offline": 10**9, "training": 0, "upload": 0, "recovery": 0}
     >>> found = flat(RoundSummary.of(Round(0, 0, 2 * 10**9, span=span), Measurement(accuracy=0.9)))
     >>> found["round"], found["total_s"], found["span_s_offline"], found["accuracy"]

@@ -4,8 +4,7 @@ Times are seconds of virtual time, bytes are of all users together. `results.col
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -13,172 +12,75 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
-from simfl.results.block import Block, ByPhase, Count, Extended, Seconds, Share
+from simfl.results.block import Block, Count, Extended, Seconds, Share
 from simfl.results.by_class import ClassSummary
 from simfl.results.drift import Drift
 from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
 from simfl.results.reasons import reasons
+from simfl.results.round_summary import MeanSpans, Measurement, RoundSummary, mean
 from simfl.results.targets import Target
 from simfl.results.text import first_problem, shown
-from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
-    rounding. updates_clipped: updates changed by the scenario's clip. speed_ns: of a measured run, the time
-    that a fixed kernel took after the round, where it was timed. differ: coordinates in which the aggregate
-    is not the plain sum."""
-
-    aggregate_exact: bool | None = None
-    wrapped: int | None = None
-    clipped: int | None = None
-    accuracy: float | None = None
-    loss: float | None = None
-    dropout_rate: float | None = None
-    updates_clipped: int | None = None
-    speed_ns: int | None = None
-    differ: int = 0
-
-
-def mean(values: Iterable[float]) -> float | None:
-    """Return the mean of all values, None of none."""
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else None
-
-
-Spans = ByPhase[Seconds]
-MeanSpans = ByPhase[Seconds | None]
-
-
-class ByKind(Block):
-    """Seconds of a critical path, by what was waited for."""
-
-    compute: Seconds
-    network: Seconds
-    wait: Seconds
-
-
-class RoundSummary(Extended):
-    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for.
-
-    partial: updates in the aggregate whose training was cut; steps_share: the mean share of the minibatches
-    done, over all updates in it.
-    """
-
-    index: Count
-    status: Literal["completed", "aborted"]
-    reason: str | None
-    start_s: Seconds
-    end_s: Seconds
-    selected: Count
-    survivors: Count
-    dropped: ByPhase[Count]
-    dropout_rate: Share | None
-    span_s: Spans
-    critical_s: Spans
-    critical_kinds_s: ByKind
-    aggregate_exact: bool | None
-    differ: Count = 0
-    wrapped: Count | None
-    clipped: Count | None
-    updates_clipped: Count | None
-    surplus: Count = 0
-    bytes_up: Count
-    bytes_down: Count
-    ignored: dict[str, Count]
-    discarded_stale: Count
-    refused: dict[str, Count]
-    reliable: bool | None
-    private: bool | None
-    partial: Count = 0
-    steps_share: Share = 1.0
-    energy: EnergySummary | None = None
-    accuracy: Share | None
-    loss: float | None
-
-    @classmethod
-    def of(cls, r: Round, m: Measurement) -> Self:
-        phases, kinds = Counter[str](), Counter[str]()
-        for (phase, _, kind), ns in r.critical.items():
-            phases[phase] += ns
-            kinds[kind] += ns
-        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
-        return cls(
-            status="completed" if r.reason is None else "aborted",
-            start_s=r.start / NS,
-            end_s=r.end / NS,
-            survivors=len(r.members),
-            dropped=ByPhase[Count].of(lambda phase: r.dropped[phase]),
-            span_s=Spans.of(lambda phase: r.span[phase] / NS),
-            critical_s=Spans.of(lambda phase: phases[phase] / NS),
-            critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
-            ignored=dict(r.ignored),
-            discarded_stale=len(r.stale),
-            refused=dict(r.refused),
-            energy=EnergySummary.of(r.energy),
-            partial=len(r.partial),
-            steps_share=r.steps_share,
-            surplus=len(r.surplus),
-            **{name: getattr(r, name) for name in same},
-            **vars(m),
-        )
-
-    @property
-    def completed(self) -> bool:
-        return self.status == "completed"
-
-    @property
-    def total_s(self) -> float:
-        return self.end_s - self.start_s
-
-    @property
-    def lost(self) -> int:
-        """Users lost or given up, in whichever phase."""
-        return sum(self.dropped[phase] for phase in PHASES)
-
-
 class Means(Block):
-    """Means over the completed rounds (span_s, total_s), and the run's time per aggregate: in all, of it in
-    failed and skipped rounds, and by phase of the run's critical path, which adds up to it. None without any.
-    """
+    """Means over the completed rounds, and the run's time per aggregate. None without any."""
 
     span_s: MeanSpans
+    """Of each phase, over completed rounds."""
     critical_s: MeanSpans
+    """Of the run's critical path, by phase; adds up to `per_aggregate_s`."""
     total_s: Seconds | None
+    """Of a completed round."""
     per_aggregate_s: Seconds | None = None
+    """The whole run over its aggregates: the headline of tables."""
     failed_s: Seconds | None = None
+    """Of that, in failed and skipped rounds."""
 
 
 class ParticipationSummary(Block):
     """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
 
     family: Annotated[int, Field(ge=1)] | None
+    """Sets of users that the selection may choose; null where there is no such number."""
     T_weak: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
+    """After each round, the least and the greatest value that weak T can have; null while nothing is
+    determined."""
     T_strong: list[Count | None]
+    """After each round, the least number of users with identical columns; null as above."""
     F: list[Share]
+    """After each round, the fairness gap: the largest difference of two users' shares of rounds."""
     C: list[Annotated[float, Field(ge=0, le=1e15)]]
+    """After each round, the mean number of users in an aggregate."""
 
 
 class ProtocolSummary(Extended):
-    """An entry of a scenario's protocols. staleness: updates by how many versions late they came; None unless
-    the run is asynchronous, and so the file's mark of its mode."""
+    """An entry of a scenario's protocols."""
 
     rounds: list[RoundSummary]
+    """Each round, or each aggregation of an asynchronous run."""
     mean: Means
+    """Of its rounds, and of the run per aggregate."""
     final_accuracy: Share | None
+    """Of the last evaluation."""
     staleness: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Count] | None
+    """Updates by versions late; null unless the run is asynchronous."""
     selection: dict[str, JsonValue]
+    """The block `selection` of the entry."""
     training: str | None
+    """The way in which cohorts were trained."""
     participation: ParticipationSummary | None
+    """Of rounds only."""
     targets: dict[str, Target] | None = None
+    """By `accuracy` or `loss`, those of the scenario."""
     classes: dict[str, ClassSummary] | None = None
+    """By name, where `population.classes` is given."""
     energy: EnergySummary | None = None
+    """Of the whole run, where it is counted."""
     kept: ClassVar = ("targets",)
 
     @classmethod
@@ -287,19 +189,30 @@ class ProtocolSummary(Extended):
 
 
 class Summary(Block):
-    """The whole file. `interrupted`: rounds are missing because the run was stopped."""
+    """The whole file."""
 
     schema_: Literal[2] = Field(alias="schema")
+    """The version of this format."""
     scenario: str
+    """Its name."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """Of all draws."""
     clock: Literal["measured", "modelled", "recorded"]
+    """Its kind."""
     payload: Literal["real", "shadow"]
+    """`shadow`: work was counted and not done."""
     interrupted: bool
+    """Rounds are missing because the run was stopped."""
     versions: dict[str, str]
+    """Of simfl, Python and packages."""
     protocols: dict[str, ProtocolSummary]
+    """By entry of the scenario."""
     assumed: Assumed | None = None
-    timed_by: str | None = None  # of measured durations: the devices, and how each was timed
-    drift: Drift | None = None  # of the machine's speed during a measured run
+    """Assumptions that decide the times and stand neither in the scenario nor in the trace."""
+    timed_by: str | None = None
+    """Of measured durations: the devices, and how each was timed."""
+    drift: Drift | None = None
+    """Of the machine's speed during a measured run."""
 
     @property
     def same_rounds(self) -> bool:

@@ -14,26 +14,33 @@ from pydantic import Field
 from simfl.results.block import Block, Count, Seconds
 
 if TYPE_CHECKING:
-    from simfl.results.summary import RoundSummary
+    from simfl.results.round_summary import RoundSummary
 
 
 class Reached(Block):
-    """The first evaluation that met a target, and the accuracy or loss that it measured. Rounds, and bytes of
-    all users, are those until then, failed rounds' too. kept: every later evaluation met the target, too."""
+    """The first evaluation that met a target, and what it took until then, failed rounds too."""
 
     after_s: Seconds
+    """From the start of the run to the end of that round."""
     rounds: Count
+    """Until then, failed ones too."""
     bytes_up: Count
+    """Sent by all users until then."""
     bytes_down: Count
+    """Sent to all users until then."""
     kept: bool
+    """Every later evaluation met the target, too."""
     measured: float
+    """The accuracy or loss of that evaluation."""
 
 
 class Target(Block):
-    """A target of the scenario; None in `reached` if no evaluation met it."""
+    """A target of the scenario."""
 
     value: Annotated[float, Field(ge=0, le=1e9)]
+    """The accuracy or loss to reach."""
     reached: Reached | None
+    """The first evaluation that met it, if any did."""
 
 
 def measure(rounds: Sequence[RoundSummary], wanted: Mapping[str, float]) -> dict[str, Target]:

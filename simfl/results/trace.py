@@ -23,51 +23,80 @@ PHASES = ("offline", "training", "upload", "recovery")
 LANES = ("protocol", "training")  # of a device: what it does one at a time
 
 
+SHARED = {
+    "round": "The round; in an asynchronous run the next aggregation.",
+    "party": "A user, or -1 for the server.",
+    "sender": "A user, or -1 for the server.",
+    "user": "Its number, from 0.",
+    "users": "Those invited, given up, or told to stop.",
+    "phase": "The one that it is charged to.",
+    "about": "In an asynchronous run the update (`3.7`: user 3's update 7) or recovery (`r4`); else empty.",
+    "message": "Its kind.",
+    "why": "In English.",
+    "reason": "In English.",
+    "cause": "The number of the row that led to it; -1 for none.",
+    "start": "[ns] Its beginning.",
+    "at": "[ns] Of the event.",
+}
+"""Fields of many rows; a row that has another meaning of one says so. A unit stands in brackets."""
+
+
 class Begin(NamedTuple):
-    """A round starts with these users; `buffered`: the one start of a whole asynchronous run."""
+    """A round starts."""
 
     round: int
     at: int
     users: tuple[int, ...]
     buffered: bool = False
+    """True of the one start of a whole asynchronous run."""
 
 
 class Step(NamedTuple):
-    """A party's lane works from `start` to `end`; segments are (phase, nanoseconds) and fill it.
-
-    `previous` is the step that held the lane (or the core) before, which is why it did not start when
-    it was `ready`. `left` is what was still to do when the step was broken off by a loss.
-    """
+    """A party's lane works from `start` to `end`."""
 
     round: int
     party: int
     lane: str
+    """`protocol` or `training`."""
     call: str
+    """`start`, `receive`, `submit` or `expire` of a machine; `train` of a local training."""
     what: str
+    """The kind of the message or timer; of a training that was cut, its steps."""
     about: str
     cause: int
     previous: int
+    """The step that held the lane (or the core) before, so that this one did not start when ready."""
     ready: int
+    """[ns] The work was there."""
     start: int
     end: int
+    """[ns] The work was over."""
     segments: tuple[tuple[str, int], ...]
+    """[ns] Pairs of a phase and a duration, which fill the step."""
     left: int = 0
+    """[ns] Still to do when a loss broke the step off."""
 
 
 class Sent(NamedTuple):
-    """A message of `size` bytes; `bytes` of them crossed. `arrived` is None when it broke off."""
+    """A message crosses a link."""
 
     round: int
     sender: int
     to: int
+    """The receiver: a user, or -1 for the server."""
     kind: str
+    """Its name, such as `upload`."""
     phase: str
     about: str
     size: int
+    """[B] Of the whole message."""
     bytes: int
+    """[B] Of it, those that crossed."""
     cause: int
     sent: int
+    """[ns] Handed to the link."""
     arrived: int | None
+    """[ns] There in full; null when it broke off."""
 
 
 class TimerSet(NamedTuple):
@@ -75,11 +104,13 @@ class TimerSet(NamedTuple):
 
     round: int
     name: str
+    """The stage that it closes."""
     phase: str
     about: str
     cause: int
     at: int
     fires: int
+    """[ns] Its end."""
 
 
 class Lost(NamedTuple):
@@ -89,6 +120,7 @@ class Lost(NamedTuple):
     user: int
     about: str
     phase: str
+    """The one in which the server misses the user."""
     why: str
     cause: int
     at: int
@@ -99,6 +131,7 @@ class Presence(NamedTuple):
 
     user: int
     online: bool
+    """It came, or went."""
     at: int
 
 
@@ -134,8 +167,10 @@ class Ignored(NamedTuple):
     party: int
     sender: int
     message: str
+    """The kind of the message, `update`, or a timer's name."""
     about: str
     why: str
+    """A code of `Reason` or `Discarded`, then details."""
     cause: int
     at: int
 
@@ -156,17 +191,21 @@ class Refused(NamedTuple):
     message: str
     about: str
     why: str
+    """In English; of signatures and survivors a code of `Refusal` first."""
     cause: int
     at: int
 
 
 class Judged(NamedTuple):
-    """Outcome of a round over a graph: |V1| .. |V4|, reliable (CCESA Theorem 1), private (Theorem 2)."""
+    """Outcome of a round over a graph."""
 
     round: int
     survivors: tuple[int, int, int, int]
+    """The sizes of V1 to V4: users still there after each step."""
     reliable: bool
+    """CCESA, Theorem 1."""
     private: bool
+    """CCESA, Theorem 2."""
     cause: int
     at: int
 
@@ -176,12 +215,13 @@ SOURCES = ("cpu", "up", "down", "active", "tail", "idle")
 
 
 class Spent(NamedTuple):
-    """The energy that a party drew until `at`, since its row before: (phase, source, femtojoules)."""
+    """The energy that a party drew until `at`, since its row before."""
 
     round: int
     party: int
     at: int
     amounts: tuple[tuple[str, str, int], ...]
+    """[fJ] Triples of phase, source and amount."""
 
 
 class Aborted(NamedTuple):
@@ -194,16 +234,17 @@ class Aborted(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """The aggregate is in the clear: `members` are (user, about, staleness) in the order of summing."""
+    """The aggregate is in the clear."""
 
     round: int
     members: tuple[tuple[int, str, int], ...]
+    """Triples of user, update (as `about`) and staleness, in the order of summing."""
     cause: int
     at: int
 
 
 class End(NamedTuple):
-    """The round is over: `cause` is the step that finished it, `start` is when it began."""
+    """The round is over: `cause` is the step that finished it."""
 
     round: int
     start: int

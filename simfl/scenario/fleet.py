@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.blocks import Bits, Block, Count, Name, Natural, NonNegative, Positive, Seed, Text
+from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed, Text
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.population.dropout import AnyDropout, NoLosses
@@ -75,7 +75,7 @@ class Fleet(Block):
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
     """The greatest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
-    return_s: NonNegative | None = None
+    return_s: Positive | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
     """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from simfl import blocks
 from simfl.blocks import UnionName
 from simfl.scenario import schema, world
+from simfl.scenario.key_examples import example
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.scenario.yaml_tree import dump
 
@@ -94,12 +95,12 @@ class _Section:
         yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of code
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
-        rows = ["| key | type | default | bound | |", "|---|---|---|---|---|"]
+        rows = ["| key | type | default | bound | | example |", "|---|---|---|---|---|---|"]
         for key, info in model.model_fields.items():
             if key != tag:
                 kind = hints(model)[key]
                 cells = f"`{key}`", self._type(kind), _default(info), _bound(kind), descriptions.get(key, "")
-                rows.append(f"| {' | '.join(cells)} |")
+                rows.append(f"| {' | '.join(cells)} | `{example(model, key)}` |")
         if len(rows) > 2:
             yield "\n".join(rows)
 

@@ -28,6 +28,7 @@ from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
 from simfl.learning.data import AnyDataset
 from simfl.learning.data.unpublished import Digits
+from simfl.learning.losses import AnyLoss, CrossEntropy
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partial_work import PartialWork
 from simfl.learning.partition import AnyPartition, Iid
@@ -162,6 +163,8 @@ class Learning(Block):
     """The distribution of the samples over users."""
     model: AnyModel = Logistic()
     """See `simfl list models`."""
+    loss: AnyLoss = CrossEntropy()
+    """The loss of training and of the test."""
     epochs: Count = 5
     """E, passes over a user's samples."""
     batch_size: Count = 10

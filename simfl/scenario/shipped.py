@@ -17,7 +17,7 @@ from simfl.scenario.yaml_tree import Node, naming_files, read
 YAML = (".yaml", ".yml")
 PACKAGE = Path(__file__).parents[1]
 OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
-"""What a file is that has this key, and the command that reads it."""
+"""The kind of a file that has this key, and the command that reads it."""
 
 
 def root() -> Path:

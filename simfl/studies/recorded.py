@@ -68,6 +68,8 @@ def perform(
     """
     study = build(s, tell)
     for name, trainer in study.trainers.items():
+        if unknown := trainer.beyond_attacks:
+            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
         if (problem := attack.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
     if to_run:

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 
 from simfl.results import metrics
 from simfl.results.frames import flat
-from simfl.results.summary import Measurement, RoundSummary, Summary
+from simfl.results.round_summary import Measurement, RoundSummary
+from simfl.results.summary import Summary
 from simfl.results.trace import Trace
 from simfl.scenario.schema import Scenario
 

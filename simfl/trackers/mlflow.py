@@ -5,7 +5,8 @@ import os
 from typing import Any
 
 from simfl.errors import need
-from simfl.results.summary import RoundSummary, Summary
+from simfl.results.round_summary import RoundSummary
+from simfl.results.summary import Summary
 from simfl.scenario.schema import Scenario
 from simfl.trackers import facts, values
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from simfl.errors import need
-from simfl.results.summary import RoundSummary, Summary
+from simfl.results.round_summary import RoundSummary
+from simfl.results.summary import Summary
 from simfl.scenario.schema import Scenario
 from simfl.trackers import values
 

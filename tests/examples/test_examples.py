@@ -108,3 +108,12 @@ def test_a_study_varies_strangers_like_ours(tmp_path: Path) -> None:
     assert not left.value.code
     means = (tmp_path / "out" / "means.csv").read_text(encoding="utf-8")
     assert means.count(",total_s,") == 4 * 3  # of each cell and protocol
+
+
+def test_the_focal_loss_is_cross_entropy_at_zero() -> None:
+    overrides = {"payload": "real", "rounds": 1, "protocols": ["fedavg"]}
+    ours = run("focal", **overrides, **{"learning.loss": "cross_entropy", "learning.way": "loop"})
+    focal, zero = (run("focal", **overrides, **{"learning.loss.gamma": gamma}) for gamma in (2.0, 0.0))
+    losses = [result.summary["protocols"]["fedavg"]["rounds"][0]["loss"] for result in (ours, zero, focal)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert abs(losses[2] - losses[0]) > 0.1

@@ -12,6 +12,7 @@ import pytest
 
 from simfl.errors import BadInput
 from simfl.folder.unfinished import recover
+from simfl.live.kept import FACTS
 from simfl.live.play import play
 from simfl.live.sides import prepared
 from simfl.results import trace_reader
@@ -46,7 +47,9 @@ def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> No
     summary = read(tmp_path / "summary.json")
     assert (sorted(summary.protocols), summary.interrupted) == (["fedavg", "secagg"], False)
     assert trace_reader.read(tmp_path / "trace.jsonl", 4)["fedavg"] == result.traces["fedavg"]
-    assert set(json.loads((tmp_path / "live.json").read_text())["protocols"]) == {"fedavg", "secagg"}
+    told = json.loads((tmp_path / "live.json").read_text())
+    assert set(told["protocols"]) == {"fedavg", "secagg"}
+    assert set(told) <= set(FACTS)
     assert not (tmp_path / "unfinished").exists()
 
 

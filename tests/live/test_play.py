@@ -206,7 +206,8 @@ LOSSES = [
 
 
 def test_losses_at_every_point_are_those_of_a_simulation() -> None:
-    given = {"dropout": {"kind": "script", "losses": LOSSES}, "rounds": len(LOSSES)}
+    # Without overlap: beside training, a slow machine may lose user 3 before its shares have left.
+    given = {"dropout": {"kind": "script", "losses": LOSSES}, "rounds": len(LOSSES), "overlap": False}
     result, _ = played(**given)
 
     def told(of: list[Round]) -> list[Any]:

@@ -19,8 +19,8 @@ from tests.engine.harness import ROOT, SIX, SYNC, run, script
 from tests.studies.sweep.small import study
 
 NEW = {
-    "summary.py": {
-        "    loss: float | None\n\n    @": "    loss: float | None\n    on_path: Count\n\n    @",
+    "round_summary.py": {
+        '    loss: float | None\n    "': '    on_path: Count\n    loss: float | None\n    "',
         "**vars(m)": "**vars(m), on_path=len({party for _, party, _ in r.critical})",
     },
     "columns.py": {

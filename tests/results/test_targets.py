@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simfl.folder.result import Result
-from simfl.results.summary import RoundSummary
+from simfl.results.round_summary import RoundSummary
 from simfl.results.targets import measure
 from tests.engine.harness import ASYNC, SIX, run, script
 

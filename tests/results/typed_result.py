@@ -7,7 +7,7 @@ from typing import Any, assert_type
 
 from simfl import Result, run
 from simfl.results import metrics
-from simfl.results.summary import RoundSummary
+from simfl.results.round_summary import RoundSummary
 from simfl.results.trace import Trace
 
 

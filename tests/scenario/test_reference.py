@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
 from simfl.population.availability import AnyAvailability
 from simfl.population.dropout import AnyDropout
+from simfl.python_files import left_alone
 from simfl.scenario import schema, world
+from simfl.scenario.key_examples import example
 from simfl.scenario.load import json_schema
 from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
@@ -60,6 +63,22 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
         says = block.descriptions()
         for key in block.model_fields.keys() - {"kind", "protocol"}:
             assert re.fullmatch(r"[A-Z`][^\n]*\.", says.get(key, "")), f"{block.__name__}.{key}"
+
+
+def test_every_key_has_an_example_that_is_valid() -> None:
+    cut, page = 0, markdown()
+    for block in blocks():
+        for key in block.model_fields.keys() - {"kind", "protocol"}:
+            text = example(block, key)
+            assert f"| `{text}` |" in page or block.__name__ not in sections(), key
+            if "..." in text:
+                cut += 1
+                continue
+            ((name, value),) = yaml.safe_load(f"{{{text}}}").items()
+            assert name == key
+            with left_alone():
+                TypeAdapter(hints(block)[key]).validate_python(value)
+    assert cut < 30
 
 
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:

@@ -17,7 +17,8 @@ import pytest
 import simfl
 from simfl.errors import BadInput
 from simfl.folder.result import Result
-from simfl.results.summary import RoundSummary, Summary
+from simfl.results.round_summary import RoundSummary
+from simfl.results.summary import Summary
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.trackers import VALUES, Telling, facts, tracker, values

@@ -27,13 +27,15 @@ from simfl.learning.models.registry import Logistic
 class Facts:
     """d: parameters. softmax: built by `Logistic`, which has a closed form. macs: multiply-adds of one
     sample's forward pass (see `multiply_adds.macs`), or None and `why` they are not known. recurrent: it has
-    such layers."""
+    such layers. partly: some of its parameters are not sent. digest: of a file's model, by its layers."""
 
     d: int
     softmax: bool
     macs: int | None
     why: str = ""
     recurrent: bool = False
+    partly: bool = False
+    digest: str = ""
 
 
 REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
@@ -47,7 +49,7 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
         if tokens:
             raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")
         return Facts((prod(shape) + 1) * classes, True, prod(shape) * classes)
-    if not type(model).__module__.startswith("simfl."):
+    if not _is_ours(model):
         return _find(model, shape, classes, tokens)
     # SIMFL_CACHE, or the user's cache folder by the XDG rules.
     own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
@@ -71,15 +73,28 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
 
 
 def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
-    from simfl.learning.models.multiply_adds import is_recurrent, macs
-    from simfl.learning.models.rules import blank
+    from simfl.learning.models.multiply_adds import digest, is_recurrent, macs
+    from simfl.learning.models.rules import blank, shared
 
     module = blank(model, shape, classes, tokens=tokens)
-    d, recurrent = sum(p.numel() for p in module.parameters()), is_recurrent(module)
+    d = sum(p.numel() for _, p in shared(module, model))
+    count, why = None, ""
     try:
-        return Facts(d, False, macs(module, shape, tokens), recurrent=recurrent)
+        count = macs(module, shape, tokens)
     except ValueError as error:
-        return Facts(d, False, None, f"model {model.name}: {error}: {REMEDY}", recurrent)
+        why = f"model {model.name}: {error}: {REMEDY}"
+    partly = d < sum(p.numel() for p in module.parameters())
+    named = "" if _is_ours(model) else digest(module, shape, tokens)
+    return Facts(d, False, count, why, is_recurrent(module), partly, named)
+
+
+def law_name(model: Model, known: Facts) -> str:
+    """Return the name of a model in a profile's laws: the word of ours, the class and digest of another."""
+    return f"{type(model).__name__}#{known.digest}" if known.digest else model.name
+
+
+def _is_ours(model: Model) -> bool:
+    return type(model).__module__.startswith("simfl.")
 
 
 @cache

@@ -6,7 +6,8 @@ Torch is imported when a module is built, not before: reading a scenario takes a
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from simfl.kinds import Choice
 
@@ -29,6 +30,10 @@ class Model(Choice):
     ('Narrow(hidden=2)', 4)
     """
 
+    own: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the names of parameters that no user sends, such as `("head.",)`. Users keep nothing from
+    round to round, so each training starts them anew, as FedRecon does (Singhal et al. 2021)."""
+
     @abstractmethod
     def build(self, shape: Shape, classes: int) -> nn.Module:
         """Return a module that maps samples [n, *shape] to logits [n, classes], and keeps the rules of
@@ -36,6 +41,11 @@ class Model(Choice):
 
         It is called on torch's meta device, which holds shapes only: what a module is filled with is lost.
         """
+
+    def frozen(self) -> Mapping[str, Any]:
+        """Return arrays for parameters that are not trained (`requires_grad_(False)`), by name. Those that it
+        lacks are drawn as starting weights are, the same for everybody and in each run."""
+        return {}
 
     def size(self) -> tuple[int, int] | None:
         """Return d and the multiply-adds of a sample's forward pass, where that is all there is of a model,

@@ -4,6 +4,8 @@ A layer is counted at each call, from the shapes of its output, which are known 
 that multiply inside, as recurrent ones and attention do, are counted whole, and their parts not again.
 """
 
+import hashlib
+import json
 from math import prod
 
 from torch import Tensor, nn
@@ -41,6 +43,18 @@ def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
         kinds = ", ".join(sorted({type(layers[name]).__name__ for name in silent}))
         raise ValueError(f"the multiply-adds of layers that are not called are not known: {kinds}")
     return total
+
+
+def digest(module: nn.Module, input_shape: Shape, tokens: bool = False) -> str:
+    """Return a hash of what a forward pass calls: each layer's kind, settings and output, and its parameters.
+    What modules do between their layers is not in it."""
+    layers = {name: layer for name, layer in module.named_modules() if not [*layer.children()]}
+    called = [
+        (type(layers[name]).__name__, layers[name].extra_repr(), list(getattr(output, "shape", [])))
+        for name, _, output in dry_pass(module, (1, *input_shape), layers, tokens)
+    ]
+    parameters = [(list(p.shape), p.requires_grad) for p in module.parameters()]
+    return hashlib.sha256(json.dumps([called, parameters, list(input_shape)]).encode()).hexdigest()[:16]
 
 
 def is_recurrent(module: nn.Module) -> bool:

@@ -13,9 +13,12 @@ minibatch.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -86,12 +89,41 @@ def dry_pass(
         return lambda _, given, named, output: calls.append((name, (*given, *named.values()), output))
 
     hooks = [layer.register_forward_hook(noting(name), with_kwargs=True) for name, layer in watched.items()]
-    some = next(module.parameters())
-    with torch.no_grad(), some.device:
+    with torch.no_grad(), next(module.parameters()).device, _steps_left_out(module):
         module(blanks(module, inputs, tokens))
     for hook in hooks:
         hook.remove()
     return calls
+
+
+@contextmanager
+def _steps_left_out(module: nn.Module) -> Iterator[None]:
+    """Let recurrent layers on the meta device give their outputs' shapes and gradients' ways without a step:
+    there each step of torch's is Python, and a text of 80 characters would take ten seconds."""
+    recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNN | nn.GRU | nn.LSTM)]
+    on_meta = [layer for layer in recurrent if all(p.is_meta for p in layer.parameters())]
+    for layer in on_meta:
+        layer.forward = partial(_without_steps, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in on_meta:
+            del layer.forward
+
+
+def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
+    if not isinstance(x, Tensor):  # packed sequences
+        return type(layer).forward(layer, x, state)
+    layer.check_input(x, None)
+    ways, out = 1 + layer.bidirectional, layer.proj_size or layer.hidden_size
+    users = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
+    before = (state,) if isinstance(state, Tensor) else tuple(state or ())
+    reached = torch.stack([part.sum() for part in (x, *before, *layer.parameters())]).sum()
+    output = reached.expand(*x.shape[:-1], ways * out)
+    hidden = reached.expand(ways * layer.num_layers, *users, out)
+    if not isinstance(layer, nn.LSTM):
+        return output, hidden
+    return output, (hidden, reached.expand(ways * layer.num_layers, *users, layer.hidden_size))
 
 
 def dropouts(module: nn.Module, input_shape: Shape, tokens: bool = False) -> list[tuple[Dropout, Shape]]:
@@ -127,6 +159,7 @@ def blank(model: Model, shape: Shape, classes: int, tried: bool = False, tokens:
                 _forward(module, shape, tokens)
             module = _replaced(module)
             _refuse_state(module)
+            _check_content(module, model)
             if not tried:
                 _dry_run(module, shape, classes, tokens)
                 dropouts(module, shape, tokens)
@@ -152,7 +185,9 @@ def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
     named = f"layer {path!r}, {type(layer).__name__},"
     if isinstance(layer, nn.Dropout) and type(layer) is nn.Dropout:
         return Dropout(layer.p)
-    if isinstance(layer, _RANDOM):
+    if isinstance(layer, _RANDOM) or (
+        isinstance(layer, nn.RNNBase) and layer.dropout and layer.num_layers > 1
+    ):
         raise ValueError(f"{named} draws random numbers: only nn.Dropout may")
     if not isinstance(layer, _TORCH_BATCH_NORMS):
         return None
@@ -179,6 +214,31 @@ def _refuse_state(module: nn.Module) -> None:
         raise ValueError(f"parameters that several layers share are not supported: {', '.join(tied)}")
 
 
+def _check_content(module: nn.Module, model: Model) -> None:
+    named = dict(module.named_parameters())
+    frozen = {name: tuple(p.shape) for name, p in named.items() if not p.requires_grad}
+    for name, content in model.frozen().items():
+        if frozen.get(name) != np.shape(content):
+            there = f"a frozen parameter {list(frozen[name])}" if name in frozen else "no frozen parameter"
+            raise ValueError(
+                f"frozen() gives {name!r} {list(np.shape(content))}: it has {there} of this name"
+            )
+    for start in model.own:
+        if not any(name.startswith(start) and p.requires_grad for name, p in named.items()):
+            raise ValueError(f"own names {start!r}, with which no trained parameter begins")
+
+
+def shared(module: nn.Module, model: Model) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters that are trained and sent: what an update holds. ValueError if there are none."""
+    trained = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+    found = [(name, p) for name, p in trained if not name.startswith(tuple(model.own))]
+    if not found:
+        raise ValueError(
+            f"model {model.name}: all its parameters are its users' own: there is nothing to send"
+        )
+    return found
+
+
 def _refuse_draws(
     _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
@@ -201,7 +261,7 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
     hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     of_numbers = [layer for layer in module.modules() if isinstance(layer, _OF_NUMBERS)]
     hooks += [layer.register_forward_pre_hook(_refuse_tokens) for layer in of_numbers]
-    with _NoDraws():
+    with _NoDraws(), _steps_left_out(module):
         logits = _forward(module, input_shape, tokens)
     for hook in hooks:
         hook.remove()
@@ -209,9 +269,11 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
         shown = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"for {_SAMPLES} samples it gives {shown}, not logits {[_SAMPLES, classes]}")
     trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("all its parameters are frozen: there is nothing to train")
     gradients = torch.autograd.grad(logits.sum(), trained, allow_unused=True) if logits.requires_grad else ()
     reached = {p for p, g in zip(trained, gradients, strict=False) if g is not None}
-    if idle := [name for name, p in module.named_parameters() if p not in reached]:
+    if idle := [name for name, p in module.named_parameters() if p.requires_grad and p not in reached]:
         raise ValueError(f"no gradient reaches the parameters {', '.join(idle)}")
 
 

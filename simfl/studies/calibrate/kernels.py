@@ -31,7 +31,7 @@ from simfl.dataplane.work import CODEC
 from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
-from simfl.learning.models.facts import facts
+from simfl.learning.models.facts import facts, law_name
 from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import SIZES, Law, LocalSgd, WayName, fit
@@ -171,13 +171,18 @@ def of_codes() -> Rates:
 
 @dataclass(frozen=True)
 class Training:
-    """A model on samples of a shape, in batches; device: "cpu" or "cuda"."""
+    """A model on samples of a shape, in batches; device: "cpu" or "cuda"; tokens: their number, 0 of none."""
 
     model: Model
     shape: tuple[int, ...]
     classes: int
     batch_size: int
     device: str = "cpu"
+    tokens: int = 0
+
+    @property
+    def law_name(self) -> str:
+        return law_name(self.model, facts(self.model, self.shape, self.classes, self.tokens > 0))
 
 
 # Models on 8 x 8 digits have no law: minibatches outweigh their samples there, and are charged by themselves.
@@ -194,11 +199,12 @@ def of_training(training: Training) -> Callable[[], Law]:
     """Return a measurement of the law T = a + b E n: clients of five sizes once each, and a fit to them."""
     rng = STREAMS.rng("samples", training.model.name)
     sizes = sorted({math.ceil(k * training.batch_size) for k in SIZES})
-    x = rng.random((sizes[-1], *training.shape), np.float32)
+    size = sizes[-1], *training.shape
+    x = rng.integers(0, training.tokens, size) if training.tokens else rng.random(size, np.float32)
     y = rng.integers(0, training.classes, len(x))
     split = Split(x, y, x[:1], y[:1], training.classes)
     sgd = LocalSgd(1, training.batch_size, 0.1)
-    softmax = facts(training.model, training.shape, training.classes).softmax
+    softmax = facts(training.model, training.shape, training.classes, training.tokens > 0).softmax
     way: WayName = "closed_form" if softmax else "loop"  # alone, as on a device of its own
     parts = [np.arange(size) for size in sizes]
     trainer = Trainer(split, parts, training.model, sgd, training.device, way)

@@ -47,7 +47,7 @@ def calibrate(
         of_steps = kernels.of_steps()
         trainings: dict[tuple[Any, ...], Callable[[], Law]] = {}  # a profile holds one law for each key
         for kind in (*kernels.PAPERS_TRAININGS, *more):
-            trainings[kind.model.name, kind.shape, kind.batch_size] = kernels.of_training(kind)
+            trainings[kind.law_name, kind.shape, kind.batch_size] = kernels.of_training(kind)
         rates: defaultdict[str, list[float]] = defaultdict(list)
         laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
         for index in range(passes + 1):

@@ -15,8 +15,11 @@ from simfl.random_streams import Streams
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
+from simfl.studies.explore import effort
+from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort
-from simfl.studies.explore.rounds import make_cohort
+from simfl.studies.explore.effort import FEW_PATTERNS
+from simfl.studies.explore.rounds import make_cohort, total
 from simfl.studies.leaks.cases import Case, Small, SmallBuffer
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.laws import Leak, beyond, broken
@@ -127,6 +130,21 @@ def sweep(
     return report
 
 
+def seconds_for_all(small: Small | SmallBuffer, collude: int) -> float:
+    """Return about how many seconds `sweep` takes on this machine: 0 where that is surely below an hour."""
+    cohort = small.cohort
+    if isinstance(cohort, BufferCohort) or total(cohort) <= FEW_PATTERNS:
+        return 0.0
+    users, report = cohort.users, Report()
+    coalitions = coalitions_of(users, range(min(collude, users - 2) + 1))
+
+    def look(pattern: Pattern, detect: Detect) -> None:
+        case = Case(pattern, detect)
+        report.look(case, small.replay(case), coalitions)
+
+    return effort.seconds_for_all(cohort, look=look)
+
+
 def _beyond_the_threshold(small: Small | SmallBuffer, collude: int) -> Found | None:
     report, coalitions = Report(), coalitions_of(small.cohort.users, [collude])
     for case, seen in small.every_case(FEW_LOSSES):
@@ -200,8 +218,8 @@ def leaks(
     Raises:
         BadInput: the parameters do not fit, or a kernel of the protocol has no twin on terms.
 
-    Example:
-        simfl.leaks("lightsecagg", collude=2).found
+    >>> leaks("lightsecagg", users=3, collude=1).found is None
+    True
     """
     small = make_small(protocol, users, seed, changes)
     return sweep(small, collude) if random is None else sample(small, random, collude)

@@ -1,11 +1,14 @@
 """An answer as plain values, and as a scenario that runs it."""
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from simfl.results.statistics import Estimate
 from simfl.scenario.load import filled_yaml
 from simfl.scenario.schema import Scenario
 from simfl.studies.plan.search import Answer, Candidate
+from simfl.studies.plan.sensitivity import Flip
 from simfl.studies.plan.settings import Promise, Setting
 
 HIDDEN = ("protocol", "module", "sigma", "eta")  # the last two are shared out of the promise
@@ -32,13 +35,15 @@ def sums(s: Scenario) -> dict[str, Any]:
 
 
 def chosen(s: Scenario) -> dict[str, Any]:
-    """Return who takes part: the users that are chosen and the uploads that are enough."""
+    """Return who takes part: the users that are chosen, or in flight, and the uploads that are enough."""
+    if s.buffer is not None:
+        return {"chosen": s.buffer.concurrency or s.cohort, "enough": s.buffer.K}
     enough = s.selection.enough()
     return {"chosen": s.cohort, "enough": s.cohort if enough is None else enough}
 
 
-def plain(answer: Answer) -> dict[str, Any]:
-    """Return an answer for `--json`."""
+def plain(answer: Answer, changes: Iterable[Flip]) -> dict[str, Any]:
+    """Return an answer, and what would change it, for `--json`."""
     return {
         "fleet": answer.fleet.name,
         "users": answer.fleet.population.users,
@@ -46,6 +51,7 @@ def plain(answer: Answer) -> dict[str, Any]:
         "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
         "candidates": [_candidate(candidate) for candidate in answer.candidates],
         "plain": None if answer.plain is None else _candidate(answer.plain),
+        "changes": [asdict(flip) for flip in changes],
         "refused": {one.name: one.why for one in answer.refused},
     }
 

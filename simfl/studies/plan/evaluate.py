@@ -7,28 +7,27 @@ import asyncio
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import Experiment, build, modelled
 from simfl.experiment.people import People
+from simfl.population.links import LinkState
 from simfl.results import metrics
 from simfl.results.energy import FJ
 from simfl.results.trace import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
-from simfl.studies.plan.settings import Setting
+from simfl.studies.plan.settings import Promise, Setting
 from simfl.virtual_time import NS
 
+AGGREGATIONS = 10  # of a buffer's run
 MARKS = (TimerSet, End)  # the rows at which a wait begins or ends
 
 
@@ -48,30 +47,40 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Change:
+    """Factors on what is given: the rates of users' links and of the server's, the slowness of devices, and
+    the length of updates (the work of training stays)."""
+
+    links: float = 1.0
+    server: float = 1.0
+    slowdown: float = 1.0
+    longer: float = 1.0
+
+
+AS_GIVEN = Change()
+
+
+@dataclass(frozen=True)
 class World:
-    """The users of a fleet under one seed, ready for any setting. longer: times that updates are as long as
-    the model says."""
+    """The users of a fleet under one seed, ready for any setting."""
 
     study: Experiment
-    longer: float = 1.0
 
     @classmethod
     def of(cls, fleet: Fleet, seed: int) -> "World":
         return cls(build(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed})))
 
-    def changed(self, fleet: Fleet, longer: float = 1.0) -> "World":
-        """Return the world of a fleet with other devices, links or losses, and the same data."""
-        s = load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": self.study.scenario.seed})
-        people = People.of(s, self.study.streams, partial(_holdings, self.study))
-        return World(replace(self.study, scenario=s, people=people), longer)
-
-    def run(self, setting: Setting, rounds: int, deadlines: Deadlines | None = None) -> Outcome:
+    def run(
+        self, setting: Setting, rounds: int, deadlines: Deadlines | None = None, change: Change = AS_GIVEN
+    ) -> Outcome:
         """Run a setting so many rounds in this world; with patience, unless other deadlines are given."""
         s, seed = setting.scenario, self.study.scenario.seed
         s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
-        trainer = copy(self.study.trainer)
-        trainer.d = max(1, round(self.longer * trainer.d))
-        study = replace(self.study, scenario=s, trainers={setting.name: trainer})
+        trainer, people = copy(self.study.trainer), self.study.people
+        trainer.d = max(1, round(change.longer * trainer.d))
+        if change != AS_GIVEN:
+            people = _changed(people, change)
+        study = replace(self.study, scenario=s, trainers={setting.name: trainer}, people=people)
         session = study.session(setting.name, modelled(study))
 
         async def publish(outcome: ClosedRound) -> None:
@@ -82,9 +91,31 @@ class World:
             return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
 
 
-def _holdings(study: Experiment) -> NDArray[np.int64]:
-    (found,) = study.partitions.values()
-    return found
+def per_second(world: World, fleet: Fleet) -> Callable[[Mapping[str, Any]], float]:
+    """Return the updates that a plain buffer of these users takes in a second."""
+
+    def of(buffer: Mapping[str, Any]) -> float:
+        name = "fedbuff"
+        s = load(fleet.world() | {"buffer": buffer, "protocols": [name]})
+        seconds = world.run(Setting(name, s, Promise(0.0, None)), AGGREGATIONS).seconds
+        return float(buffer["K"]) / seconds
+
+    return of
+
+
+def _changed(people: People, change: Change) -> People:
+    """Return the same people with other devices and links."""
+
+    def links(user: int, now: int) -> LinkState:
+        state = people.links(user, now)
+        up_bps, down_bps = (round(change.links * bps) for bps in (state.up_bps, state.down_bps))
+        return state._replace(up_bps=up_bps, down_bps=down_bps)
+
+    def server(now: int) -> tuple[int, int, int]:
+        up_bps, down_bps, until = people.server_link(now)
+        return round(change.server * up_bps), round(change.server * down_bps), until
+
+    return replace(people, slowdown=change.slowdown * people.slowdown, links=links, server_link=server)
 
 
 def outcome_of(trace: Trace, told: bool) -> Outcome:

@@ -46,6 +46,11 @@ class Losing:
             cases.append((probability, before, in_all))
         return cls(tuple(cases), len(chances) == 1 and chances[0].sure)
 
+    @property
+    def mean(self) -> float:
+        """The probability that a user is lost in a round."""
+        return sum(probability * in_all for probability, _, in_all in self.cases)
+
     def more_than(self, lost: int, users: int, before: bool = False) -> float:
         """Return the probability that more than so many of a round's users are lost, or lost `before` the
         server has their uploads.
@@ -130,6 +135,17 @@ class Coalition:
         (25, 21)
         """
         return least(min(self.colluders, drawn), lambda T: self.more_than(T, drawn) <= probability)
+
+
+def pdtrc(many: int, mean: float) -> float:
+    """Return the probability that a Poisson number of a mean is above `many`.
+
+    >>> round(pdtrc(0, 1.0), 4)
+    0.6321
+    """
+    from scipy.special import pdtrc as tail
+
+    return float(tail(many, mean))
 
 
 def least(most: int, fits: Callable[[int], bool]) -> int:

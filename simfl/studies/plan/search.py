@@ -13,7 +13,7 @@ from simfl.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
-from simfl.studies.plan.evaluate import Outcome, World
+from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, World, per_second
 from simfl.studies.plan.settings import Choices, Refused, Setting
 
 SEEDS = 5  # under which the protocols are compared
@@ -48,12 +48,13 @@ class Candidate:
 @dataclass(frozen=True)
 class Answer:
     """The candidates that keep the promises, the fastest first. plain: the fastest that hides nothing, where
-    something is to be hidden."""
+    something is to be hidden. world: that of the seed that chose the settings."""
 
     fleet: Fleet
     candidates: tuple[Candidate, ...]
     plain: Candidate | None
     refused: tuple[Refused, ...]
+    world: World
 
     @property
     def best(self) -> Candidate:
@@ -76,11 +77,16 @@ def deadlines(waits: Mapping[str, float]) -> Deadlines:
     return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
 
 
+def deadlines_decide(setting: Setting) -> bool:
+    """Return True where losses are waited for until a deadline, or a buffer invites others after one."""
+    return isinstance(setting.scenario.detect, ByTimeout) or setting.scenario.asynchronous
+
+
 def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answer:
     """Return what a fleet should run. BadInput if no protocol keeps its promises."""
     tell("making the users")
     world = World.of(fleet, fleet.seed)
-    choices = Choices.of(fleet, world.study)
+    choices = Choices.of(fleet, world.study, per_second(world, fleet))
     refused, chosen = list[Refused](), list[Setting]()
     for name in fleet.entries:
         found = choices.settings(name)
@@ -95,15 +101,15 @@ def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answ
             chosen.append(best)
     outcomes = compare(fleet, chosen, {}, tell)
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
-    if isinstance(fleet.detect, ByTimeout):  # each loss is waited for until its deadline, so these decide
-        outcomes = compare(fleet, chosen, waits, tell)
+    if again := [setting for setting in chosen if deadlines_decide(setting)]:
+        outcomes |= compare(fleet, again, waits, tell)
     kept = list[Candidate]()
     for setting in chosen:
         if why := _unkept(fleet, outcomes[setting.name]):
             refused.append(Refused(setting.name, why))
         else:
             kept.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
-    return _answer(fleet, kept, refused)
+    return _answer(fleet, kept, refused, world)
 
 
 def compare(
@@ -134,7 +140,7 @@ def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refuse
 
     def run(setting: Setting) -> Outcome:
         outcome = world.run(setting, rounds_of(setting))
-        if isinstance(setting.scenario.detect, ByTimeout):
+        if deadlines_decide(setting):
             outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
         return outcome
 
@@ -149,8 +155,15 @@ def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refuse
 
 
 def rounds_of(setting: Setting) -> int:
-    """Return the rounds of a run: several of a small cohort, whose times differ more."""
-    return max(1, min(MOST_ROUNDS, USERS_A_RUN // setting.scenario.cohort))
+    """Return the rounds of a run: several of a small cohort, whose times differ more; or aggregations."""
+    s = setting.scenario
+    return AGGREGATIONS if s.asynchronous else max(1, min(MOST_ROUNDS, USERS_A_RUN // s.cohort))
+
+
+def size_of(setting: Setting) -> int:
+    """Return the users of a round, or of those in flight."""
+    s = setting.scenario
+    return s.cohort if s.buffer is None else s.buffer.concurrency or s.cohort
 
 
 def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, float]) -> Candidate:
@@ -177,7 +190,7 @@ def _unkept(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
     return ""
 
 
-def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused]) -> Answer:
+def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused], world: World) -> Answer:
     ranked = sorted(kept, key=lambda candidate: candidate.seconds.mean)
     asked = fleet.colluders is not None
     hiding = [c for c in ranked if not asked or c.setting.promise.insecure is not None]
@@ -185,4 +198,4 @@ def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused])
     if not hiding:
         whys = "; ".join(f"{one.name}: {one.why}" for one in refused)
         raise BadInput(f"{fleet.name}: no protocol keeps the promises: {whys or 'none hides anything'}")
-    return Answer(fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused))
+    return Answer(fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused), world)

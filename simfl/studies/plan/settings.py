@@ -7,7 +7,7 @@ is measured (`waits`), and no part of the bounds.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ from simfl.scenario import checks
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
-from simfl.studies.plan.losses import Coalition, Losing, least
+from simfl.studies.plan.losses import Coalition, Losing, least, pdtrc
 
 MOST_LEVELS = 2**16  # of LightSecAgg's section 7.1
+FLYING = (1, 2, 4)  # times K, that are in flight
 OVERS = (1.0, 1.3, 1.6, 2.0)  # times the updates that are wanted, that are chosen if that is enough
 
 
@@ -52,30 +53,35 @@ class Refused:
 @dataclass(frozen=True)
 class Cohort:
     """The users of a round. selection: their scheme; D: the losses that are to be withstood; fails: the
-    probability of more of them, or of too few uploads."""
+    probability of more of them, or of too few uploads; buffer: of an asynchronous run."""
 
     users: int
     selection: Mapping[str, Any]
     D: int
     fails: float
+    buffer: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The settings of a fleet. heaviest: the most samples of a user."""
+    """The settings of a fleet. heaviest: the most samples of a user. per_second: the updates that a plain
+    buffer takes in a second."""
 
     fleet: Fleet
     losing: Losing
     heaviest: int
+    per_second: Callable[[Mapping[str, Any]], float]
 
     @classmethod
-    def of(cls, fleet: Fleet, study: Experiment) -> "Choices":
+    def of(
+        cls, fleet: Fleet, study: Experiment, per_second: Callable[[Mapping[str, Any]], float]
+    ) -> "Choices":
         """Return the settings of a fleet with these users. BadInput if nobody knows how many are lost."""
         losing = Losing.of(study.scenario)
         if losing is None:
             raise BadInput(f"{fleet.name}: dropout: this model does not say how likely a loss is")
         samples = map(study.trainer.samples, range(fleet.population.users))
-        return cls(fleet, losing, max(samples))
+        return cls(fleet, losing, max(samples), per_second)
 
     # -- who takes part
     def cohorts(self) -> Iterator[Cohort]:
@@ -90,9 +96,14 @@ class Choices:
         if self.too_few(enough) > fleet.failure / 2:
             return
         for size in sorted({max(enough, min(users, math.ceil(wanted * over))) for over in OVERS}):
-            late = losing.after_at_most(wanted, size, fleet.failure / 4)
-            fails = self.too_few(size) + losing.after_more_than(late, wanted, size)
-            yield Cohort(size, _drawn(wanted, size), size - wanted + late, fails)
+            yield self.cohort(size)
+
+    def cohort(self, size: int) -> Cohort:
+        """Return a round of so many users of whom the first uploads are enough."""
+        wanted = self.fleet.updates or size
+        late = self.losing.after_at_most(wanted, size, self.fleet.failure / 4)
+        fails = self.too_few(size) + self.losing.after_more_than(late, wanted, size)
+        return Cohort(size, _drawn(wanted, size), size - wanted + late, fails)
 
     def too_few(self, size: int) -> float:
         """Return the probability that a round of so many users has fewer uploads than are wanted."""
@@ -100,9 +111,50 @@ class Choices:
         return self.losing.more_than(size - wanted, size, before=True)
 
     # -- settings
+    def buffers(self, name: str) -> list[list[Setting]] | Refused:
+        """Return the settings of an asynchronous entry, a list for each number of users in flight."""
+        entry, why, found = self.fleet.entries[name], "", list[list[Setting]]()
+        for flying in self.concurrencies():
+            tried = list(self._of_cohort(name, entry, self.in_flight(flying)))
+            why = why or next((one.why for one in tried if isinstance(one, Refused)), "")
+            if kept := [one for one in tried if isinstance(one, Setting)]:
+                found.append(kept)
+        return found or Refused(name, why)
+
+    def concurrencies(self) -> list[int]:
+        """Return the numbers of users in flight that are tried."""
+        users = self.fleet.population.users
+        return sorted({min(users, many * self.buffer_size) for many in FLYING} | {users})
+
+    @property
+    def buffer_size(self) -> int:
+        """K, the updates that are wanted, or as many as there are users who are not lost."""
+        users = self.fleet.population.users
+        left = users - self.losing.at_most(users, self.fleet.failure / 2)
+        return self.fleet.updates or max(1, left)
+
+    def in_flight(self, flying: int) -> Cohort:
+        """Return all users, of whom so many are in flight, and D of whom are away at a time.
+
+        Losses come at a rate of K / s updates in s seconds, which is the plain buffer's, times a user's
+        chance; each is away for the same time, so those who are away are Poisson in number.
+        """
+        fleet = self.fleet
+        buffer: dict[str, Any] = {
+            "K": self.buffer_size,
+            "staleness_bound": fleet.staleness_bound,
+            "concurrency": flying,
+        }
+        buffer |= {} if fleet.return_s is None else {"return_s": fleet.return_s}
+        away = self.per_second(buffer) * self.losing.mean * (fleet.return_s or 0.0)
+        D = least(fleet.population.users, lambda lost: pdtrc(lost, away) <= fleet.failure / 2)
+        return Cohort(fleet.population.users, {"kind": "all"}, D, pdtrc(D, away) if away else 0.0, buffer)
+
     def settings(self, name: str) -> list[list[Setting]] | Refused:
         """Return the settings of an entry that keep the promises, a list for each size of a round, in the
         order of the protocol's own designs; where there are none, the reason."""
+        if self.fleet.entries[name].asynchronous:
+            return self.buffers(name)
         entry, whys, found = self.fleet.entries[name], list[str](), list[list[Setting]]()
         for cohort in self.cohorts():
             tried = list(self._of_cohort(name, entry, cohort))
@@ -122,6 +174,7 @@ class Choices:
             yield Refused(name, _no_room(cohort, T))
             return
         said = fleet.world() | {"selection": cohort.selection}
+        said |= {"buffer": cohort.buffer} if cohort.buffer else {}
         if entry.offline:
             said |= {"privacy": {"T": T, "D": cohort.D}, "quantization": {"levels": 1, "clip": fleet.clip}}
         own = entry.model_dump(mode="json", exclude_none=True)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from simfl.folder.result import atomic
 from simfl.results.columns import COLUMNS, Measure, at
 from simfl.results.reasons import reasons
+from simfl.results.round_summary import RoundSummary
 from simfl.results.statistics import Estimate, estimate
-from simfl.results.summary import ProtocolSummary, RoundSummary
+from simfl.results.summary import ProtocolSummary
 from simfl.results.text import write_csv
 from simfl.results.trace import unit
 from simfl.studies.sweep.plan import Plan, in_words, plain
@@ -21,16 +22,39 @@ Group = tuple[int, str]
 """A point and a protocol."""
 
 
+_GROUP = {"point": "Its number, as in `sweep.csv`.", "protocol": "An entry of the scenario."}
+
+MEANS = {
+    **_GROUP,
+    "measure": "As in `sweep.csv`.",
+    "phase": "As in `sweep.csv`.",
+    "seeds": "Those that have a value.",
+    "mean": "Over these seeds, in the measure's unit.",
+    "half_95": "Half of the 95 % interval of the mean, by Student's t.",
+}
+"""The columns of `means.csv`, beside those that vary."""
+
+FAILURES = {**_GROUP, "reason": "Of failed or skipped rounds.", "rounds": "That many, over all seeds."}
+"""The columns of `failures.csv`, beside those that vary."""
+
+
 class Row(NamedTuple):
     """One value of one cell; None where there is none."""
 
     point: int
+    """The number of the point: one choice of all values that vary."""
     seed: int
+    """Of the cell."""
     cell: str
+    """The key of the stored cell, a hash."""
     protocol: str
+    """An entry of the scenario."""
     measure: str
+    """One of the measures below."""
     phase: str
+    """Of a measure by phase."""
     value: float | None
+    """In the measure's unit; empty where there is none."""
 
 
 def rows(sweep: Sweep) -> Iterator[Row]:
@@ -90,14 +114,14 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
 def failure_columns(plan: Plan, groups: Mapping[Group, Failures]) -> dict[str, list[Any]]:
     """Return `failures` as columns by name."""
     rows = [(*group, *reason) for group, found in groups.items() for reason in found.reasons]
-    return columns(plan, rows, ("point", "protocol", "reason", "rounds"))
+    return columns(plan, rows, tuple(FAILURES))
 
 
 def mean_columns(
     plan: Plan, groups: Mapping[Group, Mapping[Measure, Estimate | None]]
 ) -> dict[str, list[Any]]:
     """Return `means` as columns by name; half_95 is half of the interval."""
-    names = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
+    names = tuple(MEANS)
     rows = [
         (*group, *measure, *((e.n, e.mean, e.half) if e else (0, None, None)))
         for group, measures in groups.items()

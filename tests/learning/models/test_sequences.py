@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,36 @@ def test_models_of_numbers_refuse_tokens() -> None:
         facts(made(lambda shape, classes: nn.Linear(T, classes)), (T,), LETTERS, tokens=True)
     with pytest.raises(ValueError, match=r"char_lstm.* needs samples \[characters\], not \[1, 8, 8\]"):
         facts(MODELS["char_lstm"](), (1, 8, 8), LETTERS, tokens=True)
+
+
+def test_recurrent_layers_that_draw_or_do_not_fit() -> None:
+    drawn = partial(nn.GRU, 8, 6, 2, dropout=0.1, batch_first=True)
+    drawing = made(lambda shape, classes: Reads(drawn(), 6, last), "gru")
+    with pytest.raises(ValueError, match=r"layer 'layer', GRU, draws random numbers: only nn.Dropout may"):
+        facts(drawing, (T,), LETTERS, tokens=True)
+    wrong = made(lambda shape, classes: Reads(nn.GRU(7, 6, batch_first=True), 6, last))
+    with pytest.raises(ValueError, match=r"its forward fails for tokens \[5\]: .* Expected 7, got 8"):
+        facts(wrong, (T,), LETTERS, tokens=True)
+
+
+def states(layer: nn.Module, x: Tensor) -> Tensor:
+    """Of every layer and way, what is hidden last, and of an LSTM its cells."""
+    state = layer(x)[1]
+    parts = [state] if isinstance(state, Tensor) else [*state]
+    return torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
+
+
+@pytest.mark.parametrize(("kind", "each"), [(nn.LSTM, 4 + 6), (nn.GRU, 6), (nn.RNN, 6)])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_last_states_have_their_shapes(kind: Any, each: int, batch_first: bool) -> None:
+    more = {"proj_size": 4} if kind is nn.LSTM else {}
+
+    def how(layer: nn.Module, x: Tensor) -> Tensor:
+        return states(layer, x if batch_first else x.transpose(0, 1))
+
+    layer = partial(kind, 8, 6, 2, bidirectional=True, batch_first=batch_first, **more)
+    known = facts(made(lambda shape, classes: Reads(layer(), 4 * each, how)), (T,), LETTERS, tokens=True)
+    assert known.d == sum(p.numel() for p in Reads(layer(), 4 * each, how).parameters())
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

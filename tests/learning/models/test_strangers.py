@@ -5,14 +5,16 @@ What holds for strangers of every thing is in `tests/test_strangers.py`.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from simfl import profiles
 from simfl.errors import BadInput
 from simfl.learning.models import MODELS, Model
-from simfl.learning.models.facts import facts
+from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.rules import BatchNorm, Dropout, blank
 
 GOOD = """
@@ -97,3 +99,38 @@ def test_a_function_is_no_model(file: Path) -> None:
     derived = r"is no model: it must be a class derived from simfl.learning.models.model.Model"
     with pytest.raises(BadInput, match=derived):
         MODELS.find(f"{file}:build")
+
+
+LAYERS = """
+from torch import nn
+from simfl.learning.models import Model
+
+
+class {name}(Model):
+    hidden: int = 5
+
+    def build(self, shape, classes):
+        return nn.Sequential(nn.Linear(*shape, self.hidden), nn.{between}, nn.Linear(self.hidden, classes))
+"""
+
+
+def laws_name(file: Path, name: str = "Narrow", between: str = "ELU()", **fields: int) -> str:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(LAYERS.format(name=name, between=between))
+    found = model(file, name, **fields)
+    return law_name(found, facts(found, (6,), 4))
+
+
+def test_laws_are_by_content_and_not_by_path(tmp_path: Path) -> None:
+    first = laws_name(tmp_path / "mine.py")
+    assert re.fullmatch(r"Narrow#[0-9a-f]{16}", first)
+    moved = laws_name(tmp_path / "elsewhere" / "other.py", "Renamed")
+    assert moved.partition("#")[2] == first.partition("#")[2]
+    others = {laws_name(tmp_path / "a.py", hidden=6), laws_name(tmp_path / "b.py", between="ELU(0.5)")}
+    assert len({first, *others}) == 3
+
+    law = profiles.TrainingLaw(model=first, shape=(6,), batch_size=2, start=1.0, sample=2.0)
+    profile = profiles.load("reference").model_copy(update={"training": (law,)})
+    assert profile.law(moved, (6,), 2) == law
+    assert profile.law(moved, (6,), 3) is profile.law(others.pop(), (6,), 2) is None
+    assert law_name(MODELS["vgg11"](), facts(MODELS["logistic"](), (6,), 4)) == "vgg11"

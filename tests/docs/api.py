@@ -1,0 +1,125 @@
+"""The reference of the Python API, `docs/api.md`: signatures and docstrings of what is public.
+
+Public is what `import simfl` gives, what a module beside it defines that is none of `INTERNAL`, and what
+authors of protocols build on. A class among the first two shows its members, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import simfl
+
+HEAD = """# Python
+
+Made from the code: `python -m tests.docs.api > docs/api.md`. Examples run in the test suite, in a checkout.
+[simfl in a notebook](notebook.md) shows more of it at work. The models behind a result have the keys of
+[summary.json](outputs.md#summaryjson), rows of a trace the fields of [trace.jsonl](outputs.md#tracejsonl).
+"""
+AUTHORS = "[A protocol of your own](protocols.md) shows how these go together."
+
+FOR_AUTHORS = {
+    "simfl.protocols.protocol": ("Protocol",),
+    "simfl.protocols.client": ("Client", "BufferedClient"),
+    "simfl.protocols.server": ("Server", "Stage"),
+    "simfl.protocols.buffered_server": ("BufferedServer",),
+    "simfl.protocols.machine": ("Message", "Update", "Params", "Send", "Member", "Result", "misshapen"),
+    "simfl.dataplane.ops": ("Ops", "PeerFault"),
+    "simfl.dataplane.handles": ("Handle",),
+}
+
+INTERNAL = {
+    "__main__", "blocks", "catalog", "descriptions", "errors", "kinds", "python_files", "quantities",
+    "random_streams", "simulation", "unpacking", "version", "virtual_time",
+}  # fmt: skip
+"""Modules beside `simfl/__init__.py` that are not for users."""
+
+SHOWN_DUNDERS = ("_repr_html_",)
+
+
+def public() -> dict[str, Any]:
+    """Return everything public by its name, in the order of the page."""
+    found = {f"simfl.{name}": getattr(simfl, name) for name in simfl.__all__}
+    for module in pkgutil.iter_modules(simfl.__path__):
+        if not module.ispkg and module.name not in INTERNAL:
+            found |= _defined(f"simfl.{module.name}")
+    named: dict[str, Any] = {}
+    for name, thing in found.items():
+        named[name] = thing
+        if inspect.isclass(thing):
+            named |= {f"{name}.{key}": value for key, value in _members(thing)}
+    for home, names in FOR_AUTHORS.items():
+        named |= {f"{home}.{name}": getattr(import_module(home), name) for name in names}
+    return named
+
+
+def markdown() -> str:
+    """Return the whole page."""
+    parts = [HEAD.rstrip(), "## For everybody"]
+    for name, thing in public().items():
+        if name.startswith(next(iter(FOR_AUTHORS))):
+            parts += ["## For authors of protocols", AUTHORS]
+        parts += [f"### {name}", *_described(name, thing)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _defined(home: str) -> dict[str, Any]:
+    module = import_module(home)
+    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == home}
+    return {
+        f"{home}.{name}": value
+        for name, value in own.items()
+        if not name.startswith(("_", "pytest_")) and (inspect.isfunction(value) or inspect.isclass(value))
+    }
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(cls).items():
+        if not name.startswith("_") or name in SHOWN_DUNDERS:
+            if isinstance(value, property):
+                yield name, value.fget
+            elif inspect.isfunction(value):
+                yield name, value
+
+
+def _described(name: str, thing: Any) -> Iterator[str]:
+    if not inspect.isclass(thing) and list(inspect.signature(thing).parameters) != ["self"]:
+        yield f"```python\n{_signature(name, thing)}\n```"
+    yield from _paragraphs(inspect.getdoc(thing) or "")
+
+
+def _signature(name: str, thing: Any) -> str:
+    """Return a call as it is written in code, in several lines if it is long."""
+    own = [str(p) for p in inspect.signature(thing).parameters.values() if p.name != "self"]
+    own = [re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text).replace("'", "") for text in own]
+    head = "await " * inspect.iscoroutinefunction(thing) + name.rpartition(".")[2]
+    short = f"{head}({', '.join(own)})"
+    return short if len(short) <= 90 else "\n".join([f"{head}(", *(f"    {text}," for text in own), ")"])
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield Markdown: sections of arguments as lists, examples as blocks of code."""
+    for part in text.split("\n\n"):
+        prose, sign, example = part.partition(">>> ")
+        if head := re.match(r"(Args|Raises|Returns):\n", prose):
+            entries = re.split(r"\n    (?=\S)", prose.strip()[head.end() - 1 :].removeprefix("\n"))
+            yield f"**{head[1]}**"
+            yield "\n".join(_entry(entry) for entry in entries if entry.strip())
+        elif prose.strip():
+            yield " ".join(prose.split())
+        if sign:
+            yield f"```python\n{sign}{example.rstrip()}\n```"
+
+
+def _entry(text: str) -> str:
+    name, _, meaning = " ".join(text.split()).partition(": ")
+    return f"- `{name}`: {meaning}"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

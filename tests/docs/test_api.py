@@ -1,0 +1,61 @@
+"""docs/api.md is what the code says; everything public has a docstring with an example, which runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import simfl
+from tests.docs import api
+from tests.docs.pages import ROOT
+from tests.test_doctests import WITH_EXAMPLES
+
+PUBLIC = api.public()
+BUILT_ON = ("simfl.protocols", "simfl.dataplane")
+
+
+def test_it_is_what_the_code_says() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert api.markdown() == page, "python -m tests.docs.api > docs/api.md"
+    assert re.findall(r"^### (.*)$", page, re.M) == list(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_its_docstring_has_an_example_that_runs(name: str) -> None:
+    thing = PUBLIC[name]
+    assert ">>> " in (inspect.getdoc(thing) or "")
+    file = Path(inspect.getsourcefile(thing) or "").resolve().relative_to(ROOT)
+    assert file in WITH_EXAMPLES  # of tests/test_doctests.py
+
+
+def test_all_that_is_public_is_there() -> None:
+    assert {f"simfl.{name}" for name in simfl.__all__} <= set(PUBLIC)
+    results = {name for name in vars(simfl.Result) if not name.startswith("_")}
+    fields = set(inspect.get_annotations(simfl.Result))
+    assert {f"simfl.Result.{name}" for name in results - fields} <= set(PUBLIC)
+    above = {path.stem for path in (ROOT / "simfl").glob("*.py")} - {"__init__"}
+    assert above >= api.INTERNAL
+    modules = {name.split(".")[1] for name in PUBLIC if name.count(".") > 1 and name.split(".")[1] in above}
+    assert modules == above - api.INTERNAL
+
+
+def test_names_for_authors_are_those_that_their_guide_uses() -> None:
+    guide = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    tree = ast.parse((ROOT / "examples" / "dealt_pads.py").read_text(encoding="utf-8"))
+    imported = [
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("simfl.protocols", "simfl.data"))
+        for alias in node.names
+    ]
+    for home, name in imported:
+        thing = getattr(import_module(home), name)
+        if re.search(rf"\b{name}\b", guide) and (inspect.isclass(thing) or inspect.isfunction(thing)):
+            assert f"{home}.{name}" in PUBLIC, name
+    assert len(imported) > 15
