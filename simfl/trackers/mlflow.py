@@ -16,12 +16,16 @@ class MLflow:
 
     Its telemetry is turned off for this process unless the environment says otherwise.
 
+<<<<<<< HEAD
     >>> import tempfile
     >>> from simfl import run
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     over = {"rounds": 1, "payload": "shadow"}
     ...     run("scenarios/tutorial.yaml", over, callbacks=[MLflow(f"sqlite:///{folder}/all.db")])
     Result(tutorial, fedavg, secagg, lightsecagg)
+=======
+    >>> simfl.run("scenario.yaml", callbacks=[MLflow()])  # doctest: +SKIP
+>>>>>>> n_people
     """
 
     def __init__(self, uri: str = "sqlite:///mlflow.db") -> None:

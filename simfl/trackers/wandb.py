@@ -16,8 +16,12 @@ class WandB:
 
     Its service, a process of its own, ends with this one.
 
+<<<<<<< HEAD
     >>> WandB("runs/curves").project  # for `callbacks` of a run
     'simfl'
+=======
+    >>> simfl.run("scenario.yaml", callbacks=[WandB("runs/tracked")])  # doctest: +SKIP
+>>>>>>> n_people
     """
 
     def __init__(self, folder: str | Path, project: str = "simfl") -> None:
