@@ -20,13 +20,13 @@ SUFFICIENT = (P_STAR, 0.25)
 BELOW = (0.2, 0.15)
 
 
-def round_of(p: float, number: int) -> graphs.Evolution:
-    """A graph of N users with t of Remark 4, who are lost at each of four steps."""
+def round_of(p: float, number: int, n: int = N, q_total: float = Q_TOTAL) -> graphs.Evolution:
+    """A graph of n users with t of Remark 4, who are lost at each of four steps."""
     streams = Streams(ENTRY.seed)
-    graph = graphs.erdos_renyi(range(N), p, streams.bytes("reliability", str(p), number))
-    stays = streams.rng("losses", number).random((4, N)) >= graph_design.step_rate(Q_TOTAL)
+    graph = graphs.erdos_renyi(range(n), p, streams.bytes("reliability", str(p), number))
+    stays = streams.rng("losses", number).random((4, n)) >= graph_design.step_rate(q_total)
     V1, V2, V3, V4 = (frozenset(np.flatnonzero(there).tolist()) for there in np.cumprod(stays, axis=0))
-    t = dict.fromkeys(range(N), graph_design.threshold(N, p))
+    t = dict.fromkeys(range(n), graph_design.threshold(n, p))
     return graphs.Evolution(graph, t, V1, V2, V3, V4)
 
 

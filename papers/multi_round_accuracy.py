@@ -59,7 +59,7 @@ def run(place: Place) -> Evidence:
             said = statements(setting, {name: mean[name + suffix] for name in SCHEMES})
             cells += [replace(cell, label=label(dataset, cell.label)) for cell in said]
             title = f"Accuracy on {dataset}, {setting}, first seed"
-            lines = tuple(_line(scheme, best[name + suffix][1]) for name, scheme in SCHEMES.items())
+            lines = tuple(curve(scheme, best[name + suffix][1]) for name, scheme in SCHEMES.items())
             charts.append(Chart(title, "round", "test accuracy", lines))
     return Evidence(tuple(cells), tuple(charts), told(studies))
 
@@ -115,7 +115,8 @@ def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
     return cells
 
 
-def _line(name: str, values: list[float | None]) -> Line:
+def curve(name: str, values: list[float | None]) -> Line:
+    """A scheme's line, of the rounds that have a value."""
     known = [(float(t), v) for t, v in enumerate(values, 1) if v is not None]
     return Line(name, tuple(t for t, _ in known), tuple(v for _, v in known))
 

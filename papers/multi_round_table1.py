@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb, log10
+
 from papers.entry import Basis, Cell, Entry, Evidence, Place
 from simfl.selection.schemes import MultiRound
 
@@ -30,6 +32,12 @@ def run(place: Place) -> Evidence:
                 remark=remark,
                 basis=BASIS,
             )
+        )
+    sets = comb(N, K)
+    for name in ("Random", "Weighted random"):
+        remark = f"C(120, 12) = {sets:.4g}: any K users"
+        cells.append(
+            Cell(name, "~ 10^16", f"~ 10^{round(log10(sets))}", "sets", "order", remark=remark, basis=BASIS)
         )
     return Evidence(tuple(cells))
 

@@ -90,12 +90,12 @@ def ablation(N: int, K: int, found: dict[int, NDArray[np.float64]]) -> list[Cell
 ENTRY = Entry(
     name="multi_round_unequal",
     paper="Multi-RoundSecAgg",
-    where="section 6 and App. I of an earlier version (its Fig. 9)",
+    where="section 6 and App. G of an earlier version (its Fig. 9)",
     title="Average aggregation cardinality where users have different drop-out probabilities",
     on="lists of p_i drawn uniformly from {0.1, .., 0.5}; rounds drawn one by one with Algorithm 2; nothing"
     " is trained",
     how="The paper gives no formula for different p_i (Remark 10). The Poisson-binomial value stands in the"
-    " paper's column, and the measured mean of rounds must lie within 2 % of it. What the ablation says of"
-    " accuracies is not run; what it says of C is judged.",
+    " paper's column, and the measured mean of rounds must lie within 2 % of it. Of the ablation,"
+    " what is said of C is judged here; what is said of accuracies has an entry of its own.",
     run=run,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from papers.entry import Cell, Place
-from papers.limits import LIMITS, NOT_ATTEMPTED
+from papers.limits import LEFT_OUT, LIMITS
 from papers.paper_page import BASES, Results, close, counts, file_name, missed, paper_page, table, took
 
 HEAD = """\
@@ -64,8 +64,8 @@ def _overview(results: Results, by_paper: dict[str, Results]) -> str:
             ),
             "\n## Weak results\n",
             *_limits(results),
-            "\n## Not attempted\n",
-            *(f"- {paper}: {what}." for paper, what in NOT_ATTEMPTED.items()),
+            "\n## Left out, and why\n",
+            *table(("paper", "what", "why"), LEFT_OUT),
             "",
         ]
     )

@@ -26,7 +26,9 @@ from papers import (
     lightsecagg_table6,
     lightsecagg_theorem2,
     lightsecagg_u,
+    multi_round_ablation,
     multi_round_accuracy,
+    multi_round_corollary1,
     multi_round_fairness,
     multi_round_fig3,
     multi_round_fig8,
@@ -68,6 +70,7 @@ ENTRIES: dict[str, Entry] = {
     "multi_round_theorem1": multi_round_theorem1.ENTRY,
     "multi_round_fig3": multi_round_fig3.ENTRY,
     "multi_round_accuracy": multi_round_accuracy.ENTRY,
+    "multi_round_ablation": multi_round_ablation.ENTRY,
     "multi_round_fig8": multi_round_fig8.ENTRY,
     "multi_round_fig9": multi_round_fig9.ENTRY,
     "multi_round_fairness": multi_round_fairness.ENTRY,
@@ -81,6 +84,7 @@ ENTRIES: dict[str, Entry] = {
     "lightsecagg_theorem2": lightsecagg_theorem2.ENTRY,
     "multi_round_remark6": multi_round_remark6.ENTRY,
     "multi_round_theorem2": multi_round_theorem2.ENTRY,
+    "multi_round_corollary1": multi_round_corollary1.ENTRY,
 }
 
 

@@ -73,9 +73,11 @@ def _numbers(text: str) -> dict[str, float]:
     """Return the numbers of `n=600,d=100000,dropout=0.3`."""
     found = {}
     for part in text.split(","):
-        name, _, value = part.partition("=")
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name in found:
+            raise BadInput(f"--at: {name} is given twice")
         try:
-            found[name.strip()] = float(value)
+            found[name] = float(value)
         except ValueError:
             raise BadInput(f"--at: {part!r} must be NAME=NUMBER") from None
     return found

@@ -13,11 +13,10 @@ from tests.engine.harness import ROOT
 
 def test_parameters_are_those_of_table_2() -> None:
     """p and t as printed."""
-    assert {(n, q): (round(p.p, 4), p.t) for n, q in table.SA if (p := table.parameters("ccesa", n, q))} == {
-        (100, 0.0): (0.6362, 43), (100, 0.1): (0.7953, 51), (300, 0.0): (0.4109, 83), (300, 0.1): (0.5136, 98)
-    }  # fmt: skip
-    assert table.parameters("secagg", 100, 0.1).t == 51
-    assert table.parameters("secagg", 300, 0.0).t == 151
+    cells = [cell for n, q_total in table.SA for cell in table.designed(n, q_total)]
+    assert len(cells) == 18
+    assert all(cell.agrees for cell in cells)
+    assert [(cell.paper, cell.ours) for cell in cells[-3:-1]] == [(251, 251), (133, 133)]
 
 
 def test_a_small_round_is_really_run() -> None:
@@ -39,15 +38,24 @@ def _only_one_lost_before_its_upload(seed: int) -> bool:
     return bool(draws[:, 2].sum() == 1 == draws.sum())
 
 
-def test_ratios_are_held_against_p() -> None:
-    sa = table.Times({"step 1": 10.0, "step 2": 10.0}, 100.0, 50.0)
-    ccesa = table.Times({"step 1": 5.2, "step 2": 7.0}, 90.0, 26.0)
-    cells = table.ratios(300, 0.1, table.SA[300, 0.1], sa, ccesa)
-    assert [cell.agrees for cell in cells] == [True, False, True, False]
-    assert [cell.ours for cell in cells] == [0.52, 0.7, 0.52, 0.9]
-    nobody_lost = table.ratios(300, 0.0, table.SA[300, 0.0], sa, ccesa)
-    assert [cell.agrees for cell in nobody_lost] == [False, False, None, None]
-    assert "5382 / 10502 ms = 0.512" in cells[0].remark
+def test_times_are_held_against_the_printed_and_p() -> None:
+    """At n = 300 and 10 % lost, p = 0.5136, and the printed ratios are 1, 0.512, 0.507, 0.443 and 0.509."""
+    sa = table.Times(dict.fromkeys(table.STEPS, 10.0), 100.0, 50.0)
+    steps = {"step 0": 10.0, "step 1": 5.2, "step 2": 7.0, "step 3": 5.5}
+    ccesa = table.Times(steps, 90.0, 26.0)
+    cells = table.ratios(300, 0.1, sa, ccesa)
+    told = {cell.label.partition(": ")[2]: (cell.ours, cell.agrees) for cell in cells}
+    assert told == {
+        "client, step 0, as printed": (1.0, True),
+        "client, step 1, as printed": (0.52, True), "client, step 1, p": (0.52, True),
+        "client, step 2, as printed": (0.7, False), "client, step 2, p": (0.7, False),
+        "client, step 3, as printed": (0.55, False), "client, step 3, p": (0.55, True),
+        "server, recovery, as printed": (0.9, False), "server, recovery, p": (0.9, False),
+        "server, masks expanded, p": (0.52, True),
+    }  # fmt: skip
+    assert "5382 / 10502 ms" in cells[1].remark
+    nobody_lost = [cell.label.partition(": ")[2] for cell in table.ratios(300, 0.0, sa, ccesa) if cell.bound]
+    assert [label for label in nobody_lost if label.startswith("server")] == ["server, recovery, as printed"]
 
 
 def test_two_cells_of_table_g2_are_misprints() -> None:

@@ -85,6 +85,23 @@ def test_a_setting_that_was_not_logged(capsys: pytest.CaptureFixture[str]) -> No
     assert f"{16 + 24 * 1_000:12.0f} bits" in told
 
 
+def test_the_smallest_update_is_predicted() -> None:
+    lines = ftsa.at({"n": 50, "d": 1, "dropout": 0})
+    assert "t = 34" in lines[0]
+    assert any(line.startswith("bits_sent") and line.endswith(f"{16 + 22} bits") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "at", ["n=50,d=1", "n=x,d=1,dropout=0", "n=50,n=60,d=1,dropout=0", "n=2,d=1,dropout=0"]
+)
+def test_a_wrong_setting_is_one_message(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["reproduce", "ftsa", "--at", at])
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--at: " in line
+
+
 def test_only_what_predicts_takes_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["reproduce", "ccesa_table2", "--at", "n=150"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from papers import ccesa_fig4, lightsecagg_fig11, lightsecagg_fig12, multi_round_accuracy
 from papers.entry import Place
 from papers.multi_round_fig3 import SCHEMES
 from papers.running import BUNDLED, chosen, told
+from simfl.cli import main
 from simfl.scenario.schema import Scenario
-from simfl.simulation import run
 from simfl.studies.sweep.plan import make_plan
 from tests.engine.harness import ROOT
 from tests.learning.data.common import idx, pixels
@@ -155,21 +157,60 @@ def mnist(folder: Path, each: int) -> None:
         (folder / f"{side}-labels-idx1-ubyte").write_bytes(idx(labels.shape, labels.tobytes()))
 
 
+def cifar100(folder: Path, each: int) -> None:
+    """Write records of a coarse label, a fine one, and 3072 pixels."""
+    folder.mkdir()
+    for name in ("train", "test"):
+        fine = np.arange(each, dtype=np.uint8)[:, None] % 100
+        (folder / f"{name}.bin").write_bytes(np.hstack([fine // 5, fine, pixels(each, 3072)]).tobytes())
+
+
+FILES = {"cifar10": cifar10, "cifar100": cifar100, "mnist": mnist}
+FEW = {"rounds": 1, "population.users": 12, "population.availability": "always", "dropout": "none"}
+RANDOM = {**FEW, "selection": {"random": 6}, "privacy": {"T": 2, "D": 2}}
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "multi_round_table2": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
+    "multi_round_table3": ("random_1", {**RANDOM, "protocols.random_1.selection": {"random": 6}}),
+    "multi_round_table4": ("random_1", {**RANDOM, "protocols.random_1.selection": {"random": 6}}),
+    "multi_round_ablation_cifar10": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
+    "ccesa_fig4_cifar10": ("secagg", {**FEW, "privacy": {"T": 5, "D": 3}}),
+    "lightsecagg_fig11_mnist": ("lightsecagg_async_poly", {"rounds": 1}),
+    "lightsecagg_fig11_cifar10": ("lightsecagg_async_poly", {"rounds": 1}),
+    "lightsecagg_fig12_mnist": ("lightsecagg_async_poly", {"rounds": 1}),
+    "lightsecagg_fig12_cifar10": ("lightsecagg_async_poly", {"rounds": 1}),
+}
+"""Study of the paper's own data -> one of its protocols, and what makes it small."""
+LONG = {"multi_round_table2", "ccesa_fig4_cifar10"}
+"""VGG-11."""
+
+
 @pytest.mark.parametrize(
-    ("study", "scheme"),
-    [("multi_round_table3", "random_1"), ("lightsecagg_fig11_mnist", "lightsecagg_async_poly")],
+    "study", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMALL]
 )
 def test_a_study_runs_on_files_of_their_format(
-    study: str, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One round on invented pictures."""
+    """A round of few users by `simfl run`, on invented pictures."""
+    cell, (protocol, changes) = first(study), SMALL[study]
+    data = cell.learning.dataset.kind
     monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
-    cifar10(tmp_path / "cifar10", 80)
-    mnist(tmp_path / "mnist", 200)
-    s = first(study)
-    small = s.model_copy(update={"rounds": 1, "protocols": {scheme: s.protocols[scheme]}})
-    (entry,) = run(small).summary["protocols"].values()
+    FILES[data](tmp_path / data, 200)
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(cell.model_dump(mode="json")), encoding="utf-8")
+    given = [word for key, value in changes.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    words = ["run", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out"), "--no-progress", *given]
+    with pytest.raises(SystemExit) as done:
+        main([*words, "--protocols", protocol])
+    assert done.value.code in (0, None)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    (entry,) = summary["protocols"].values()
     assert [r["status"] for r in entry["rounds"]] == ["completed"]
+    assert 0 <= entry["final_accuracy"] <= 1
+
+
+def test_every_study_of_their_data_is_run() -> None:
+    found = {path.stem for path in HERE.study("x").parent.glob("*.yaml")}
+    theirs = {name for name in found if name.endswith(tuple(f"_{data}" for data in FILES))}
+    assert set(SMALL) == theirs | {table.study for table in multi_round_accuracy.PAPER.values()}
 
 
 def test_every_entry_names_studies_that_are_there() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.limits import LIMITS
+from papers.limits import LEFT_OUT, LIMITS
 from papers.page import pages
 from papers.registry import ENTRIES
 from papers.store import Stored, read
@@ -111,8 +111,9 @@ def test_data_of_the_papers_own_are_told() -> None:
 def test_weak_results_come_first_and_are_those_of_entries() -> None:
     assert set(LIMITS) <= set(ENTRIES)
     text = HERE.page.read_text(encoding="utf-8")
-    titles = ["## By paper, the most misses first", "## Weak results", "## Not attempted"]
+    titles = ["## By paper, the most misses first", "## Weak results", "## Left out, and why"]
     assert re.findall(r"^## .*$", text, re.M) == titles
+    assert all(f"| {paper} | {what} | {why} |" in text for paper, what, why in LEFT_OUT)
     weak = text.partition(titles[1])[2].partition(titles[2])[0]
     assert [weak.index(limits) for limits in LIMITS.values()] == sorted(map(weak.index, LIMITS.values()))
     papers = re.findall(r"^\| \[[^]]*\]\((reproduction/\w+\.md)\)", text, re.M)

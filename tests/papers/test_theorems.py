@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,16 +12,20 @@ import pytest
 from papers import (
     ccesa_d1,
     ccesa_reliability,
+    ccesa_table_g2,
     lightsecagg_cg,
     lightsecagg_f2,
     lightsecagg_lemma2,
     lightsecagg_theorem2,
+    multi_round_ablation,
+    multi_round_corollary1,
     multi_round_fairness,
     multi_round_remark6,
     multi_round_theorem2,
     multi_round_theorem3,
     multi_round_unequal,
 )
+from papers.multi_round_fig3 import SCHEMES
 from papers.selected import participation
 from simfl.privacy.metrics import strong_over_time
 from simfl.selection.schemes import Bernoulli, MultiRound, Random
@@ -101,6 +107,51 @@ def test_rounds_to_a_target_by_hand() -> None:
     assert cell.agrees
     (cell,) = multi_round_theorem2.to_target({1: falling, 12: falling})
     assert not cell.agrees
+
+
+def test_completed_rounds_are_counted_apart() -> None:
+    """Of two runs, one skips every second round: after k completed rounds both have the same loss."""
+    rounds = np.arange(9)
+    gap = np.stack([100.0 - rounds, 100.0 - rounds // 2], axis=1)
+    held = np.array([[True] * 8, [False, True] * 4])
+    assert multi_round_theorem2.by_completed(gap, held).tolist() == [100, 99, 98, 97, 96]
+    falling = np.exp(-np.arange(1001) / 100)
+    slow = np.exp(-np.arange(1001) / 120)
+    (cell,) = multi_round_theorem2.completed_to_target({1: falling, 12: falling}, 0.1)
+    assert cell.agrees
+    (cell,) = multi_round_theorem2.completed_to_target({1: falling, 12: slow}, 0.1)
+    assert not cell.agrees
+
+
+def test_corollary_1_is_an_equality_for_one_error() -> None:
+    """Of constant vectors, and twice as many sums as said."""
+    rng = np.random.default_rng(0)
+    vectors = np.ones((20_000, 12, 10))
+    mean, error = multi_round_corollary1.sums(vectors, 6.0, rng)
+    assert mean == pytest.approx(0.5 * 12**2 * 10, abs=4 * error)
+    tight, own, following = multi_round_corollary1.cells_of(12, 6.0, rng)
+    assert tight.agrees
+    assert own.agrees
+    assert following.agrees
+    assert not replace(tight, ours=1.1 * tight.ours).agrees
+
+
+def test_accuracies_of_the_ablation_are_judged() -> None:
+    none, high, low = ([0.0] * 5, []), ([90.0] * 5, []), ([80.0] * 5, [])
+    good = {**dict.fromkeys(SCHEMES, high), "partition": none}
+    cells = [cell for cell in multi_round_ablation.judged("(120, 24)", good) if cell.compare == "order"]
+    assert all(cell.agrees for cell in cells)
+    assert len(cells) == 5
+    bad = {**dict.fromkeys(SCHEMES, low), "random": high}
+    cells = [cell for cell in multi_round_ablation.judged("(120, 24)", bad) if cell.compare == "order"]
+    assert [cell.agrees for cell in cells] == [True, False, False, False, False]
+
+
+def test_measured_rounds_stay_below_theorem_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ccesa_table_g2, "ROUNDS", 20)
+    assert ccesa_table_g2.measured(0.1).agrees
+    monkeypatch.setattr(ccesa_table_g2, "round_of", lambda *_: SimpleNamespace(reliable=False))
+    assert not ccesa_table_g2.measured(0.1).agrees
 
 
 def test_bytes_of_d1_are_told_apart() -> None:
