@@ -8,12 +8,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, overrides, say, stages, tell_whose_code
+from simfl.cli.common import Set, app, names_and_files, overrides, say, stages, tell_whose_code
+
+FLEET_HELP = "A fleet: a YAML file, or a name of `simfl list scenarios`; see docs/plan.md."
 
 
 @app.command("plan")
 def plan_command(
-    fleet: Annotated[Path, Argument(help="A fleet, YAML: see docs/plan.md.", metavar="FLEET")],
+    fleet: Annotated[
+        Path, Argument(help=FLEET_HELP, metavar="FLEET", show_default=False, autocompletion=names_and_files)
+    ],
     out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
         "planned.yaml"
     ),
