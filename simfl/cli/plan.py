@@ -10,13 +10,16 @@ from typer import Argument, Option
 
 from simfl.cli.common import Set, app, names_and_files, overrides, say, stages, tell_whose_code
 
-FLEET_HELP = "A fleet: a YAML file, or a name of `simfl list scenarios`; see docs/plan.md."
-
 
 @app.command("plan")
 def plan_command(
     fleet: Annotated[
-        Path, Argument(help=FLEET_HELP, metavar="FLEET", show_default=False, autocompletion=names_and_files)
+        Path,
+        Argument(
+            help="A fleet, YAML, or a name such as fleets/phones: see docs/plan.md.",
+            metavar="FLEET",
+            autocompletion=names_and_files,
+        ),
     ],
     out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
         "planned.yaml"

@@ -15,6 +15,8 @@ class MLflow:
     """Writes to a local store, which `mlflow ui` shows. uri: another store, such as `sqlite:////data/all.db`.
 
     Its telemetry is turned off for this process unless the environment says otherwise.
+
+    >>> simfl.run("scenario.yaml", callbacks=[MLflow()])  # doctest: +SKIP
     """
 
     def __init__(self, uri: str = "sqlite:///mlflow.db") -> None:

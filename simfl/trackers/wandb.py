@@ -15,6 +15,8 @@ class WandB:
     """Writes `folder/wandb/offline-run-...`; step is the round, and `end_s` the virtual time.
 
     Its service, a process of its own, ends with this one.
+
+    >>> simfl.run("scenario.yaml", callbacks=[WandB("runs/tracked")])  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path, project: str = "simfl") -> None:
