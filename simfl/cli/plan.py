@@ -8,12 +8,19 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, overrides, say, stages, tell_whose_code
+from simfl.cli.common import Set, app, names_and_files, overrides, say, stages, tell_whose_code
 
 
 @app.command("plan")
 def plan_command(
-    fleet: Annotated[Path, Argument(help="A fleet, YAML: see docs/plan.md.", metavar="FLEET")],
+    fleet: Annotated[
+        Path,
+        Argument(
+            help="A fleet, YAML, or a name such as fleets/phones: see docs/plan.md.",
+            metavar="FLEET",
+            autocompletion=names_and_files,
+        ),
+    ],
     out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
         "planned.yaml"
     ),

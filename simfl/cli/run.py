@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import (
     NO_AGGREGATE,
+    PATIENCE_S,
     SCENARIO_HELP,
     ScenarioFile,
     Set,
@@ -32,11 +34,13 @@ from simfl.results.trace import unit
 if TYPE_CHECKING:
     from simfl.results.summary import Summary
     from simfl.scenario.schema import Scenario
+    from simfl.simulation import Progress
 
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
 Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
+MANY_USERS = 100_000  # from which on a command says first what a run takes
 MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = "Train on a Dask cluster: dask://HOST:PORT, or local:N for N processes of this machine."
 TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
@@ -101,7 +105,9 @@ def run_command(
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
-    live = format_ == "table" and not no_progress and terminal.console(stderr=True).is_terminal
+    on_terminal = terminal.console(stderr=True).is_terminal
+    live = format_ == "table" and not no_progress and on_terminal
+    lines = not no_progress and not on_terminal
     folder = resume or out or reserve(RUNS / loaded.name)
     summaries, pressing = {}, list[str]()
     try:
@@ -111,7 +117,7 @@ def run_command(
                     tell(f"{run.name} of {repeat}", error=True)
                 resumed = resume is not None if repeat is None else has_saved(run)
                 summaries[run], pressing = _perform(
-                    loaded, run, resumed, save_every_s, live, parquet, cluster, track
+                    loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
                 )
     except (BadInput, typer.Exit):
         for made in (folder, RUNS):
@@ -144,6 +150,7 @@ def _perform(
     resumed: bool,
     save_every_s: float,
     live: bool,
+    lines: bool,
     parquet: bool,
     cluster: str | None,
     track: Tracked | None,
@@ -157,7 +164,8 @@ def _perform(
 
     trackers = [tracker(track, folder)] if track else []
     rounds = f"{unit(loaded.asynchronous)}s"
-    bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else nullcontext()
+    piped = _lines(rounds) if lines else nullcontext()
+    bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else piped
     with telling_removed(folder), bars as watch:
         result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
@@ -169,6 +177,30 @@ def _perform(
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
+
+
+@contextmanager
+def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
+    """Tell on stderr, where there is no terminal for bars, of each protocol that ended. A run that is over
+    before one would look for it says nothing."""
+    since, ended = time.monotonic(), dict[str, str]()
+    now = None
+
+    def watch(at: Progress) -> None:
+        nonlocal now
+        if now is not None and now != at.protocol:
+            show()
+        now = at.protocol
+        accuracy = "" if at.accuracy is None else f", accuracy {at.accuracy:.3f}"
+        ended[now] = f"{at.rounds_done} {rounds}, t = {at.virtual_s:.1f} s{accuracy}"
+
+    def show() -> None:
+        if time.monotonic() - since > PATIENCE_S:
+            for earlier in list(ended):
+                tell(f"simfl: {earlier}: {ended.pop(earlier)}", error=True)
+
+    yield watch
+    show()
 
 
 def _without_aggregate(summaries: dict[Path, Summary], repeated: bool) -> Iterator[str]:
@@ -258,4 +290,18 @@ def _load(
     tell_whose_code()
     if protocols is not None:
         loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+    if loaded.population.users >= MANY_USERS:
+        _tell_forecast(loaded)
     return loaded
+
+
+def _tell_forecast(loaded: Scenario) -> None:
+    """Say on stderr what a run of many users will take, before its users are made."""
+    from simfl.experiment.forecast import forecast
+    from simfl.scenario.checks import gb
+
+    found = forecast(loaded)
+    work = "" if loaded.payload == "shadow" else ", and its training and masks besides (payload real)"
+    size = f"{loaded.population.users:,} users, {counted(loaded.rounds, unit(loaded.asynchronous))}"
+    what = f"about {found.seconds:.0f} s and {gb(found.nbytes)} GB{work}"
+    tell(f"simfl: {size} of {', '.join(loaded.protocols)}: {what}", error=True)

@@ -37,10 +37,12 @@ class PeerFault(Exception):
 
 class Trainer(Protocol):
     """Local training and evaluation, as `simfl.learning` does them; `training` may be a batched kernel.
-    timer: its `now_ns` counts CPU time, and the time of a device's kernels where it trains on one."""
+    timer: its `now_ns` counts CPU time, and the time of a device's kernels where it trains on one. evaluates:
+    `evaluate` gives something."""
 
     d: int
     training: Any
+    evaluates: bool
 
     @property
     def timer(self) -> Any: ...

@@ -116,7 +116,8 @@ def close_round(session: Session, result: Result) -> ClosedRound:
 def evaluation(session: Session) -> Handle | None:
     """Return accuracy and loss of the global model after this round, where they are asked for."""
     index, world = session.round, session.world
-    if (index + 1) % world.evaluate_every == 0 or index + 1 == world.rounds:
+    due = (index + 1) % world.evaluate_every == 0 or index + 1 == world.rounds
+    if due and session.trainer.evaluates:
         return session.ops.run_uncharged(session.trainer.evaluate, (1, 2, F64), session.host.weights)
     return None
 

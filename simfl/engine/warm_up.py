@@ -27,7 +27,8 @@ def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:
         _round(kind, params, users)
     weights = trainer.initial(bytes(32))
     trainer.train([weights], [0], [bytes(32)], [0])
-    trainer.evaluate(weights)
+    if trainer.evaluates:
+        trainer.evaluate(weights)
 
 
 def _round(kind: Protocol, params: Params, users: int) -> None:

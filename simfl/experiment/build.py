@@ -35,6 +35,7 @@ from simfl.experiment.memory import Memory
 from simfl.experiment.people import People
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
+from simfl.learning.sgd import Law
 from simfl.learning.trainer import Trainer
 from simfl.population.tcp_start import lv08
 from simfl.protocols.long_term_keys import Directory
@@ -68,9 +69,9 @@ class Experiment:
         return next(iter(self.trainers.values()))
 
     @property
-    def law(self) -> profiles.TrainingLaw | None:
-        trainer = self.trainer
-        return self.profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
+    def law(self) -> profiles.TrainingLaw | Law | None:
+        trainer, profile = self.trainer, self.profile
+        return trainer.stated or profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
@@ -85,7 +86,9 @@ class Experiment:
             return
         profile, law = self.scenario.profile, self.law
         model, B = self.trainer.model.name, self.trainer.sgd.batch_size
-        if law is None:
+        if isinstance(law, Law):
+            yield f"training: T = {law.sample:.3g} s x num_examples x slowdown (learning.flower.sample_s)"
+        elif law is None:
             why = f"profile {profile} has no law of {model} with batches of {B}"
             yield f"training: {why}: its time is counted in multiply-adds and minibatches"
         else:

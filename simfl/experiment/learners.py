@@ -21,6 +21,12 @@ def make_trainers(
 ) -> dict[str, Trainer]:
     """Return each entry's trainer: the data dealt out, and the model. Entries of one partition share it."""
     spec = s.learning
+    if spec.flower is not None:
+        from simfl.learning.flower_trainer import FlowerTrainer
+
+        tell("making Flower's clients")
+        make_it = partial(FlowerTrainer, spec.flower, s.population.users, tell)
+        return dict.fromkeys(s.protocols, or_error(s, "learning.flower", make_it))
     tell(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
     split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))

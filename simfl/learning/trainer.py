@@ -27,7 +27,7 @@ from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.model import Model
-from simfl.learning.sgd import LocalSgd, Way, WayName, way_of
+from simfl.learning.sgd import Law, LocalSgd, Way, WayName, way_of
 
 if TYPE_CHECKING:
     from simfl.learning.autograd import Autograd
@@ -84,6 +84,11 @@ class Trainer:
     `Law` of the model, not in multiply-adds. deterministic: see `settle_arithmetic`. ValueError where the
     model cannot be built or trained so.
     """
+
+    evaluates: bool = True
+    """There is a test of the model."""
+    stated: Law | None = None
+    """The law of its training that the scenario states."""
 
     def __init__(
         self,

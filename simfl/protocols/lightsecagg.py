@@ -127,6 +127,10 @@ class Coded(Protocol):
         if not p.U_given:
             yield f"U = N - D = {p.N} - {p.D} = {p.U}"
 
+    def relayed_bytes(self, p: Params) -> int:
+        left = p.N - p.D
+        return left * (left - 1) * coded_bytes(p, p.d + 1)
+
     def shares_bytes(self, p: Params, users: int) -> int:
         sealed = coded_bytes(p, p.d + 1) + TAG_BYTES
         return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share sealed, opened and once more

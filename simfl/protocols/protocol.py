@@ -155,6 +155,11 @@ class Protocol(Block):
         """Return a bound on the bytes of shares that a run of so many users holds at once."""
         return 0
 
+    def relayed_bytes(self, p: Params) -> int:
+        """Return the bytes of shares that users have for each other in a round, at least: `simfl plan` runs
+        nothing that they alone make too slow."""
+        return 0
+
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
         """Return the largest sum of integer weights in an aggregate over the field; None for one over the
         reals, and while it is not known how many samples the `heaviest` user has."""

@@ -10,7 +10,7 @@ from simfl.reports.grid import line, say
 from simfl.results.statistics import Estimate
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
-from simfl.studies.plan.sensitivity import FURTHEST, Flip
+from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
 
 HEADINGS = ("s/aggregate", "MB/user", "J/user", "fails", "insecure")
 
@@ -30,14 +30,21 @@ def show_plan(console: Console, answer: Answer, changes: Sequence[Flip]) -> None
     _table(console, answer)
     if answer.plain is not None:
         say(console, f"{answer.plain.name} hides nothing: the floor that protection is held to", "dim")
-    if len(answer.candidates) > 1 and not changes:
+    if not is_tried(answer):
+        say(console, "What would change the answer was not tried: it has no rival, or too many users", "dim")
+    elif not changes:
         furthest = f"between 1/{FURTHEST:g} and {FURTHEST:g} times"
         say(console, f"No other is faster by 5 % with {furthest} of any one given", "")
     for flip in changes:
         say(console, f"{flip.best} would be the fastest with {_times(flip)}", "")
     for one in answer.refused:
         say(console, f"refused: {one.name}: {one.why}", "yellow")
-    say(console, f"±: 95 % interval of a mean over {best.seconds.n} seeds", "dim")
+    if seen := answer.losing.measured:
+        how = "the upper end of their 95 % interval, as if users were lost one by one"
+        say(console, f"Losses were counted in plain rounds of {seen} users in all: {how}", "yellow")
+    far = any(c.seconds.half is None for c in answer.candidates)
+    alone = "; without it, one seed of a protocol far behind" if far else ""
+    say(console, f"±: 95 % interval of a mean over {best.seconds.n} seeds{alone}", "dim")
 
 
 def _times(flip: Flip) -> str:

@@ -11,11 +11,12 @@ from functools import partial
 from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
+from simfl.learning.flower import WITHOUT_EFFECT
 from simfl.population.dropout import NoLosses
 from simfl.population.variations import LinkStates
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
-from simfl.scenario.world import FixedDeadline, Measured
+from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.selection.schemes import All
 
 # Bytes of users and data, known before anything is made. These figures are what runs in shadow really took
@@ -92,6 +93,7 @@ def _in_both_modes(s: Scenario) -> Problems:
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)
+    yield from _flower(s)
     for name, kind in s.protocols.items():
         for timer in kind.round_timers:
             if getattr(s.deadlines, timer) is None:
@@ -101,6 +103,18 @@ def _in_both_modes(s: Scenario) -> Problems:
         yield "field.q", f"q={q} must be prime"
     if q <= users:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
+
+
+def _flower(s: Scenario) -> Problems:
+    spec = s.learning
+    if spec.flower is None:
+        return
+    for key in WITHOUT_EFFECT:
+        if getattr(spec, key) != type(spec).model_fields[key].default:
+            yield f"learning.{key}", "has no effect on Flower's clients: leave it out"
+    if isinstance(s.clock, Modelled) and spec.flower.sample_s is None:
+        why = "the work of a fit is not known: say its seconds, or use clock measured or recorded"
+        yield "learning.flower.sample_s", f"missing under clock modelled; {why}"
 
 
 def _partial(s: Scenario) -> Problems:

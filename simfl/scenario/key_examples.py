@@ -59,6 +59,7 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "Npz": {"file": "my_data.npz"},
     "OwnDataSet": {"module": "my_data.py:MyData"},
     "Data": {"root": "/data"},
+    "Flower": {"initial_file": "app.py:first", "samples": 480, "evaluated": 20},
     "Shared": {"samples": 200},
     "QuantitySkew": {"beta": 0.5},
     "BySize": {"d": 8_000_000, "macs": 2.0e9},

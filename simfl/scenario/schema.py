@@ -28,6 +28,7 @@ from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
 from simfl.learning.data import AnyDataset
 from simfl.learning.data.unpublished import Digits
+from simfl.learning.flower import AnyFlower
 from simfl.learning.losses import AnyLoss, CrossEntropy
 from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partial_work import PartialWork
@@ -165,6 +166,8 @@ class Learning(Block):
     """See `simfl list models`."""
     loss: AnyLoss = CrossEntropy()
     """The loss of training and of the test."""
+    flower: AnyFlower = None
+    """A Flower app whose clients train with their own data, in place of all above and of local SGD."""
     epochs: Count = 5
     """E, passes over a user's samples."""
     batch_size: Count = 10

@@ -17,7 +17,7 @@ from simfl.scenario.yaml_tree import Node, naming_files, read
 YAML = (".yaml", ".yml")
 PACKAGE = Path(__file__).parents[1]
 OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
-"""The kind of a file that has this key, and the command that reads it."""
+"""A key -> the kind of file that has it, and the command that reads such a file."""
 
 
 def root() -> Path:

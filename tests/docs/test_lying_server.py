@@ -10,6 +10,7 @@ import pytest
 
 import simfl
 from simfl.cli import main
+from tests.studies.leaks.test_lies import above_half, of_lightsecagg, of_secagg
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lying_server.md").read_text(encoding="utf-8")
@@ -27,6 +28,19 @@ def test_a_command_ends_as_the_page_says(command: str, capsys: pytest.CaptureFix
         assert " ".join(proof.split()) in " ".join(out.split())
     if command == COMMANDS[1]:
         assert "x_1[0] + x_0[0] is known" in out
+
+
+def test_the_page_counts_the_cases_that_are_tried() -> None:
+    """Those of tests/studies/leaks/test_lies.py."""
+    page = " ".join(PAGE.split())
+    bare, small = above_half(range(3, 14)), list(of_secagg(range(3, 13)))
+    for said, cases in (("228 of 228 cases", small), ("152 of 152 cases", bare)):
+        assert len(cases) == int(said.split()[0])
+        assert said in page
+    assert len(list(of_lightsecagg([4, 5]))) == 51
+    by_inequality = [(n - C, t - C) for n, t, C in bare if (t - C) * (t - C - 1) <= (n - C - 1) * (n - t)]
+    assert [pair for pair in by_inequality if pair[0] <= 3] == [(3, 2)] * 4
+    assert "four of the 152 differ" in page
 
 
 def test_the_check_costs_what_the_page_says() -> None:

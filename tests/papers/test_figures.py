@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from matplotlib.text import Text
+
 from papers.entry import Chart, Evidence, Line
 from papers.figures import draw, of_result
 from papers.store import Stored
@@ -40,3 +44,20 @@ def test_ticks_of_logarithmic_axes_are_plain_numbers() -> None:
     ]
     assert {"1024", "100"} <= set(labels)
     assert not [label for label in labels if "$" in label]
+
+
+def test_many_lines_have_looks_and_names_of_their_own() -> None:
+    """Names stand at the ends, none over another; beyond what finds room, in a legend."""
+    lines = tuple(Line(f"line {k}", (1.0, 2.0), (0.0, 5.0 + (k % 3) / 100)) for k in range(9))
+    figure = draw(Chart("t", "x", "y", lines))
+    (axes,) = figure.axes
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}
+    assert len(looks) == 9
+    assert figure.legends == []
+    figure.draw_without_rendering()
+    boxes = sorted(map(Text.get_window_extent, axes.texts), key=lambda box: box.y0)
+    assert all(lower.y1 <= upper.y0 + 0.5 for lower, upper in pairwise(boxes))
+    assert len(boxes) == 9
+    assert figure.bbox.x1 >= max(box.x1 for box in boxes)
+    many = draw(Chart("t", "x", "y", tuple(Line(str(k), (1.0,), (1.0,)) for k in range(17))))
+    assert [len(many.axes[0].texts), len(many.legends)] == [0, 1]

@@ -12,7 +12,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.blocks import Pixels
-from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, DataError, LazyImages, Split, check_labels
+from simfl.learning.data.dataset import (
+    EVALUATED,
+    F32,
+    I64,
+    U8,
+    Array,
+    DataError,
+    LazyImages,
+    Split,
+    check_labels,
+)
 from simfl.learning.data.published import Published, decoded
 
 _FEMNIST_PIXELS = 28 * 28
@@ -45,18 +55,29 @@ class Femnist(Published):
         its users. All is in memory at once: about 3 KB a sample.
         """
         train, test = self.files(folders, ("train/*.json",), ("test/*.json",))
-        x_train, y_train, sizes = _side(train)
-        x_test, y_test, _ = _side(test)
-        owner = np.repeat(np.arange(len(sizes)), sizes)
-        return Split(x_train, y_train, x_test, y_test, classes=self.labels, owner=owner)
+        x_train, y_train, sizes = side(train, _characters)
+        x_test, y_test, _ = side(test, _characters)
+        owner, shape = np.repeat(np.arange(len(sizes)), sizes), (-1, 1, 28, 28)
+        x = x_train.reshape(shape), x_test.reshape(shape)
+        return Split(x[0], y_train, x[1], y_test, classes=self.labels, owner=owner)
 
 
-def _side(paths: list[Path]) -> tuple[F32, I64, list[int]]:
-    """Return x [n, 1, 28, 28], y [n], and the number of samples of each user."""
+def _characters(where: str, x: list[Any], y: list[Any]) -> tuple[F32, I64]:
+    labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
+    check_labels(where, labels, Femnist.labels)
+    return _vectors(where, x), labels
+
+
+Reading = Callable[[str, list[Any], list[Any]], tuple[Array, I64]]
+"""From the place of a user's samples, for messages, and their x and y to arrays."""
+
+
+def side(paths: list[Path], reading: Reading) -> tuple[Array, I64, list[int]]:
+    """Return x [n, ...] and y [n] of LEAF's files, and the number of samples of each user."""
     home: dict[str, Path] = {}
     images, labels = [], []
     for path in paths:
-        for user, x, y in _users(path):
+        for user, x, y in _users(path, reading):
             if user in home:
                 raise DataError(f"{path}: user {user!r} is in {home[user]} too, expected one file a user")
             home[user] = path
@@ -64,11 +85,11 @@ def _side(paths: list[Path]) -> tuple[F32, I64, list[int]]:
             labels.append(y)
     if not images:
         raise DataError(f"{paths[0].parent}: no samples in its files, expected at least one")
-    return np.concatenate(images).reshape(-1, 1, 28, 28), np.concatenate(labels), [len(y) for y in labels]
+    return np.concatenate(images), np.concatenate(labels), [len(y) for y in labels]
 
 
-def _users(path: Path) -> Iterator[tuple[str, F32, I64]]:
-    """Yield name, x [n, 784] and y [n] of each user that has samples."""
+def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
+    """Yield name, x [n, ...] and y [n] of each user that has samples."""
     text = decoded(path)
     try:
         content = json.loads(text)
@@ -87,11 +108,9 @@ def _users(path: Path) -> Iterator[tuple[str, F32, I64]]:
         where = f"{path}: user {user!r}"
         x, y = _part(where, samples, "x", list), _part(where, samples, "y", list)
         if not len(x) == len(y) == size:
-            raise DataError(f"{where}: {len(x)} vectors and {len(y)} labels, but num_samples is {size}")
+            raise DataError(f"{where}: {len(x)} samples and {len(y)} labels, but num_samples is {size}")
         if x:
-            labels = _numbers(f"{where}: y", y, 1, "iu").astype(np.int64)
-            check_labels(where, labels, Femnist.labels)
-            yield user, _vectors(where, x), labels
+            yield user, *reading(where, x, y)
     if by_user:
         raise DataError(f"{path}: user_data has {next(iter(by_user))!r}, who is not one of its users")
 

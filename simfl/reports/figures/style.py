@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,11 +64,13 @@ def panels(
     across: int = 1,
     lines: Lines = (),
     grid: Literal["both", "x", "y"] = "both",
+    look: Callable[[int], dict[str, Any]] | None = None,
     **shared: Any,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels, `across` beside each other, over a legend of several lines.
 
-    width, height: inches, without the legend. grid: the axes at whose ticks there are thin lines.
+    width, height: inches, without the legend. grid: the axes at whose ticks there are thin lines. look: of a
+    line by its place; `protocol_line` unless given.
     """
     rows, columns = -(-count // across), min(across, count)
     names = [name for _, name in lines] if len(lines) > 1 else []
@@ -83,7 +85,7 @@ def panels(
     for axes in cells[count:]:
         axes.remove()
     if names:
-        samples = [Line2D([], [], label=name, **protocol_line(place)) for place, name in lines]
+        samples = [Line2D([], [], label=name, **(look or protocol_line)(place)) for place, name in lines]
         _legend(figure, samples, -(-len(names) // legend_rows))
     return figure, cells[:count]
 

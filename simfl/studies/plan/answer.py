@@ -47,6 +47,7 @@ def plain(answer: Answer, changes: Iterable[Flip]) -> dict[str, Any]:
     return {
         "fleet": answer.fleet.name,
         "users": answer.fleet.population.users,
+        "losses_counted_of": answer.losing.measured,
         "best": answer.best.name,
         "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
         "candidates": [_candidate(candidate) for candidate in answer.candidates],

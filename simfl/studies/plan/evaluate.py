@@ -7,7 +7,7 @@ import asyncio
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,24 +24,27 @@ from simfl.results.trace import SERVER, End, Sent, TimerSet, Trace, seldom_colle
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
+from simfl.studies.plan.losses import Losing
 from simfl.studies.plan.settings import Promise, Setting
 from simfl.virtual_time import NS
 
 AGGREGATIONS = 10  # of a buffer's run
+SEEN, LEAST_SEEN = 4_000, 3  # users in rounds in which losses are counted, and the fewest rounds
 MARKS = (TimerSet, End)  # the rows at which a wait begins or ends
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A setting's run under one seed. seconds: per aggregate, infinite without any; user_mb: up and down, of
-    a user in a round; user_j: the same in joules; why: the first failure's reason; waits: by deadline, the
-    longest time that the server had to wait for a message."""
+    a user in a round; user_j: the same in joules; updates: in all aggregates; why: a failure's reason;
+    waits: by deadline, the longest time that the server had to wait for a message."""
 
     seconds: float
     user_mb: float
     user_j: float | None
     rounds: int
     completed: int
+    updates: int
     why: str
     waits: Mapping[str, float]
 
@@ -91,16 +94,25 @@ class World:
             return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
 
 
-def per_second(world: World, fleet: Fleet) -> Callable[[Mapping[str, Any]], float]:
-    """Return the updates that a plain buffer of these users takes in a second."""
+@dataclass(frozen=True)
+class PlainSums:
+    """Plain sums of a fleet's users, in rounds and by a buffer."""
 
-    def of(buffer: Mapping[str, Any]) -> float:
-        name = "fedbuff"
-        s = load(fleet.world() | {"buffer": buffer, "protocols": [name]})
-        seconds = world.run(Setting(name, s, Promise(0.0, None)), AGGREGATIONS).seconds
+    world: World
+    fleet: Fleet
+
+    def per_second(self, buffer: Mapping[str, Any]) -> float:
+        said = {"buffer": buffer, "protocols": ["fedbuff"]}
+        s = load(self.fleet.world() | said)
+        seconds = self.world.run(Setting("fedbuff", s, Promise(0.0, None)), AGGREGATIONS).seconds
         return float(buffer["K"]) / seconds
 
-    return of
+    def losing(self) -> Losing:
+        """Return the chances as they are seen in rounds of all users; who is away when one begins is lost."""
+        users = self.fleet.population.users
+        setting = Setting("fedavg", self.world.study.scenario, Promise(0.0, None))
+        outcome = self.world.run(setting, max(LEAST_SEEN, SEEN // users))
+        return Losing.seen(users * outcome.rounds - outcome.updates, users * outcome.rounds)
 
 
 def _changed(people: People, change: Change) -> People:
@@ -131,6 +143,7 @@ def outcome_of(trace: Trace, told: bool) -> Outcome:
         spent / FJ / selected if spent and selected else None,
         len(rounds),
         len(completed),
+        sum(len(r.members) for r in completed),
         next((r.reason for r in rounds if r.reason), "") if rounds else "no round was finished",
         waits(trace, told),
     )

@@ -21,14 +21,31 @@ MAX_CASES = 10_000  # of groups that are lost together, that are added up
 @dataclass(frozen=True)
 class Losing:
     """The chances of a round's losses. cases: (probability, a user's chance before its upload, and in all),
-    by how many groups are lost; sure: the fractions are exact."""
+    by how many groups are lost; sure: the fractions are exact; measured: the users in whose rounds they were
+    counted, 0 where they are computed."""
 
     cases: tuple[tuple[float, float, float], ...]
     sure: bool = False
+    measured: int = 0
+
+    @classmethod
+    def seen(cls, lost: int, users: int) -> "Losing":
+        """Return the chances where so many of these users were missed in plain rounds: the upper end of
+        the 95 % interval (Clopper and Pearson 1934), and as much again until the recovery."""
+        from scipy.special import betaincinv
+
+        p = 1.0 if lost >= users else float(betaincinv(lost + 1, users - lost, 0.975))
+        return cls(((1.0, p, 1 - (1 - p) ** 2),), measured=users)
 
     @classmethod
     def of(cls, s: Scenario) -> "Losing | None":
-        """Return the chances in a scenario's rounds; None where a model of losses does not know them."""
+        """Return the chances in a scenario's rounds; None where they do not follow from its models of losses:
+        one does not know them, or users come and go, or run empty."""
+        if s.network.outages or any(
+            own.availability.changes != "never" or (own.energy is not None and own.energy.battery is not None)
+            for own in settings_of(s).values()
+        ):
+            return None
         shares = {"": 1.0} if s.population.classes is None else {
             name: own.share for name, own in s.population.classes.items()
         }  # fmt: skip

@@ -9,14 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simfl.errors import BadInput, counted
+from simfl.population.variations import Steady
 from simfl.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
-from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, World, per_second
+from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
+from simfl.studies.plan.losses import Losing
 from simfl.studies.plan.settings import Choices, Refused, Setting
 
 SEEDS = 5  # under which the protocols are compared
+LARGE = 2_000  # users of a round, beyond which a run takes many seconds:
+LARGE_SEEDS = 3  # fewer are compared, one setting for each size,
+FAR = 1.5  # and only protocols that take at most so many times as long as the fastest
 MARGIN = 1.5  # of a deadline, over the longest wait that was seen
 USERS_A_RUN = 300  # for which a run has several rounds, if its cohort is smaller
 MOST_ROUNDS = 5
@@ -48,13 +53,14 @@ class Candidate:
 @dataclass(frozen=True)
 class Answer:
     """The candidates that keep the promises, the fastest first. plain: the fastest that hides nothing, where
-    something is to be hidden. world: that of the seed that chose the settings."""
+    something is to be hidden. world: of the seed that chose the settings; losing: the chances of losses."""
 
     fleet: Fleet
     candidates: tuple[Candidate, ...]
     plain: Candidate | None
     refused: tuple[Refused, ...]
     world: World
+    losing: Losing
 
     @property
     def best(self) -> Candidate:
@@ -86,30 +92,33 @@ def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answ
     """Return what a fleet should run. BadInput if no protocol keeps its promises."""
     tell("making the users")
     world = World.of(fleet, fleet.seed)
-    choices = Choices.of(fleet, world.study, per_second(world, fleet))
-    refused, chosen = list[Refused](), list[Setting]()
+    choices = Choices.of(fleet, world.study, PlainSums(world, fleet))
+    refused, piloted, soonest = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
     for name in fleet.entries:
         found = choices.settings(name)
-        if isinstance(found, Refused):
-            refused.append(found)
-            continue
         tell(f"choosing the settings of {name}")
-        best = choose(world, found)
+        best = choose(world, fleet, found, soonest) if isinstance(found, list) else found
         if isinstance(best, Refused):
             refused.append(best)
-        else:
-            chosen.append(best)
-    outcomes = compare(fleet, chosen, {}, tell)
+            continue
+        piloted.append(best)
+        if best[0].promise.insecure is not None or fleet.colluders is None:
+            soonest = min(soonest, best[1].seconds)
+    chosen = [setting for setting, _ in piloted]
+    large = any(size_of(setting) > LARGE for setting in chosen)
+    near = [one for one, outcome in piloted if not large or outcome.seconds <= FAR * soonest]
+    outcomes = {setting.name: [outcome] for setting, outcome in piloted}
+    outcomes |= compare(fleet, near, {}, tell, LARGE_SEEDS if large else SEEDS)
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
     if again := [setting for setting in chosen if deadlines_decide(setting)]:
-        outcomes |= compare(fleet, again, waits, tell)
+        outcomes |= compare(fleet, again, waits, tell, len(outcomes[again[0].name]))
     kept = list[Candidate]()
     for setting in chosen:
         if why := _unkept(fleet, outcomes[setting.name]):
             refused.append(Refused(setting.name, why))
         else:
             kept.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
-    return _answer(fleet, kept, refused, world)
+    return _answer(choices, kept, refused, world)
 
 
 def compare(
@@ -117,11 +126,12 @@ def compare(
     chosen: Sequence[Setting],
     waits: Mapping[str, Mapping[str, float]],
     tell: Callable[[str], None],
+    seeds: int = SEEDS,
 ) -> dict[str, list[Outcome]]:
     """Run settings under each seed, with deadlines above these waits, by name, as far as they are known."""
     outcomes: dict[str, list[Outcome]] = {setting.name: [] for setting in chosen}
-    for seed in range(fleet.seed + 1, fleet.seed + 1 + SEEDS) if chosen else ():
-        tell(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {SEEDS}")
+    for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds) if chosen else ():
+        tell(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
         world = World.of(fleet, seed)
         for setting in chosen:
             known = deadlines(waits[setting.name]) if setting.name in waits else None
@@ -134,9 +144,14 @@ def _waits(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return {name: max(o.waits.get(name, 0.0) for o in outcomes) for name in outcomes[0].waits}
 
 
-def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refused:
-    """Return the fastest setting under one seed: the best size of a round, by each size's first setting, and
-    then the best of that size."""
+def choose(
+    world: World, fleet: Fleet, found: Sequence[Sequence[Setting]], soonest: float
+) -> tuple[Setting, Outcome] | Refused:
+    """Return the fastest setting under one seed, with its run: the best size of a round, by each size's first
+    setting, and then the best of that size. soonest: what another protocol takes."""
+    least = min(floor_s(world, setting) for size in found for setting in size)
+    if least > FAR * soonest:
+        return Refused(found[0][0].name, f"not run: shares alone take {least:.3g} s on the server's link")
 
     def run(setting: Setting) -> Outcome:
         outcome = world.run(setting, rounds_of(setting))
@@ -144,14 +159,29 @@ def choose(world: World, found: Sequence[Sequence[Setting]]) -> Setting | Refuse
             outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
         return outcome
 
-    times = {id(settings[0]): run(settings[0]) for settings in found}
-    size = min(found, key=lambda settings: times[id(settings[0])].seconds)
-    times |= {id(setting): run(setting) for setting in size[1:]}
-    best = min(size, key=lambda setting: times[id(setting)].seconds)
-    outcome = times[id(best)]
+    def rank(outcome: Outcome) -> tuple[bool, float]:
+        return fleet.user_mb is not None and outcome.user_mb > fleet.user_mb, outcome.seconds
+
+    firsts = [(size, run(size[0])) for size in found]
+    size, first = min(firsts, key=lambda one: rank(one[1]))
+    others = [] if size_of(size[0]) > LARGE else size[1:]
+    setting, outcome = min(
+        [(size[0], first), *((one, run(one)) for one in others)], key=lambda one: rank(one[1])
+    )
     if not outcome.completed:
-        return Refused(best.name, f"no round was completed: {outcome.why}")
-    return best
+        return Refused(setting.name, f"no round was completed: {outcome.why}")
+    return setting, outcome
+
+
+def floor_s(world: World, setting: Setting) -> float:
+    """Return the seconds that a round's relayed shares take at least on the server's link."""
+    s = setting.scenario
+    if s.network.peers == "direct" or s.asynchronous:
+        return 0.0
+    p = s.params(setting.name, world.study.trainer.d)
+    up_bps, down_bps, _ = world.study.people.server_link(0)
+    steady = isinstance(s.network.server.varies, Steady) and min(up_bps, down_bps) > 0
+    return 8 * s.protocols[setting.name].relayed_bytes(p) / min(up_bps, down_bps) if steady else 0.0
 
 
 def rounds_of(setting: Setting) -> int:
@@ -190,7 +220,8 @@ def _unkept(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
     return ""
 
 
-def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused], world: World) -> Answer:
+def _answer(choices: Choices, kept: Sequence[Candidate], refused: Sequence[Refused], world: World) -> Answer:
+    fleet = choices.fleet
     ranked = sorted(kept, key=lambda candidate: candidate.seconds.mean)
     asked = fleet.colluders is not None
     hiding = [c for c in ranked if not asked or c.setting.promise.insecure is not None]
@@ -198,4 +229,6 @@ def _answer(fleet: Fleet, kept: Sequence[Candidate], refused: Sequence[Refused],
     if not hiding:
         whys = "; ".join(f"{one.name}: {one.why}" for one in refused)
         raise BadInput(f"{fleet.name}: no protocol keeps the promises: {whys or 'none hides anything'}")
-    return Answer(fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused), world)
+    return Answer(
+        fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused), world, choices.losing
+    )

@@ -11,15 +11,14 @@ from functools import cached_property
 from typing import Any
 
 from simfl.scenario.fleet import Fleet
-from simfl.studies.plan.evaluate import Change, World, per_second
-from simfl.studies.plan.search import Answer, Candidate, rounds_of, size_of
+from simfl.studies.plan.evaluate import Change, PlainSums, World
+from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
 
 FURTHEST = 8.0  # times as much, or as little
 RIVALS = 3  # protocols that are compared
 HALVINGS = 3
 BY = 1.05  # times that another must be faster
-MOST_USERS = 2_000  # of a round: beyond, a run takes seconds, and there are dozens
 RATES = ("rate", "fraction", "q", "p")  # of models of losses
 
 
@@ -45,12 +44,17 @@ LOSSES, COLLUDERS = "drop-outs", "colluders"
 """Givens from which settings follow."""
 
 
+def is_tried(answer: Answer) -> bool:
+    """Return True if the answer has rivals, and rounds so small that dozens are run in a minute."""
+    rivals = answer.candidates[:RIVALS]
+    return len(rivals) > 1 and max(size_of(c.setting) for c in rivals) <= LARGE
+
+
 def flips(answer: Answer, tell: Callable[[str], None] = lambda stage: None) -> Iterator[Flip]:
     """Yield what makes another protocol the fastest, each given in both directions."""
-    rivals = answer.candidates[:RIVALS]
-    if len(rivals) < 2 or max(size_of(c.setting) for c in rivals) > MOST_USERS:
+    if not is_tried(answer):
         return
-    trial = Trial(answer.fleet, answer.world, rivals)
+    trial = Trial(answer.fleet, answer.world, answer.candidates[:RIVALS])
     for given in (*GIVENS, LOSSES, COLLUDERS):
         tell(f"changing {given}")
         for sign in (1, -1):
@@ -106,7 +110,7 @@ class Trial:
 
     def settings(self, fleet: Fleet) -> dict[str, list[Setting]]:
         """Return what is tried of each protocol: the smallest round, and the size nearest to the answer's."""
-        choices = Choices.of(fleet, self.world.study, per_second(self.world, fleet))
+        choices = Choices.of(fleet, self.world.study, PlainSums(self.world, fleet))
         found = dict[str, list[Setting]]()
         for rival in self.rivals:
             sizes = choices.settings(rival.name)

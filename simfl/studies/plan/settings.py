@@ -7,11 +7,12 @@ is measured (`waits`), and no part of the bounds.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import typing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.errors import BadInput, ScenarioError
+from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment
 from simfl.protocols.protocol import Protocol
 from simfl.scenario import checks
@@ -62,26 +63,32 @@ class Cohort:
     buffer: Mapping[str, Any] | None = None
 
 
+class Plainly(typing.Protocol):
+    """Plain sums of a fleet's users, from which settings follow: they are measured in shadow."""
+
+    def per_second(self, buffer: Mapping[str, Any]) -> float:
+        """Return the updates that a buffer takes in a second."""
+
+    def losing(self) -> Losing:
+        """Return the chances of losses, as they are seen in rounds."""
+
+
 @dataclass(frozen=True)
 class Choices:
-    """The settings of a fleet. heaviest: the most samples of a user. per_second: the updates that a plain
-    buffer takes in a second."""
+    """The settings of a fleet. heaviest: the most samples of a user. plainly: these users'
+    plain sums."""
 
     fleet: Fleet
     losing: Losing
     heaviest: int
-    per_second: Callable[[Mapping[str, Any]], float]
+    plainly: Plainly
 
     @classmethod
-    def of(
-        cls, fleet: Fleet, study: Experiment, per_second: Callable[[Mapping[str, Any]], float]
-    ) -> "Choices":
-        """Return the settings of a fleet with these users. BadInput if nobody knows how many are lost."""
-        losing = Losing.of(study.scenario)
-        if losing is None:
-            raise BadInput(f"{fleet.name}: dropout: this model does not say how likely a loss is")
+    def of(cls, fleet: Fleet, study: Experiment, plainly: Plainly) -> "Choices":
+        """Return the settings of a fleet with these users; losses that no model tells are counted."""
+        losing = Losing.of(study.scenario) or plainly.losing()
         samples = map(study.trainer.samples, range(fleet.population.users))
-        return cls(fleet, losing, max(samples), per_second)
+        return cls(fleet, losing, max(samples), plainly)
 
     # -- who takes part
     def cohorts(self) -> Iterator[Cohort]:
@@ -146,7 +153,7 @@ class Choices:
             "concurrency": flying,
         }
         buffer |= {} if fleet.return_s is None else {"return_s": fleet.return_s}
-        away = self.per_second(buffer) * self.losing.mean * (fleet.return_s or 0.0)
+        away = self.plainly.per_second(buffer) * self.losing.mean * (fleet.return_s or 0.0)
         D = least(fleet.population.users, lambda lost: pdtrc(lost, away) <= fleet.failure / 2)
         return Cohort(fleet.population.users, {"kind": "all"}, D, pdtrc(D, away) if away else 0.0, buffer)
 
@@ -212,7 +219,8 @@ class Choices:
             return Setting(name, s, Promise(fails, None))
         insecure = min(1.0, own.insecure + coalition.more_than(p.T, p.N))
         if insecure >= 1:
-            return Refused(name, f"promises nothing where {p.T} of {p.N} users collude")
+            who = f"{p.T} of {p.N} users collude" if p.T else "the server looks"
+            return Refused(name, f"promises nothing where {who}")
         if insecure > 2**-fleet.sigma:
             bound = f"2^-{fleet.sigma:g}"
             return Refused(name, f"insecure with up to 2^{math.log2(insecure):.1f}, above {bound}")

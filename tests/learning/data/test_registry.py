@@ -28,6 +28,7 @@ def test_every_data_set_says_what_it_is() -> None:
         "cifar10",
         "cifar100",
         "femnist",
+        "shakespeare",
         "att_faces",
         "gld23k",
     }

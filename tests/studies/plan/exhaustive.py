@@ -11,7 +11,7 @@ from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.simulation import run
-from simfl.studies.plan.evaluate import World, per_second
+from simfl.studies.plan.evaluate import PlainSums, World
 from simfl.studies.plan.losses import Coalition
 from simfl.studies.plan.settings import Choices, Cohort
 
@@ -56,7 +56,7 @@ def settings(choices: Choices) -> Iterator[tuple[str, dict[str, Any], Scenario]]
 
 def _choices(fleet: Fleet) -> Choices:
     world = World.of(fleet, fleet.seed)
-    return Choices.of(fleet, world.study, per_second(world, fleet))
+    return Choices.of(fleet, world.study, PlainSums(world, fleet))
 
 
 def sweep(fleet: Fleet, seeds: range, rounds: int) -> Found:

@@ -13,6 +13,7 @@ from simfl.scenario.yaml_tree import dump
 from simfl.simulation import run
 from simfl.studies.plan.evaluate import AGGREGATIONS
 from simfl.studies.plan.search import Answer, plan
+from tests.docs.pages import ROOT
 from tests.studies.plan.small import SMALL, small
 
 
@@ -59,6 +60,39 @@ def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
 def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
     assert_planned(answer, rounds=5)
+
+
+def test_losses_that_no_model_tells_are_counted() -> None:
+    comes = {"kind": "bernoulli", "p": 0.9}
+    answer = plan(small(population__availability=comes, population__users=30, protocols=["secagg", "fedavg"]))
+    assert answer.losing.measured >= 3_900
+    ((_, before, in_all),) = answer.losing.cases
+    away = 1 - 0.9 * 0.98**3
+    assert away < before < 1.2 * away
+    assert in_all > before
+    assert answer.best.setting.promise.fails <= 0.01
+    (done,) = run(answer.best.scenario, {"rounds": 20}).summarised().protocols.values()
+    assert len(done.completed) == 20
+
+
+def test_a_protocol_of_ones_own_is_compared() -> None:
+    pads = {"module": str(ROOT / "examples" / "dealt_pads.py") + ":DealtPads", "spare": 1}
+    said = {"protocols": {"pads": pads, "secagg": None}, "dropout": "none"}
+    answer = plan(small(**said, collude=0))
+    assert [(one.name, one.why) for one in answer.refused] == [
+        ("pads", "promises nothing where the server looks")
+    ]
+    answer = plan(small(**said, collude="none"))
+    assert {c.name for c in answer.candidates} == {"pads", "secagg"}
+    assert_planned(answer, rounds=5, payload="real")
+
+
+def test_shares_that_take_too_long_are_not_run() -> None:
+    model = {"model": {"d": 50_000_000, "macs": 1.0}, "dataset": {"kind": "synthetic", "train": 12}}
+    slow = {"uplink_mbps": 100.0, "downlink_mbps": 100.0}
+    answer = plan(small(learning=model, network__server=slow, collude=7))
+    (why,) = (one.why for one in answer.refused if one.name == "lightsecagg")
+    assert why.startswith("not run: shares alone take ")
 
 
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:

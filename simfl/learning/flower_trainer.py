@@ -1,0 +1,229 @@
+"""Local training and evaluation by the clients of a Flower app.
+
+An update is a function of (weights, user, seed, round), as far as the app's is: each call makes its client
+anew, with an empty state, after the global generators of Python, numpy and torch were seeded for this user
+and round. Calls take turns, as these generators are everybody's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl import python_files
+from simfl.errors import RunFailed
+from simfl.learning.data.dataset import F32, Floats, Split
+from simfl.learning.flower import Flower
+from simfl.learning.minibatches import Cutoff
+from simfl.learning.models.facts import facts
+from simfl.learning.models.registry import BySize
+from simfl.learning.sgd import Law, LocalSgd
+from simfl.learning.trainer import Seed, Trainer, Training, one_thread
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
+_NODE = 1  # node ids of Flower are above 0
+_ANY = b"simfl asks Flower's clients".ljust(32)
+Arrays = list[NDArray[Any]]
+
+
+class FlowerTrainer(Trainer):
+    """Trains users by the `fit` of a Flower app's clients; their parameters as one vector of float32 are x.
+
+    ValueError where there is no flwr, no such app, or its clients do not say what is needed before a run.
+    """
+
+    def __init__(self, spec: Flower, users: int, tell: Callable[[str], None] = lambda stage: None) -> None:
+        try:
+            from flwr.clientapp import ClientApp
+        except ImportError as error:
+            raise ValueError(f"flwr is not there ({error}): pip install simfl[flower]") from error
+        self.spec, self.users, self._lock = spec, users, threading.Lock()
+        found = python_files.find(spec.module, "a client_fn or a ClientApp")
+        if isinstance(found, ClientApp) and found._call is None:
+            raise ValueError(f"{spec.module} is a ClientApp without a client_fn, which is needed here")
+        self._app = found if isinstance(found, ClientApp) else ClientApp(client_fn=found)
+        with one_thread(self.by_torch):
+            self._ask(tell)
+
+    def _ask(self, tell: Callable[[str], None]) -> None:
+        """Find out about the app what a run needs to know."""
+        spec, users = self.spec, self.users
+        first = self._first(_ANY)
+        self._layout = [(array.shape, array.dtype) for array in first]
+        self.d = sum(map(prod, (shape for shape, _ in self._layout)))
+        if not self.d:
+            raise ValueError(f"{spec.module}: the first parameters are empty")
+        if spec.samples is None:
+            tell(f"fitting each of {users} clients once for its num_examples")
+        counts = [spec.samples or self._fit(user, first, _ANY, 0)[1] for user in range(users)]
+        ends = np.cumsum([0, *counts])
+        self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
+        x, y = np.broadcast_to(np.float32(0), (ends[-1], 1)), np.broadcast_to(np.int64(0), ends[-1])
+        self.split = Split(x, y, x[:1], y[:1], classes=1)
+        self.model, self.sgd = BySize(d=self.d, macs=1.0), LocalSgd(1, max(counts), 1.0)
+        self.stated = None if spec.sample_s is None else Law(1e-9, spec.sample_s)
+        self._dtype = np.float32
+        self._device, self._way, self._softmax, self._by_law = "cpu", "loop", False, True
+        self._facts = facts(self.model, self.split.shape, 1)
+        self.training = Training(self)
+        self.evaluates = self._tests(first)
+
+    @property
+    def by_torch(self) -> bool:
+        return "torch" in sys.modules
+
+    @property
+    def law_name(self) -> str:
+        return self.spec.module
+
+    @property
+    def beyond_attacks(self) -> str:
+        return "it is a Flower client's"
+
+    def initial(self, seed: Seed) -> F32:
+        """Return the app's first parameters [1, d]."""
+        return self._flat(self._first(bytes(seed)), "the first parameters")
+
+    def train(
+        self,
+        weights: Sequence[F32],
+        users: Sequence[int],
+        seeds: Sequence[Seed],
+        rounds: Sequence[int],
+        steps: Sequence[int | None] | None = None,
+        cutoff: Cutoff | None = None,
+    ) -> Floats:
+        """Return downloaded minus fitted parameters of K users, [K, d]; zero for users without samples."""
+        return np.concatenate(
+            [self._delta(*each) for each in zip(weights, users, map(bytes, seeds), rounds, strict=True)]
+        )
+
+    def _delta(self, weights: F32, user: int, seed: bytes, index: int) -> F32:
+        start = self._start(weights)
+        if not self.samples(user):
+            return np.zeros_like(weights)
+        after, count = self._fit(user, self._arrays(weights), seed, index)
+        if count != self.samples(user):
+            was = "learning.flower.samples" if self.spec.samples else "its first fit"
+            found = f"user {user}'s fit gave num_examples={count}, {was} {self.samples(user)}"
+            raise RunFailed(f"{self.spec.module}: {found}")
+        return np.asarray(start - self._flat(after, f"user {user}'s fit"), np.float32)
+
+    def evaluate(self, weights: F32) -> NDArray[np.float64]:
+        """Return accuracy and loss of the model, each client's by its num_examples, [1, 2]."""
+        arrays = self._arrays(weights)
+        found = np.array([self._test(user, arrays) for user in range(self._testers)], np.float64)
+        total = found[:, 2].sum()
+        if not total:
+            raise RunFailed(f"{self.spec.module}: evaluate gave num_examples=0 for all users")
+        return np.asarray((found[:, :2] * found[:, 2:]).sum(axis=0)[None] / total)
+
+    @property
+    def _testers(self) -> int:
+        return self.users if self.spec.evaluated is None else min(self.spec.evaluated, self.users)
+
+    def _tests(self, first: Arrays) -> bool:
+        """Return True if clients test. ValueError if it was asked for and they do not."""
+        if not self._testers:
+            return False
+        try:
+            self._test(0, first)
+        except _NoTest as problem:
+            if self.spec.evaluated is not None:
+                raise ValueError(f"{self.spec.module}: {problem}: leave `evaluated` out") from None
+            return False
+        return True
+
+    def _test(self, user: int, arrays: Arrays) -> tuple[float, float, int]:
+        from flwr.common import Code, EvaluateIns, ndarrays_to_parameters
+        from flwr.compat.common import recorddict_compat as compat
+
+        asked = EvaluateIns(ndarrays_to_parameters(arrays), dict(self.spec.config))
+        content = compat.evaluateins_to_recorddict(asked, keep_input=True)
+        found = compat.recorddict_to_evaluateres(self._call("evaluate", content, user, _ANY))
+        if found.status.code != Code.OK:
+            raise _NoTest("its clients have no evaluate")
+        if not isinstance(found.metrics.get("accuracy"), int | float):
+            raise _NoTest("evaluate gives no metric 'accuracy'")
+        return float(found.metrics["accuracy"]), found.loss, found.num_examples
+
+    def _fit(self, user: int, arrays: Arrays, seed: bytes, index: int) -> tuple[Arrays, int]:
+        from flwr.common import Code, FitIns, ndarrays_to_parameters, parameters_to_ndarrays
+        from flwr.compat.common import recorddict_compat as compat
+
+        config: dict[str, Any] = {**self.spec.config, "server_round": index + 1}
+        content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters(arrays), config), keep_input=True)
+        found = compat.recorddict_to_fitres(self._call("train", content, user, seed), keep_input=False)
+        if found.status.code != Code.OK:
+            raise ValueError(f"{self.spec.module}: its clients have no fit")
+        return parameters_to_ndarrays(found.parameters), found.num_examples
+
+    def _first(self, seed: bytes) -> Arrays:
+        if self.spec.initial_file is not None:
+            make = python_files.find(self.spec.initial_file, "a function that returns arrays")
+            with self._lock:
+                _settle(seed)
+                return [np.asarray(array) for array in make()]
+        from flwr.common import Code, GetParametersIns, parameters_to_ndarrays
+        from flwr.compat.common import recorddict_compat as compat
+
+        content = compat.getparametersins_to_recorddict(GetParametersIns(dict(self.spec.config)))
+        answer = self._call("get_parameters", content, 0, seed)
+        found = compat.recorddict_to_getparametersres(answer, keep_input=False)
+        if found.status.code != Code.OK:
+            remedy = "name a function that returns the first ones by learning.flower.initial_file"
+            raise ValueError(f"{self.spec.module}: its clients have no get_parameters: {remedy}")
+        return parameters_to_ndarrays(found.parameters)
+
+    def _call(self, kind: str, content: RecordDict, user: int, seed: bytes) -> RecordDict:
+        """Return what a client answers to a message of Flower's."""
+        from flwr.app import DEFAULT_TTL, Context, Metadata
+        from flwr.app import RecordDict as Empty
+        from flwr.app.message import make_message
+
+        node: dict[str, Any] = {"partition-id": user, "num-partitions": self.users}
+        context = Context(0, user + _NODE, node, Empty(), dict(self.spec.config))
+        metadata = Metadata(0, "", 0, user + _NODE, "", "", time.time(), DEFAULT_TTL, kind)
+        with self._lock:
+            _settle(seed)
+            answer = self._app(make_message(metadata, content), context)
+        return answer.content
+
+    def _arrays(self, weights: F32) -> Arrays:
+        ends = np.cumsum([prod(shape) for shape, _ in self._layout])[:-1]
+        parts = zip(np.split(weights[0], ends), self._layout, strict=True)
+        return [_as(part, dtype).reshape(shape) for part, (shape, dtype) in parts]
+
+    def _flat(self, arrays: Arrays, whose: str) -> F32:
+        shapes, expected = [array.shape for array in arrays], [shape for shape, _ in self._layout]
+        if shapes != expected:
+            found = f"{whose} has shapes {shapes}, the first parameters {expected}"
+            raise RunFailed(f"{self.spec.module}: {found}")
+        return np.concatenate([np.asarray(array, np.float32).reshape(-1) for array in arrays])[None]
+
+
+class _NoTest(Exception):
+    """No accuracy of clients can be had."""
+
+
+def _as(values: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return (np.rint(values) if dtype.kind in "iub" else values).astype(dtype)
+
+
+def _settle(seed: bytes) -> None:
+    """Seed the global generators, which simfl itself never uses; Python's own is one that others import."""
+    numbers = np.frombuffer(seed, np.uint32)
+    sys.modules["random"].seed(seed)
+    np.random.seed(numbers)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
