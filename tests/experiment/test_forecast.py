@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simfl.__main__ import main
+from simfl.cli import main
 from simfl.cli import run as command
 from simfl.errors import BadInput
 from simfl.experiment import forecast as foretold
