@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.__main__ import main
+from simfl.cli import main
 from simfl.cli import common
 from simfl.studies.explore import effort
 from simfl.studies.explore.cohort import RoundCohort, every
