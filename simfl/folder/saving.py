@@ -101,9 +101,10 @@ class Saver:
             self.save()
 
     def save(self) -> None:
-        point, name = self._point, self._name
-        if point is None:
+        point = self._point
+        if point is None:  # nothing new, or no protocol yet
             return
+        name = self._name
         since_s = time.monotonic()
         arrays: dict[str, NDArray[Any]] = {f"{name}.{version}": m for version, m in point.models.items()}
         moments = None

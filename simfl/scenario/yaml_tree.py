@@ -216,9 +216,11 @@ def _whole(text: str) -> int:
         remedy = "drop it, write 0o.. for octal, or put it in quotes"
         raise ValueError(f"{cut(text)} has a leading zero: {remedy}")
     try:
-        return int(text, 0)
+        whole = int(text, 0)
+        str(whole)  # the other bases have no limit of their own, and messages are to tell a number
     except ValueError:
         raise ValueError(f"{show(text)} is not a whole number that can be read") from None
+    return whole
 
 
 def _number(text: str) -> float:

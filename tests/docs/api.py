@@ -73,7 +73,7 @@ def markdown() -> str:
             parts += ["## For trackers of experiments", TRACKERS]
         if name == "simfl.protocols.protocol.Protocol":
             parts += ["## For authors of protocols", AUTHORS]
-        parts += [f"### {name}", *_described(name, thing)]
+        parts += [f"### `{name}`", *_described(name, thing)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,7 +22,7 @@ BUILT_ON = ("simfl.protocols", "simfl.dataplane")
 def test_it_is_what_the_code_says() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert api.markdown() == page, "python -m tests.docs.api > docs/api.md"
-    assert re.findall(r"^### (.*)$", page, re.M) == list(PUBLIC)
+    assert re.findall(r"^### `(.*)`$", page, re.M) == list(PUBLIC)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simfl.__main__ import main
+from simfl.cli import main
 from simfl.cli import run as command
 from simfl.errors import BadInput
 from simfl.experiment import forecast as foretold
@@ -79,18 +79,24 @@ def test_many_users_are_told_what_they_take_first(
         assert "built only after that" in errors
 
 
+def succeed(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert not left.value.code
+
+
 def test_a_piped_run_tells_of_each_protocol_as_it_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """On stderr, and only of a run that lasts: tables alone are on stdout."""
     arguments = ["run", str(TUTORIAL), "--set", "payload=shadow", "--set", "rounds=2", "--out"]
-    main([*arguments, str(tmp_path / "short")])
+    succeed([*arguments, str(tmp_path / "short")])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(command, "PATIENCE_S", 0.0)
-    main([*arguments, str(tmp_path / "long")])
+    succeed([*arguments, str(tmp_path / "long")])
     out, errors = capsys.readouterr()
     told = [line.split(", t = ")[0] for line in errors.splitlines()]
     assert told == [f"simfl: {name}: 2 rounds" for name in ("fedavg", "secagg", "lightsecagg")]
     assert "simfl: fedavg" not in out
-    main([*arguments, str(tmp_path / "quiet"), "--no-progress"])
+    succeed([*arguments, str(tmp_path / "quiet"), "--no-progress"])
     assert capsys.readouterr().err == ""

@@ -56,10 +56,15 @@ def mutant(seed: int, number: int) -> Mutant:
     return Mutant(dump(tree).encode(), (), f"{name}: {', '.join(done)}")
 
 
+def shipped() -> list[Path]:
+    """Scenarios and studies; a fleet is neither."""
+    return sorted(path for path in (ROOT / "scenarios").rglob("*.yaml") if path.parent.name != "fleets")
+
+
 @cache
 def texts() -> dict[str, bytes]:
     """The scenarios that are shipped and those for this, as they stand."""
-    files = [*sorted((ROOT / "scenarios").rglob("*.yaml")), *sorted(SEEDS.glob("*.yaml"))]
+    files = [*shipped(), *sorted(SEEDS.glob("*.yaml"))]
     data = {path.stem: path.read_bytes() for path in files}
     return {name: text for name, text in data.items() if b"\nbase:" not in text}
 
@@ -70,7 +75,7 @@ def trees() -> dict[str, dict[str, Any]]:
     made: dict[str, dict[str, Any]] = {}
     for path in sorted(SEEDS.glob("*.yaml")):
         made[path.stem] = plain(parse(path.read_text(), path.name))
-    for path in sorted((ROOT / "scenarios").rglob("*.yaml")):
+    for path in shipped():
         if b"\nbase:" in path.read_bytes():
             study = load_study(path)
             cell = (*study.cells[0], *(axis[0] for axis in study.grid))

@@ -1,9 +1,11 @@
-"""Environments made from nothing, one for each Python there is: install, `simfl init`, `simfl run`."""
+"""Environments made from nothing, one for each Python there is: install, `simfl init`, `run` and `plan`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -73,8 +75,12 @@ def test_an_environment_from_nothing(version: str, tmp_path: Path, record_proper
     simfl.run("tutorial", {"payload": "shadow"}, out=tmp_path / "here")
     expected = sha256((tmp_path / "here" / "trace.jsonl").read_bytes()).hexdigest()
     assert digests == {"shadow": expected, "real": expected}
-    if whole:
-        assert took < INSTALL_AND_RUN_S
+    if whole:  # a plan asks torch what the fleet's network costs
+        (tmp_path / "fleet").mkdir()
+        plan = wheel.planned(str(mine), tmp_path / "fleet")
+        assert plan == wheel.planned(sys.executable, tmp_path / "here", ROOT)
+        busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+        assert took < INSTALL_AND_RUN_S or busy
         assert size < INSTALLED_BYTES
     shutil.rmtree(tmp_path / "env")
 

@@ -121,6 +121,23 @@ def test_a_run_over_a_buffer_is_clean_up_to_T() -> None:
     assert set(report.leaks) == {2}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("protocol", "changes", "most", "leaks"),
+    [
+        ("lightsecagg_async", {}, 2, {2: 685}),
+        ("lightsecagg_async", ROOTS, 2, {2: 685}),
+        ("fedbuff", {}, 1, {0: 148, 1: 592}),
+    ],
+)
+def test_runs_over_a_buffer_with_one_user_lost(protocol, changes, most, leaks) -> None:
+    small, report = make_small(protocol, 4, changes=changes), Report()
+    for case, seen in small.every_case(1):
+        report.look(case, seen, coalitions_of(4, range(most + 1)))
+    assert report.results == report.rounds == 148
+    assert dict(report.leaks) == leaks
+
+
 def test_letters_are_looked_up() -> None:
     p = make_small("lightsecagg", 5, changes={"U": 5, "T": 2}).setup.params
     assert (p.U, p.T, p.D, p.d) == (5, 2, 0, 2)

@@ -81,3 +81,4 @@ def test_shares_and_modes_are_read() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "scenarios" / "fleets").glob("*.yaml")), ids=lambda f: f.stem)
 def test_the_shipped_fleets_are_read(file: Path) -> None:
     assert load_fleet(file).name == file.stem
+    assert load_fleet(f"fleets/{file.stem}") == load_fleet(file)
