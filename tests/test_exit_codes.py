@@ -78,8 +78,8 @@ def test_a_sweep_tells_of_cells_without_an_aggregate(
     [
         ["list", "protocols"],
         pytest.param(["schema"], marks=pytest.mark.slow),
-        ["run", TUTORIAL, *QUICK],
-        ["run", TUTORIAL, *QUICK, *JSON],
+        ["run", TUTORIAL, *QUICK, "--no-progress"],
+        ["run", TUTORIAL, *QUICK, *JSON, "--no-progress"],
     ],
     ids=["less than a buffer", "more than a buffer", "table", "json"],
 )

@@ -100,14 +100,16 @@ class RemoteOps(PooledOps):
 
     def _returned(self, unit: list[Node], outcome: Values | BaseException) -> None:
         with self._lock:
-            self._away -= 1
-            if self._closed:
-                return
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, BaseException) and not self._closed:
                 self._error = self._error or (unit[0], outcome)
-        if not isinstance(outcome, BaseException):
-            self._finish(unit, outcome)
-        self._wake()
+        try:
+            if not isinstance(outcome, BaseException) and not self._closed:
+                self._finish(unit, outcome)
+        finally:
+            with self._lock:
+                self._away -= 1  # not before its values are there: what is wanted waits for them
+        if not self._closed:
+            self._wake()
 
     # -- the coroutine's side
     async def get(self, handle: Handle) -> Any:

@@ -111,6 +111,18 @@ def same_updates(one: Result, other: Result) -> None:
             np.testing.assert_array_equal(a.mean, b.mean)
 
 
+def test_values_that_are_slow_to_be_taken_in_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = RemoteOps._finish
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.02)
+        finish(*arguments)
+
+    monkeypatch.setattr(RemoteOps, "_finish", slowly)
+    result = ran(There(4), monkeypatch, {**SIX, "rounds": 1, "learning.way": "loop"}, SYNC)
+    assert lines(result) == lines(run({**SIX, "rounds": 1, "learning.way": "loop"}, SYNC))
+
+
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("base", [{**SYNC, **LOSSES}, ASYNC], ids=["rounds", "buffers"])
 def test_the_same_trace_and_updates(chunk: int, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
