@@ -94,7 +94,8 @@ def _fewer_users(s: Scenario, tree: dict[str, Any]) -> None:
         tree["privacy"] = {"T": cohort // 3, "D": cohort // 3, "U": cohort // 2}
     for entry in tree["protocols"].values():
         for key in {"k", "t"} & set(entry):
-            entry[key] = 4 if key == "k" else 3
+            above_T = cohort // 3 + 1 if entry["protocol"] == "secagg" else 3
+            entry[key] = 4 if key == "k" else above_T
         if PROTOCOLS[entry["protocol"]].model_with and cohort < 3:
             del entry["protocol"]
     if "losses" in tree.get("dropout", {}):
