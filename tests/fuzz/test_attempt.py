@@ -81,7 +81,7 @@ def test_waiting_for_ever_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_beyond_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "SLACK_BYTES", 10**7)
-    monkeypatch.setattr(attempts, "build", lambda scenario: np.ones(3 * 10**7) is None or build(scenario))
+    monkeypatch.setattr(attempts, "build", lambda scenario: np.ones(10**8) is None or build(scenario))
     assert attempt(Mutant(TINY.data, ("memory_limit_gb=0.01",), ""), run=False).key == "build: memory"
 
 
