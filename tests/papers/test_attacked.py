@@ -22,7 +22,7 @@ def given(
     """Let a module's attack find this."""
     outcome = tuple(Finding(*name, numbers) for name, numbers in found.items())
 
-    def findings(kind: str, scenario: Path, changes: Mapping[str, Any], seed: int) -> tuple[Finding, ...]:
+    def findings(kind: str, scenario: Path, *_: Any) -> tuple[Finding, ...]:
         assert scenario.is_file()
         return outcome
 
@@ -67,9 +67,14 @@ def test_images_must_fall_with_t(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_singled_out_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     at_random = {"users": 40.0, "rank": 40.0, "alone": 40.0, "mean": 0.007}
-    for alone, agrees in ((0.0, True), (2.0, False)):
-        batches = {"users": 40.0, "rank": 20.0, "alone": alone, "mean": 0.4}
+    for alone, mean, agrees in (
+        (0.0, 0.4, [True, True]),
+        (2.0, 0.4, [False, True]),
+        (0.0, 0.06, [True, False]),
+    ):
+        batches = {"users": 40.0, "rank": 20.0, "alone": float(alone), "mean": mean}
         given(monkeypatch, multi_round_fig8, {("random", "sums"): at_random, ("batches_2", "sums"): batches})
         cells = multi_round_fig8.run(HERE).cells
-        assert [cell.agrees for cell in cells if cell.agrees is not None] == [True, True, agrees]
+        found, smaller = agrees
+        assert [cell.agrees for cell in cells if cell.agrees is not None] == [smaller, True, True, found]
         assert cells[0].paper is None  # other data: nothing stands beside the paper's number
