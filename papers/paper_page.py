@@ -164,7 +164,7 @@ def _row(cell: Cell) -> tuple[str, ...]:
     elif cell.compare in ("at most", "at least"):
         told = "within the limit" if cell.agrees else "**beyond the limit**"
     elif cell.agrees is False and cell.bound is not None:
-        told = f"**{told}**, beyond {100 * cell.bound:g} %"
+        told = f"**{told}**, beyond {100 * cell.bound:.3g} %"
     basis = "" if cell.agrees is None else cell.basis
     return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, basis
 
