@@ -180,6 +180,7 @@ def test_ctrl_c_ends_soon_with_130_and_keeps_what_was_finished(tmp_path: Path) -
     assert 0 < len(summary["protocols"]["fedavg"]["rounds"]) < 5000
 
 
+@pytest.mark.ci
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m simfl schema | head -c 1"
     done = subprocess.run(
@@ -230,6 +231,7 @@ def test_a_name_stands_apart_from_what_is_said_of_it(capsys: pytest.CaptureFixtu
     assert max(map(len, profiles.names())) > 20
 
 
+@pytest.mark.ci(but=["async_buffer"])
 @pytest.mark.parametrize(
     ("scenario", "used"), [("async_buffer.yaml", []), ("sync_breakdown.yaml", ["networkx", "scipy"])]
 )
