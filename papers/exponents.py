@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log, log2
+from math import log2
 
 import numpy as np
 
@@ -92,11 +92,10 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def exponent_of_d(grid: Grid, of: Callable[[Round], float], protocol: str) -> float:
-    """b of count = a d^b + rest, for the largest N, from three d of which each is the same multiple of the
-    one before: (c_3 - c_2) / (c_2 - c_1) is that multiple to the power of b."""
-    first, second, third = (of(grid.round_of(protocol, grid.users[-1], length)) for length in grid.lengths)
-    grown = log((third - second) / (second - first))
-    return round(grown / log(grid.lengths[1] / grid.lengths[0]), 4)
+    """The same of what a count gains from each d to the next, against what d gains, for the largest N. A line
+    through the counts less their rest would have 1 at any growth: its ends are where the rest is from."""
+    counts = [of(grid.round_of(protocol, grid.users[-1], length)) for length in grid.lengths]
+    return exponent(np.diff(grid.lengths).tolist(), np.diff(counts).tolist())
 
 
 def cells_of(grid: Grid, quantities: tuple[Quantity, ...]) -> list[Cell]:
