@@ -141,9 +141,9 @@ ENTRY = Entry(
     title="Costs of CCESA, SA and FedAvg, reliability and privacy",
     on="counted operations and bytes of shadow rounds of the protocols' own machines",
     how="As for LightSecAgg's Table 1, with n for N and m for d. A line through the logarithms gives the"
-    " exponent of n, for the term with m and for the rest separately; it may exceed the stated one by 0.06,"
-    " for lower terms. n = 128 .. 1024, p = p* at q_total = 0.1, t by Remark 4, one client in ten lost after"
-    " sharing.",
+    " exponent of n, for the term with m and for the rest separately; it may exceed the stated one by 0.02,"
+    " for lower terms. The exponent of m is 1 by construction. n = 128 .. 1024, p = p* at q_total = 0.1, t by"
+    " Remark 4, one client in ten lost after sharing.",
     run=run,
     disagreement="CCESA's server removes one mask for each neighbour of each lost client. With a fixed"
     " share of the clients lost, these are n sqrt(n log n) masks; the paper's n log n holds if the lost"

@@ -104,6 +104,12 @@ def test_exponents_of_powers_and_logarithms() -> None:
     assert 0.2 < exponents.exponent(table.USERS, [exponents.log_(N) for N in table.USERS]) < 0.22
 
 
+def test_a_part_of_a_row_is_shown_and_not_judged() -> None:
+    row = exponents.Quantity("x", measures.online_computation, (table.BOTH["d"],) * 3, printed=False)
+    cells = exponents.cells_of(table.GRID, (row,))
+    assert {(cell.paper, cell.agrees) for cell in cells} == {(None, None)}
+
+
 def test_the_transform_goes_over_all_rows_once_a_pass() -> None:
     """64 points and 48 coefficients: three passes of radix 4 over 64 rows, for m = d / 16."""
     plan = ntt.plan(mds.points_of(tuple(range(64)), ntt.Q), 48, ntt.Q)

@@ -212,13 +212,23 @@ def test_rounding_is_judged() -> None:
 
 
 def test_rounded_weights_are_judged_at_64_levels() -> None:
-    assert lightsecagg_cg.cell(64, 0.946, 0.95, 0.01).agrees
-    assert not lightsecagg_cg.cell(64, 0.94, 0.95, 0.01).agrees
-    assert lightsecagg_cg.cell(1, 0.94, 0.95, 0.5).agrees is None
+    real = [0.95, 0.94, 0.96]
+    for by, word in (
+        ((-0.002, -0.001, 0.0), "the same as real weights"),
+        ((-0.01, -0.011, -0.009), "another"),
+        ((-0.02, 0.0, 0.02), "undecided"),
+    ):
+        rounded = [a + b for a, b in zip(real, by, strict=True)]
+        found = lightsecagg_cg.cell(64, rounded, real, 0.01)
+        assert (found.ours, found.agrees) == (word, word.startswith("the same"))
+        assert lightsecagg_cg.cell(1, rounded, real, 0.5).agrees is None
     assert lightsecagg_cg.deviation(64) < lightsecagg_cg.deviation(4) / 5
 
 
-def test_both_readings_of_eq_39_are_judged() -> None:
+def test_eq_39_is_judged_as_printed() -> None:
     """From a gap of 50, 20 is below 2 50 / (5e-5 10 8000) and above a tenth of it."""
     found = lightsecagg_theorem2.Found(gradient2=20.0, gap=50.0, G=1.0, sigma_g2=0.1)
-    assert [cell.agrees for cell in lightsecagg_theorem2.judged("x", found, 2**16, 0)] == [True, False]
+    printed, corrected = lightsecagg_theorem2.judged("x", found, 2**16, 0)
+    assert (printed.agrees, corrected.agrees) == (False, None)
+    assert isinstance(corrected.ours, float)
+    assert corrected.ours < 1
