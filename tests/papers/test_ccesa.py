@@ -24,6 +24,7 @@ def test_parameters_are_those_of_table_2() -> None:
     assert [(cell.paper, cell.ours) for cell in cells[-3:-1]] == [(251, 251), (133, 133)]
 
 
+@pytest.mark.ci
 def test_a_small_round_is_really_run() -> None:
     """Without losses the server expands the masks of its n users only; each step takes time."""
     times = table.timed("secagg", 10, 0.0, range(1, 2))
