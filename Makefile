@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-all fuzz bench live site gpu lint clean
+.PHONY: run test test-ci test-all fuzz bench live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
@@ -10,8 +10,11 @@ run: .venv/ready
 test: .venv/ready  # each law has a test here, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-all: .venv/ready  # the same laws with four times the examples, and at more sizes too
-	THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile -m ""
+test-ci: .venv/ready  # at more sizes and with three times the examples, and all pages and commands as a user has them
+	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile
+
+test-all: .venv/ready  # also what takes minutes, and all examples
+	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
 fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2

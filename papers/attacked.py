@@ -14,11 +14,17 @@ from simfl.studies import recorded
 BUNDLED = "the bundled digits"
 
 
-def findings(kind: str, scenario: Path, changes: Mapping[str, Any], seed: int) -> tuple[Finding, ...]:
-    """Run a scenario with changes by dotted key, attack it, and return what was found."""
+def findings(
+    kind: str,
+    scenario: Path,
+    changes: Mapping[str, Any],
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[Finding, ...]:
+    """Run a scenario with changes by dotted key, attack it with settings, and return what was found."""
     s = load(scenario, {**changes, "record_updates": True})
     with TemporaryDirectory() as folder:
-        made = recorded.made(kind, {})
+        made = recorded.made(kind, settings or {})
         return recorded.perform(made, Path(folder), s, seed, True, lambda stage: None).findings
 
 

@@ -81,6 +81,7 @@ def test_off_a_terminal(commands: list[str], shell: Shell, monkeypatch: pytest.M
         assert "\x1b" not in printed, command
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("commands", [TABLES, pytest.param([*TABLES, *TEXTS, *SLOW], marks=pytest.mark.slow)])
 def test_on_a_terminal(commands: list[str], tmp_path: Path) -> None:
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")

@@ -25,13 +25,10 @@ from simfl.experiment.build import build
 from simfl.live.sides import Figures
 from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Trace
-from tests.docs.reality import (
+from tests.docs.reality import FIGURE, PAGE, TABLES, between
+from tests.docs.reality_points import (
     APART,
     CALLED,
-    FIGURE,
-    PAGE,
-    TABLES,
-    between,
     calibration_of,
     in_order,
     phase_errors,

@@ -51,6 +51,7 @@ def test_readme_shows_two_of_them() -> None:
     assert rows(README) == {at: page[at] for at in SHOWN}
 
 
+@pytest.mark.ci
 def test_the_shown_points_are_what_the_study_gives() -> None:
     found = perform(plan(), SHOWN)
     assert {at: row(at, seconds) for at, seconds in found.items()} == rows(README)

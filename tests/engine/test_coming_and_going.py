@@ -239,6 +239,7 @@ def messages_of(name: str, up: bool) -> list[Sent]:
     return list(dict.fromkeys([*last.values(), *(first.values() if up else ())]))
 
 
+@pytest.mark.ci(only=["up-light"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
 def test_a_buffer_survives_a_link_that_breaks_in_any_message(name: str, up: bool, tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ def presence(result: Result) -> dict[str, list[tuple[int, int, bool]]]:
     }
 
 
+@pytest.mark.ci(only=["-diurnal"])
 @pytest.mark.parametrize("availability", BY_TIME)
 @pytest.mark.parametrize("dropout", ["", "per_step"])
 def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropout: str) -> None:

@@ -218,6 +218,7 @@ def test_an_update_stays_whose_deadline_passed_while_it_waited() -> None:
     assert completed(result)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("upload_s", [pytest.param(1.0, marks=pytest.mark.slow), 0.6])
 def test_short_deadlines_of_the_shipped_buffers(upload_s: float) -> None:
     changes = {"clock": "modelled", "payload": "shadow", "rounds": 25, "deadlines.upload": upload_s}

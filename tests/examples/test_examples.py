@@ -46,6 +46,7 @@ def test_twins_hold_the_same_samples() -> None:
     run("twins")
 
 
+@pytest.mark.ci
 def test_a_perceptron_learns_the_digits() -> None:
     result = run("perceptron", payload="real", protocols=["fedavg"])
     assert build(load(EXAMPLES / "perceptron.yaml")).trainer.d == 65 * 32 + 33 * 32 + 33 * 10

@@ -14,6 +14,7 @@ SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 50
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 
+@pytest.mark.ci(but=["[20]"])
 @pytest.mark.parametrize(
     "first",
     [

@@ -179,6 +179,7 @@ main(["run", "scenarios/async_buffer.yaml", "--set", "rounds=1", "--set", "clock
 """
 
 
+@pytest.mark.ci
 def test_a_run_needs_nothing_that_is_optional(tmp_path: Path) -> None:
     code = BLOCKED.format(optional=set(gpu.OPTIONAL), out=str(tmp_path / "run"))
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -114,6 +114,7 @@ def test_files_are_replaced_with_force_only(files: Path, capsys: pytest.CaptureF
     assert (files / "traces" / "capacity.csv").read_text() == WRITTEN["capacity"]
 
 
+@pytest.mark.ci(only=["dev/zero"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -133,6 +133,7 @@ def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
         assert "failed_s" in {line["measure"] for line in csv.DictReader(file)}
 
 
+@pytest.mark.ci
 def test_selections_that_skip_rounds_are_slower() -> None:
     """partition completes 7 of 120 rounds; the means of completed rounds are the same for all."""
     scenario = load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"})

@@ -74,6 +74,7 @@ def test_the_example_passes() -> None:
     assert not found(Subject(f"{ROOT / 'examples' / 'dealt_pads.py'}:DealtPads", {}))
 
 
+@pytest.mark.ci(but=["[fedavg", "[fedbuff", "[lightsecagg_async"])
 @pytest.mark.parametrize(
     "protocol",
     [pytest.param(p, marks=pytest.mark.slow) if p in ("secagg_plus", "ccesa") else p for p in PROTOCOLS],
@@ -88,6 +89,7 @@ def test_ours_pass_everything(protocol: str) -> None:
     assert not found(Subject(protocol, {}))
 
 
+@pytest.mark.ci
 def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "pads.py"
     file.write_text(PADS.replace(*FAULTS["understates a message"][:2]))

@@ -204,6 +204,7 @@ def test_resnet_is_the_reference_written_out() -> None:
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[SLOW] if name == "efficientnet_b0" else []) for name in OF_NUMBERS]
 )
@@ -224,6 +225,7 @@ def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
     assert (norms > 0) == (name in ("xie_cnn", "mobilenet_v3", "efficientnet_b0", "resnet18_gn"))
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_each_trains_on_a_tiny_batch(name: str) -> None:
     module = filled(name, SMALL[name], 7)
@@ -284,6 +286,7 @@ def test_stochastic_depth_skips_whole_samples() -> None:
     torch.testing.assert_close(skipped[1], x[1] + (whole[1] - x[1]) / (1 - 0.2 * 2 / 16))
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize(
     ("name", "least", "too_small"),
     [

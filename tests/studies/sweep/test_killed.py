@@ -56,6 +56,7 @@ def try_once(file: Path, whole: Path, out: Path, jobs: int, rng: random.Random) 
     assert kept.items() <= cells(out).items(), "a cell was run again"
 
 
+@pytest.mark.ci
 def test_killed_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = study(tmp_path, grid=GRID, seeds=6)
     simfl(str(file), "--out", str(tmp_path / "whole"), "--jobs", "1")
