@@ -103,7 +103,8 @@ def stages(device: str) -> list[Stage]:
             "tests marked gpu", 120,
             (python, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--continue-on-collection-errors",
              *tests),
-            environment={"SIMFL_TEST_DEVICE": device},
+            # A machine's own plugins of pytest are none of ours.
+            environment={"SIMFL_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         ),
         Stage("scenarios/async_buffer.yaml", 55, (*run, "scenarios/async_buffer.yaml", *few)),
         Stage("study of LeNet-5", 35, (*study, "--set", images, "--set", "learning.model=lenet5")),
@@ -117,8 +118,10 @@ def carried_out(stage: Stage, limit_s: float) -> Ended:
     with tempfile.TemporaryDirectory(prefix="simfl-gpu-") as folder:
         files = [Path(folder) / name for name in ("output", "errors")]
         words = [*stage.command, "--out", f"{folder}/run"] if "run.py" in stage.command else [*stage.command]
+        # After the project, the modules that were carried here stay where the caller says.
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {
-            **os.environ, **stage.environment, "PYTHONPATH": str(ROOT), "SIMFL_CACHE": f"{folder}/cache",
+            **os.environ, **stage.environment, "PYTHONPATH": path, "SIMFL_CACHE": f"{folder}/cache",
         }  # fmt: skip
         with files[0].open("wb") as out, files[1].open("wb") as err:
             process = subprocess.Popen(

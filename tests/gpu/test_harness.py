@@ -29,6 +29,13 @@ def test_a_stage_that_fails_is_told() -> None:
     assert ended.output == "1\n"
 
 
+def test_a_stage_finds_what_the_caller_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "carried.py").write_text("print('here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ended = gpu.carried_out(stage("import carried, simfl; print(simfl.__file__)"), 30)
+    assert ended.output == f"here\n{ROOT / 'simfl' / '__init__.py'}\n"
+
+
 def test_a_stage_is_stopped_with_what_it_started() -> None:
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     start = time.perf_counter()

@@ -5,6 +5,7 @@ and all that training there sends, fetches or reads on the way shows.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu_candidates import Graphs, batched
+from benchmarks.gpu_candidates import Graphs, batched, captured
 from simfl.learning.autograd import Autograd
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.losses import CrossEntropy
@@ -25,6 +26,7 @@ from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.models.model import Model
 from simfl.learning.models.residual import _Block
+from simfl.learning.on_device import settle_arithmetic
 from simfl.learning.sgd import LocalSgd
 from tests.learning.models.made import made
 from tests.learning.test_ways import made_up, normed
@@ -105,12 +107,13 @@ def cohort(learner: Any, sgd: LocalSgd = SGD, clients: int = 4) -> Cohort:
     return Cohort(np.stack([start] * clients), parts, seeds, sgd, [0.1] * clients, steps)
 
 
-def learner(model: Model, shape: tuple[int, ...], way: str) -> Any:
+def learner(model: Model, shape: tuple[int, ...], way: str, device: str = "meta") -> Any:
     split = made_up(shape, SIZES)
     if way == "closed_form":
-        return ClosedForm(split, "meta", np.float32)
-    learner = Autograd(model, split, "meta", np.float32, way != "loop", CrossEntropy())
-    candidates = {"batched": batched, "graphs": Graphs(model, 5, 2, record=lambda lane: lane.minibatch)}
+        return ClosedForm(split, device, np.float32)
+    learner = Autograd(model, split, device, np.float32, way != "loop", CrossEntropy())
+    record = captured if device == "cuda" else lambda lane: lane.minibatch
+    candidates = {"batched": batched, "graphs": Graphs(model, 5, 2, record)}
     learner._cohort = candidates.get(way, learner._cohort)
     return learner
 
@@ -142,6 +145,26 @@ def test_a_chunk_crosses_the_bus_twice(tried: tuple[Model, tuple[int, ...]], way
     one = learner(*tried, way)
     some = cohort(one, sgd, clients=1 if way == "loop" else 4)
     held(crossing(lambda: one.train(some)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("tried", "way", "sgd"), TRIED)
+def test_a_gpu_is_waited_for_once_a_chunk(
+    tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd
+) -> None:
+    """By torch's own warning, on a GPU: what the meta device cannot tell is what kernels do inside."""
+    settle_arithmetic("cuda", False)
+    one = learner(*tried, way, "cuda")
+    some = cohort(one, sgd, clients=1 if way == "loop" else 4)
+    one.train(some)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            one.train(some)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len([each for each in seen if "called a synchronizing" in str(each.message)]) == 1
 
 
 def test_what_crosses_amid_a_step_is_seen() -> None:
