@@ -42,6 +42,7 @@ def test_work_by_hand() -> None:
     assert work[ITS_SERVER, "round 4"]["element"] == 2 * masks * 1_001  # expanded, and taken off
 
 
+@pytest.mark.ci
 def test_what_takes_long_is_predicted_within_the_bound() -> None:
     log = ftsa.logged()
     found = {
