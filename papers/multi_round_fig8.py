@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from papers.attacked import BUNDLED, findings, of
+from papers.attacked import Attack, of
 from papers.entry import Cell, Entry, Evidence, Place
-from papers.running import Data, found
+from papers.running import BUNDLED
 
-DATA = Data(
+ATTACK = Attack(
+    "least_squares",
+    "reconstruction",
     "cifar10",
     {"learning.model": "lenet5", "learning.partition": {"shared": 200}, "learning.batch_size": 50},
 )
@@ -17,15 +19,13 @@ SAID = "all updates are reconstructed at random, none of a batch singled out"
 
 def run(place: Place) -> Evidence:
     """The mean error of eq. 35 under random selection and under batches of two, and the rank of P."""
-    data = found([DATA])
-    scenario = place.root / "scenarios" / "reconstruction.yaml"
-    outcome = findings("least_squares", scenario, data.overrides if data else {}, ENTRY.seed)
+    outcome = ATTACK.findings(place, ENTRY.seed)
     numbers = {name: of(outcome, name, "sums") for name in NAMES}
     cells = []
     for name, told in NAMES.items():
         printed = PRINTED[name]
         remark = f"{printed:.4g} in the paper, on LeNet and CIFAR-10, rounds 1460 to 1500"
-        paper = printed if data else None
+        paper = printed if ATTACK.there else None
         cells.append(Cell(f"{told}: mean error", paper, numbers[name]["mean"], "", "none", remark=remark))
         users = numbers[name]["users"] / (1 if name == "random" else 2)
         cells.append(
@@ -38,7 +38,7 @@ def run(place: Place) -> Evidence:
     ratio = numbers["batches_2"]["mean"] / numbers["random"]["mean"]
     remark = "times the error at random; 117 times in the paper"
     cells.append(Cell("T = 2 over random", None, ratio, "x", "none", remark=remark))
-    return Evidence(tuple(cells), on=data.told if data else "")
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 ENTRY = Entry(
