@@ -44,14 +44,14 @@ class Attack:
         return f"{self.dataset} from a local folder, with {values}"
 
     def findings(
-        self, place: Place, seed: int, changes: Mapping[str, Any] | None = None
+        self, place: Place, seed: int, changes: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Finding, ...]:
-        """Run the scenario with changes by dotted key, attack it, and return what was found."""
+        """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
         theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
         scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
         s = load(scenario, {**theirs, **(changes or {}), "record_updates": True})
         with TemporaryDirectory() as folder:
-            made = recorded.made(self.kind, {})
+            made = recorded.made(self.kind, options)
             return recorded.perform(made, Path(folder), s, seed, True, lambda stage: None).findings
 
 

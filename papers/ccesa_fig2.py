@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers.attacked import NAMES, Attack, of, of_uploads
-from papers.entry import Cell, Entry, Evidence, Place
+from papers.entry import Basis, Cell, Entry, Evidence, Place
 from papers.running import BUNDLED
 
 ATTACK = Attack(
@@ -27,7 +27,9 @@ def run(place: Place) -> Evidence:
         ours = REVEALED if seen >= CLEAR else HIDDEN if abs(seen) <= NOTHING else "in part"
         said = REVEALED if name == "fedavg" else HIDDEN
         remark = f"correlation {seen:.3f}, SSIM {numbers['ssim']:.3f}, PSNR {numbers['psnr']:.1f} dB"
-        cells.append(Cell(f"{told}: a user's upload", said, ours, compare="order", remark=remark))
+        basis: Basis = "predicted" if name == "fedavg" else "by construction"  # a mask is uniform
+        label = f"{told}: a user's upload"
+        cells.append(Cell(label, said, ours, compare="order", remark=remark, basis=basis))
     for name, told in NAMES.items():
         numbers = of(outcome, name, "global model")
         remark = "the server has it under every protocol; the paper does not attack it"

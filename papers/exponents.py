@@ -88,11 +88,10 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def exponent_of_d(grid: Grid, of: Callable[[Round], float], protocol: str) -> float:
-    """The same against d of what is multiplied by d, for the largest N."""
-    N = grid.users[-1]
-    _, rest = parts(grid, of, protocol, N)
-    grown = [of(grid.round_of(protocol, N, length)) - rest for length in grid.lengths]
-    return exponent(grid.lengths, grown)
+    """The same of what a count gains from each d to the next, against what d gains, for the largest N. A line
+    through the counts less their rest would have 1 at any growth: its ends are where the rest is from."""
+    counts = [of(grid.round_of(protocol, grid.users[-1], length)) for length in grid.lengths]
+    return exponent(np.diff(grid.lengths).tolist(), np.diff(counts).tolist())
 
 
 def cells_of(grid: Grid, quantities: tuple[Quantity, ...]) -> list[Cell]:

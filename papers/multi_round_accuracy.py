@@ -104,12 +104,10 @@ def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
             said.append((f"T = {T} comparable to random", batches >= 0.97 * mean["random"]))
         else:
             said.append((f"T = {T} above random", batches > mean["random"]))
-    if setting != "IID":
-        near = abs(mean["batches_3"] / mean["weighted"] - 1) <= 0.03
-        said.append(("T = 3 comparable to weighted random", near))
+        said.append((f"T = {T} comparable to weighted random", batches >= 0.97 * mean["weighted"]))
     cells = []
     for words, so in said:
-        remark = "comparable: within 3 %" if "comparable" in words else ""
+        remark = "at most 3 % below" if "comparable" in words else ""
         ours = words if so else "otherwise"
         cells.append(Cell(f"{setting}, order", words, ours, compare="order", remark=remark))
     return cells
@@ -123,9 +121,12 @@ ENTRY = Entry(
     on="the bundled 8 x 8 digits and logistic regression, 120 rounds, one label per user as non-IID; the"
     " paper: CIFAR-100 with VGG11, CIFAR-10 with LeNet and MNIST with a CNN",
     how="Data, model and rounds differ, so no accuracy of the paper stands beside ours: only the order that"
-    " the text states is judged, scheme by scheme. Where SIMFL_DATA has CIFAR-100, CIFAR-10 or MNIST, that"
-    " table runs in the paper's setting instead, and is judged within two points.",
+    " section 6 and App. E state is judged, scheme by scheme: comparable to random and to weighted random if"
+    " IID, above random and comparable to weighted random if not, partition worst. Where SIMFL_DATA has"
+    " CIFAR-100, CIFAR-10 or MNIST, that table runs in the paper's setting instead, and is judged within two"
+    " points.",
     disagreement="Batches of six lose accuracy here in both settings. So they do in the paper's own Table 2,"
-    " against its text.",
+    " against its text; in its Tables 3 and 4 they do not, but for the non-IID T = 6, 3.2 and 4.4 % below"
+    " weighted random, which App. E calls comparable. The 3 % are ours.",
     run=run,
 )
