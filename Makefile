@@ -7,10 +7,10 @@ BIN := .venv/bin
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
-test: .venv/ready  # each law has a test here, with few random examples
+test: .venv/ready  # before each commit: each law at its smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-ci: .venv/ready  # at more sizes and with three times the examples, and all pages and commands as a user has them
+test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands
 	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile
 
 test-all: .venv/ready  # also what takes minutes, and all examples

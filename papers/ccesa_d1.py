@@ -18,16 +18,7 @@ from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols import graph_design
-from simfl.protocols.keyed_messages import (
-    Advertise,
-    Answer,
-    Inbox,
-    Invite,
-    MaskedUpload,
-    Roster,
-    Shares,
-    Survivors,
-)
+from simfl.protocols import keyed_messages as sent
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import INT_BYTES, SERVER, Params, Update
 from simfl.protocols.registry import PROTOCOLS
@@ -49,25 +40,25 @@ NEAR = 0.05
 def parts(message: Any, d: int) -> Iterator[tuple[str, int]]:
     """Yield the bytes of a message by what they are, without the d elements of an upload."""
     match message:
-        case Invite():
+        case sent.Invite():
             yield "numbers", message.size_bytes
-        case Advertise(publics):
+        case sent.Advertise(publics):
             yield "public keys", publics.size_bytes
-        case Roster(_, publics):
+        case sent.Roster(_, publics):
             own = 2 * KEY_BYTES
             yield "own keys again", own
             yield "public keys", publics.size_bytes - own
             yield "numbers", message.size_bytes - publics.size_bytes
-        case Shares(sealed) | Inbox(_, sealed):
+        case sent.Shares(sealed) | sent.Inbox(_, sealed):
             tags = sealed.rows * TAG_BYTES
             yield "tags", tags
             yield "shares", sealed.size_bytes - tags
             yield "numbers", message.size_bytes - sealed.size_bytes
-        case MaskedUpload(masked):
+        case sent.MaskedUpload(masked):
             yield "weight", masked.size_bytes - INT_BYTES * d
-        case Survivors():
+        case sent.Survivors():
             yield "list of survivors", message.size_bytes
-        case Answer(content):
+        case sent.Answer(content):
             yield "shares", content.size_bytes
         case _:
             raise TypeError(f"{message.kind} is no message of a pairwise round")
@@ -93,7 +84,7 @@ def counted(protocol: str, n: int, d: int = D) -> tuple[Counter[str], float]:
     for _, _, message in done.sent:
         for name, size in parts(message, d):
             total[name] += size
-        neighbours += message.sealed.rows if isinstance(message, Shares) else 0
+        neighbours += message.sealed.rows if isinstance(message, sent.Shares) else 0
     return Counter({name: size / n for name, size in total.items()}), neighbours / n
 
 

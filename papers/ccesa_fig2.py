@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from papers.attacked import BUNDLED, findings, of
+from papers.attacked import NAMES, Attack, of, of_uploads
 from papers.entry import Basis, Cell, Entry, Evidence, Place
-from papers.running import Data, found
+from papers.running import BUNDLED
 
-DATA = Data(
+ATTACK = Attack(
+    "model_inversion",
+    "attacks/model_inversion",
     "att_faces",
     {"learning.model": "softmax", "population.users": 40, "privacy.T": 20, "privacy.D": 19},
 )
-NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 REVEALED, HIDDEN = "it reveals", "no clue"
 CLEAR, NOTHING = 0.4, 0.15
 """The correlation from which an image is called revealed, and up to which nothing of it is."""
@@ -18,12 +19,10 @@ CLEAR, NOTHING = 0.4, 0.15
 
 def run(place: Place) -> Evidence:
     """Correlation, SSIM and PSNR of the images, from uploads and from the global model."""
-    data = found([DATA])
-    scenario = place.root / "scenarios" / "attacks" / "model_inversion.yaml"
-    outcome = findings("model_inversion", scenario, data.overrides if data else {}, ENTRY.seed)
+    outcome = ATTACK.findings(place, ENTRY.seed)
     cells = []
     for name, told in NAMES.items():
-        numbers = of(outcome, name, "uploads" if name == "fedavg" else "masked uploads")
+        numbers = of_uploads(outcome, name)
         seen = numbers["corr"]
         ours = REVEALED if seen >= CLEAR else HIDDEN if abs(seen) <= NOTHING else "in part"
         said = REVEALED if name == "fedavg" else HIDDEN
@@ -37,7 +36,7 @@ def run(place: Place) -> Evidence:
         cells.append(
             Cell(f"{told}: the global model, correlation", None, numbers["corr"], "", "none", remark=remark)
         )
-    return Evidence(tuple(cells), on=data.told if data else "")
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 ENTRY = Entry(

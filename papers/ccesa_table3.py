@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from math import isnan
 from statistics import fmean, stdev
 
-from papers.attacked import BUNDLED, findings, of
+from papers.attacked import NAMES, Attack, of, of_uploads
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import Data, found
+from papers.running import BUNDLED
 
-DATA = Data("cifar10", {"learning.model": "vgg11", "learning.epochs": 3, "learning.momentum": 0.5})
+ATTACK = Attack(
+    "membership",
+    "attacks/membership",
+    "cifar10",
+    {"learning.model": "vgg11", "learning.epochs": 3, "learning.momentum": 0.5},
+)
 Row = tuple[float, ...]
 ACCURACY: dict[str, Row] = {
     "fedavg": (0.7249, 0.7072, 0.7280, 0.6647),
@@ -23,7 +28,6 @@ PRECISION: dict[str, Row] = {
     "ccesa": (0.4948, 0.5007, 0.4916, 0.5000),
 }
 """Of 5,000, 10,000, 15,000 and 50,000 training samples."""
-NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 SIZES = {"cifar10": (500, 1000, 1500, 5000), "digits": (10, 20, 40, 100)}
 """Samples of each of ten users."""
 SEEDS = (1, 2, 3, 4, 5)
@@ -34,17 +38,14 @@ NEAR, COINS, ALL = "near 70 %", "near 50 %", "close to 1"
 
 def run(place: Place) -> Evidence:
     """Accuracy, precision and recall of the attack, means over seeds, for each number of samples."""
-    data = found([DATA])
-    sizes = SIZES["cifar10" if data else "digits"]
-    scenario = place.root / "scenarios" / "attacks" / "membership.yaml"
+    sizes = SIZES["cifar10" if ATTACK.there else "digits"]
     cells, curves = list[Cell](), dict[str, list[float]]()
     for column, size in enumerate(sizes):
-        changes = {**(data.overrides if data else {}), "learning.partition": {"few": size}}
-        outcomes = [findings("membership", scenario, {**changes, "seed": seed}, ENTRY.seed) for seed in SEEDS]
+        few = {"learning.partition": {"few": size}}
+        outcomes = [ATTACK.findings(place, ENTRY.seed, {**few, "seed": seed}) for seed in SEEDS]
         for name, told in NAMES.items():
-            read = "uploads" if name == "fedavg" else "masked uploads"
-            runs = [of(found_, name, read) for found_ in outcomes]
-            printed = (ACCURACY[name][column], PRECISION[name][column]) if data else None
+            runs = [of_uploads(found, name) for found in outcomes]
+            printed = (ACCURACY[name][column], PRECISION[name][column]) if ATTACK.there else None
             cells += judged(f"{told}, {10 * size} samples", name == "fedavg", runs, printed)
             curves.setdefault(told, []).append(fmean(r["accuracy"] for r in runs))
         everybody = fmean(of(f, "secagg", "global model")["accuracy"] for f in outcomes)
@@ -52,7 +53,7 @@ def run(place: Place) -> Evidence:
     x = tuple(10.0 * size for size in sizes)
     lines = tuple(Line(name, x, tuple(y)) for name, y in curves.items())
     chart = Chart("Accuracy of membership inference", "training samples", "accuracy", lines, log_x=10)
-    return Evidence(tuple(cells), (chart,), data.told if data else "")
+    return Evidence(tuple(cells), (chart,), ATTACK.told)
 
 
 def judged(

@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, label, results, told
+from papers.running import chosen, curve, label, results, told
 from simfl.results.statistics import estimate
 
 PAIRS = {
@@ -33,7 +33,7 @@ def run(place: Place) -> Evidence:
             for name, entry in protocols.items():
                 finals.setdefault(name, []).append(entry["final_accuracy"])
             if not lines:
-                lines = [_line(name, entry["rounds"]) for name, entry in protocols.items()]
+                lines = [curve(name, entry["rounds"]) for name, entry in protocols.items()]
         title = f"Accuracy on {dataset}, first seed"
         charts.append(Chart(title, "aggregation", "test accuracy", tuple(lines)))
         out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(finals)]
@@ -53,11 +53,6 @@ def cells(finals: dict[str, list[float]]) -> list[Cell]:
         remark += f": {by.mean:+.4f} ± {half:.4f}, {by.n} seeds"
         out.append(Cell(f"staleness {staleness}", said, word, compare="order", remark=remark))
     return out
-
-
-def _line(name: str, rounds: list[dict[str, float | None]]) -> Line:
-    known = [(k, r["accuracy"]) for k, r in enumerate(rounds, 1) if r["accuracy"] is not None]
-    return Line(name, tuple(float(k) for k, _ in known), tuple(float(v) for _, v in known))
 
 
 ENTRY = Entry(

@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Place
-from papers.multi_round_accuracy import Scheme, best_rates, curve, statements
+from papers.multi_round_accuracy import Scheme, best_rates, statements
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, label, results, told
+from papers.running import chosen, curve, label, results, told
 from simfl.folder.result import Result
 
 FAILS, CHANCE = "partition fails to train", 10.0

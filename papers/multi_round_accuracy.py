@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, label, results, told
+from papers.running import chosen, curve, label, results, told
 from simfl.folder.result import Result
 
 Row = tuple[float, ...]
@@ -64,8 +64,8 @@ def run(place: Place) -> Evidence:
     return Evidence(tuple(cells), tuple(charts), told(studies))
 
 
-Scheme = tuple[list[float], list[float | None]]
-"""The final accuracies of a scheme's seeds in per cent, and the first seed's curve."""
+Scheme = tuple[list[float], list[dict[str, Any]]]
+"""The final accuracies of a scheme's seeds in per cent, and the first seed's rounds."""
 
 
 def best_rates(found: Iterator[tuple[Mapping[str, Any], Result]]) -> dict[str, Scheme]:
@@ -74,7 +74,7 @@ def best_rates(found: Iterator[tuple[Mapping[str, Any], Result]]) -> dict[str, S
     for point, result in found:
         at = rates.setdefault(point.get("learning.lr"), {})
         for name, entry in result.summary["protocols"].items():
-            accuracies, _ = at.setdefault(name, ([], [r["accuracy"] for r in entry["rounds"]]))
+            accuracies, _ = at.setdefault(name, ([], entry["rounds"]))
             accuracies.append(100 * (entry["final_accuracy"] or 0.0))
     names = next(iter(rates.values()))
     return {name: max((at[name] for at in rates.values()), key=lambda s: fmean(s[0])) for name in names}
@@ -111,12 +111,6 @@ def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
         ours = words if so else "otherwise"
         cells.append(Cell(f"{setting}, order", words, ours, compare="order", remark=remark))
     return cells
-
-
-def curve(name: str, values: list[float | None]) -> Line:
-    """A scheme's line, of the rounds that have a value."""
-    known = [(float(t), v) for t, v in enumerate(values, 1) if v is not None]
-    return Line(name, tuple(t for t, _ in known), tuple(v for _, v in known))
 
 
 ENTRY = Entry(

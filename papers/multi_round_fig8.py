@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from papers.attacked import BUNDLED, findings, of
+from papers.attacked import Attack, of
 from papers.entry import Cell, Entry, Evidence, Place
-from papers.running import Data, found
+from papers.running import BUNDLED
 
-DATA = Data(
+ATTACK = Attack(
+    "least_squares",
+    "reconstruction",
     "cifar10",
     {"learning.model": "lenet5", "learning.partition": {"shared": 200}, "learning.batch_size": 50},
 )
@@ -26,15 +28,12 @@ Numbers = dict[str, Mapping[str, float]]
 
 def run(place: Place) -> Evidence:
     """The mean error of eq. 35 under random selection and under batches of two, and the rank of P."""
-    data = found([DATA])
-    scenario = place.root / "scenarios" / "reconstruction.yaml"
     cells = list[Cell]()
     for rounds in (PAPERS, MORE):
-        changes = data.overrides if data else {}
-        outcome = findings("least_squares", scenario, changes, ENTRY.seed, {"rounds": rounds})
+        outcome = ATTACK.findings(place, ENTRY.seed, rounds=rounds)
         numbers: Numbers = {name: of(outcome, name, "sums") for name in NAMES}
-        cells += [*errors(rounds, numbers, bool(data)), *(ranks(numbers) if rounds == PAPERS else ())]
-    return Evidence(tuple(cells), on=data.told if data else "")
+        cells += [*errors(rounds, numbers, ATTACK.there), *(ranks(numbers) if rounds == PAPERS else ())]
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 def errors(rounds: int, numbers: Numbers, theirs: bool) -> list[Cell]:

@@ -45,9 +45,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked `ci` to `make test-ci`, unless the command names it, and skip what needs a GPU."""
     if TIER == "quick" and not any("::" in argument for argument in config.args):
-        left_out = {i for i in items if any(left_to_ci(i.name, **m.kwargs) for m in i.iter_markers("ci"))}
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+        left_out = left_to_ci(items)
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
     skip_without_gpu(items)
 
 

@@ -171,6 +171,7 @@ def test_out_must_not_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+@pytest.mark.ci
 def test_ctrl_c_ends_soon_with_130_and_keeps_what_was_finished(tmp_path: Path) -> None:
     code, errors = ended_by(signal.SIGINT, tmp_path / "r", [])
     assert code == 130
@@ -228,6 +229,7 @@ def test_check_counts_the_users_of_classes(capsys: pytest.CaptureFixture[str]) -
     assert sum(map(int, found.groups())) == 10
 
 
+@pytest.mark.ci
 def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "population" in json.loads(told(capsys, "schema"))["properties"]
 

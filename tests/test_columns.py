@@ -69,6 +69,7 @@ def too_long(command: str, printed: str) -> list[str]:
     return [line for line in lines if cell_len(line) > 80]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "commands", [[*TABLES, "report runs/a --figures", *TEXTS], pytest.param(SLOW, marks=pytest.mark.slow)]
 )

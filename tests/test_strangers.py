@@ -143,6 +143,7 @@ def distribute(folder: Path, entry_points: str) -> None:
     (record / "entry_points.txt").write_text(entry_points)
 
 
+@pytest.mark.ci
 def test_an_installed_packages_kinds_are_taken_like_ours(tmp_path: Path) -> None:
     distribute(
         tmp_path,

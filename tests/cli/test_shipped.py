@@ -45,7 +45,7 @@ def test_every_yaml_file_has_a_name() -> None:
     assert NAMES.index("whole_batches") < NAMES.index("attacks/inversion")
 
 
-@pytest.mark.ci(only=["papers/", "studies/"])
+@pytest.mark.ci(but=["tutorial", "async_buffer"])
 @pytest.mark.parametrize("name", NAMES)
 def test_init_writes_what_a_scenario_reads(name: str, tmp_path: Path, called: Called) -> None:
     code, out, _ = called("init", name)
@@ -186,6 +186,7 @@ def test_shells_complete_names_and_files(tmp_path: Path) -> None:
     assert completed("bash", "simfl run /nowhere", tmp_path).split() == []  # bash looks for files itself
 
 
+@pytest.mark.ci
 def test_completion_of_a_real_bash(tmp_path: Path) -> None:
     """What --show-completion prints makes bash complete."""
     simfl_here = tmp_path / "simfl"

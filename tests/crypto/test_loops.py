@@ -261,12 +261,14 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.ci
 def test_loading_a_scenario_imports_nothing_heavy():
     code = "import sys, simfl.cli, simfl.scenario.load, simfl.crypto.quantize, simfl.crypto.shamir\n"
     done = run(code + "print(sorted({'numba', 'torch', 'galois'} & set(sys.modules)))")
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.ci
 def test_loops_are_compiled_without_a_cache_folder():
     code = """
 from numba.core import caching

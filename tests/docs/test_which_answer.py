@@ -91,6 +91,7 @@ def test_what_it_says_of_relaying_is_so() -> None:
             assert relayed["lightsecagg"] > direct["lightsecagg"]
 
 
+@pytest.mark.ci
 def test_its_costs_are_those_that_check_prints() -> None:
     built: dict[str, Any] = studies()
     facts = {name: assumed(study) for name, study in built.items()}

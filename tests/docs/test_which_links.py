@@ -91,6 +91,7 @@ def ahead(scenario: Scenario) -> float:
     return found[LIGHTSECAGG].seconds - found[SECAGG_PLUS].seconds
 
 
+@pytest.mark.ci
 def test_the_rows_are_the_points_of_the_study() -> None:
     study = planned()
     points = [point(study, number) for number in range(len(study.points))]
@@ -224,6 +225,7 @@ def test_what_it_says_of_shares_is_so() -> None:
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("cost", "words"), [*product((PAPERS, FAST), [w for w in CHANGES if w[:3] == "d ="])]
 )

@@ -236,6 +236,7 @@ def test_charging_has_draws_of_its_own() -> None:
 
 
 # --- the rest of a run ------------------------------------------------------------------------------------
+@pytest.mark.ci(only=["pooled"])
 @pytest.mark.parametrize("changes", [{"payload": "shadow"}, {"workers": 2}], ids=["shadow", "pooled"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_batteries_are_the_same_however_content_is_made(
@@ -269,7 +270,7 @@ def test_idle_users_have_no_account() -> None:
     assert len(session.meter._accounts) < 60
 
 
-@pytest.mark.ci(but=["-low"])
+@pytest.mark.ci(but=["rounds-low"])
 @pytest.mark.parametrize("level", [1.0, {"kind": "uniform", "low": 0.01, "high": 0.3}], ids=["full", "low"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_runs_with_batteries_keep_all_invariants(base: dict[str, Any], level: Any, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ MISSED = {"model": "training", "inbox": "upload", "upload": "upload"} | dict.fro
 """The phase in which a user is missed whose link broke in such a message: by default in the offline phase."""
 
 
+@pytest.mark.ci(but=["-0]", "-1]"])
 @pytest.mark.parametrize(("name", "up", "k"), CUTS)
 def test_a_round_survives_a_link_that_breaks_in_any_message(
     name: str, up: bool, k: int, tmp_path: Path

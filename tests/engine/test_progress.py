@@ -71,6 +71,7 @@ def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPa
     assert changes == [(10**9, False), (10**9, True), (0, False)]
 
 
+@pytest.mark.ci(but=["None-fedavg", "None-fedbuff"])
 @pytest.mark.parametrize("name", [*SYNC_PROTOCOLS, *ASYNC_PROTOCOLS])
 @pytest.mark.parametrize("horizon_s", [None, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -> None:

@@ -30,7 +30,7 @@ def shadow(users: int, name: str, rounds: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.ci(but=["lightsecagg"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "least", "most"), [("fedavg", 5.5, 6.5), ("lightsecagg", 18, 21), ("secagg", 18, 21)]
 )

@@ -89,6 +89,7 @@ def test_a_folder_without_a_run_is_a_strangers(tmp_path: Path) -> None:
     assert files(tmp_path) == FILES | mine
 
 
+@pytest.mark.ci
 def test_a_run_says_which_report_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

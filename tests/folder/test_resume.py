@@ -111,6 +111,7 @@ def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     assert all(r[-1] for r in rounds)
 
 
+@pytest.mark.ci
 def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
     overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 3}
     overrides |= {"learning.model": "cnn", "protocols": ["lightsecagg"], "memory_limit_gb": 0.015}

@@ -152,6 +152,7 @@ def test_a_second_interrupt_while_writing_loses_nothing(
     assert rounds_of(out) == 20
 
 
+@pytest.mark.ci
 def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = ended_by(signal.SIGKILL, tmp_path / "r", [])
     assert code == -signal.SIGKILL

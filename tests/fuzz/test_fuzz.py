@@ -34,6 +34,7 @@ def test_mutants_are_refused_or_run(first: int) -> None:
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.ci(but=["tiny", "buffer"])
 @pytest.mark.parametrize("path", sorted(SEEDS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_what_is_mutated_runs_itself(path: Path) -> None:
     report = attempt(Mutant(path.read_bytes(), (), path.name))

@@ -71,6 +71,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.ci
 def test_losses_in_cycles_are_those_of_a_simulation() -> None:
     given = {"dropout": {"kind": "script", "losses": LOSSES}}
     result, _, simulated = played("lightsecagg_async", **given)

@@ -78,6 +78,7 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
     assert bool(told["wire"].get("packets")) == (delay == "wire")
 
 
+@pytest.mark.ci
 @as_root
 def test_users_reach_each_other_through_the_hub(cleaned: None) -> None:
     result, _ = play(three(**{"network.peers": "direct"}), links="kernel", delay="user")

@@ -161,7 +161,7 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     assert figures.held_s < 0.2
 
 
-@pytest.mark.ci(but=["[secagg"])
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
 def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has references to them in place of their bytes; their trace is that of a simulation."""
@@ -257,6 +257,7 @@ def test_a_user_that_stays_away_reports_all_the_same() -> None:
     assert lost.why == "went offline"
 
 
+@pytest.mark.ci
 def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
     part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
     result, _ = played(
@@ -336,7 +337,7 @@ def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
     assert metrics.rounds(trace)[0].span["offline"] > 0
 
 
-@pytest.mark.ci(but=["False"])
+@pytest.mark.ci
 @pytest.mark.parametrize("tampered", [False, True])
 def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the seeds of rounding, which users tell in the end; another one would not pass."""

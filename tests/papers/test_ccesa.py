@@ -33,6 +33,7 @@ def test_a_small_round_is_really_run() -> None:
     assert min(*times.steps.values(), times.server) > 0
 
 
+@pytest.mark.ci
 def test_lost_users_cost_a_mask_of_each_survivor() -> None:
     """One of 10 is lost, before its upload: 9 own masks, and 9 pairwise ones."""
     seed = next(s for s in range(1000) if _only_one_lost_before_its_upload(s))

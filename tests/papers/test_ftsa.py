@@ -45,6 +45,7 @@ def test_work_by_hand() -> None:
     )  # taken off the sum of uploads
 
 
+@pytest.mark.ci
 def test_what_takes_long_is_predicted_within_the_bound() -> None:
     log = ftsa.logged()
     found = {

@@ -42,6 +42,7 @@ def test_rows_are_rounds_of_k_users_who_are_there() -> None:
     assert not nobody.any()
 
 
+@pytest.mark.ci(only=["5-2-2"])
 @pytest.mark.parametrize(
     ("N", "K", "T"), [(4, 2, 1), (4, 2, 2), (5, 2, 2), pytest.param(6, 2, 2, marks=pytest.mark.slow)]
 )
@@ -131,6 +132,7 @@ def test_completed_rounds_are_counted_apart() -> None:
     assert not cell.agrees
 
 
+@pytest.mark.ci
 def test_corollary_1_is_an_equality_for_one_error() -> None:
     """Of constant vectors, and twice as many sums as said."""
     rng = np.random.default_rng(0)
@@ -211,6 +213,7 @@ def test_rounding_is_judged() -> None:
     assert not lightsecagg_lemma2.unbiased(1, 0.01).agrees
 
 
+@pytest.mark.ci
 def test_rounded_weights_are_judged_at_64_levels() -> None:
     real = [0.95, 0.94, 0.96]
     for by, word in (

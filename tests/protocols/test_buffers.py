@@ -38,6 +38,7 @@ def fate_of_uploads(run):
     return fates
 
 
+@pytest.mark.ci(but=["paper"])
 @both
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.02, 0.05]), late=st.sampled_from([0, 0.02]))

@@ -53,6 +53,7 @@ def frequencies(outcomes, t):
     return insecure / len(outcomes), incorrect / len(outcomes)
 
 
+@pytest.mark.ci(only=["[7]"])
 @pytest.mark.parametrize("n", [5, 6, 7])
 def test_the_bounds_are_the_expected_number_of_failures(n):
     """Over all placements of so many, none both: n times the part of the honest who have t or more colluding
@@ -78,6 +79,7 @@ def test_the_bounds_are_the_expected_number_of_failures(n):
                     assert told.incorrect == pytest.approx(least.incorrect, abs=1e-12), (k, t, T, D)
 
 
+@pytest.mark.ci(but=["5-True"])
 @pytest.mark.parametrize(("n", "overlap"), [(5, True), (6, True), (7, False)])
 def test_the_bounds_hold_of_fewer_and_of_lost_colluders(n, overlap):
     """T and D are the most: no smaller sets, and no overlap of the two, fail more often than they allow."""

@@ -153,6 +153,7 @@ def test_the_bounds_hold_of_all_that_can_become_of_four_users():
 
 
 # --- SecAgg+: the design --------------------------------------------------------------------------
+@pytest.mark.ci(but=["0-0", "8-8"])
 @pytest.mark.parametrize(
     ("T", "D"), [(0, 0), (0, 6), (2, 0), (4, 5), (6, 0), (7, 1), (8, 8), (12, 7), (20, 3)]
 )

@@ -246,6 +246,7 @@ def test_where_T_is_an_interval_it_is_shaded() -> None:
     assert (path.vertices[:, 1].min(), path.vertices[:, 1].max()) == (2, 5)
 
 
+@pytest.mark.ci
 def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
     rates: Run, losing: Run, buffered: Run, choosing: Run
 ) -> None:
@@ -282,6 +283,7 @@ def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tm
         assert b"<dc:date>" not in content
 
 
+@pytest.mark.ci
 def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
     made(tmp_path, rounds=1)
     with pytest.raises(SystemExit) as left:
@@ -312,6 +314,7 @@ def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
         assert text in said
 
 
+@pytest.mark.ci
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     names = ["x_1-2.0", "_hidden"]
     some = made(tmp_path, protocols={name: {"protocol": "fedavg"} for name in names}, selection={"random": 2})

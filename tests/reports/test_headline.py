@@ -117,6 +117,7 @@ def test_the_figure_ranks_by_it(flipped: Run) -> None:
         assert sum(bar.seconds.values()) == pytest.approx(bar.total_s)
 
 
+@pytest.mark.ci
 def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
     base = str(ROOT / "scenarios/tutorial.yaml")
     sweep = swept(study(tmp_path, base=base, set=TUTORIAL, grid={"rounds": [30]}, seeds=1), tmp_path / "out")

@@ -14,7 +14,7 @@ from tests.studies.explore.faults import FAULTS, plant
 SIGNED = {"consistency": "signatures"}
 
 
-@pytest.mark.ci(but=["fedavg", "[secagg"])
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize(
     ("protocol", "more", "unlucky"),
     [

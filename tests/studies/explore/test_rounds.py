@@ -25,7 +25,7 @@ SYNC_IN_FULL = [pytest.param(p, marks=pytest.mark.slow) if p == "secagg_plus" el
 ASYNC = ("fedbuff", "lightsecagg_async")
 
 
-@pytest.mark.ci(only=["-secagg"])
+@pytest.mark.ci(but=["fedavg", "lightsecagg"])
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 @pytest.mark.parametrize(
     ("users", "unlucky"),
@@ -55,6 +55,7 @@ def test_ccesa_keeps_every_law_over_other_graphs(seed: int) -> None:
     assert explore(make_cohort("ccesa", 4, seed, majority)).violation is None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["fedbuff", pytest.param("lightsecagg_async", marks=pytest.mark.slow)])
 def test_a_buffer_keeps_every_law_whatever_becomes_of_one(protocol: str) -> None:
     cohort = make_cohort(protocol, 3)
@@ -116,6 +117,7 @@ def test_explored_buffers_meet_waiting_uploads_and_flapping() -> None:
     assert any(isinstance(row, rows.Lost) and row.why == "went offline" for row in flapping)
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
     cohort = make_cohort(protocol, 4)

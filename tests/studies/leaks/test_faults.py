@@ -48,6 +48,7 @@ def test_a_fault_that_breaks_no_law_of_sums_leaks(protocol, client, colluders, l
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
 
 
+@pytest.mark.ci(but=["OneKeyForAll"])
 @pytest.mark.parametrize(("protocol", "client"), [case[:2] for case in SILENT])
 def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatch) -> None:
     """The laws of sums, life, haste and honesty hold: nothing but a view shows these faults."""

@@ -90,6 +90,7 @@ def test_losses_come_in_order() -> None:
     assert lost == sorted(lost)
 
 
+@pytest.mark.ci
 def test_one_colluder_more_is_shown() -> None:
     small = make_small("lightsecagg", 4, changes={"U": 4})
     report = sweep(small, collude=1)

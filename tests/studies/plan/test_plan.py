@@ -27,6 +27,7 @@ def test_the_real_work_takes_the_planned_time(answer: Answer) -> None:
     assert_planned(answer, rounds=5, payload="real")
 
 
+@pytest.mark.ci
 def test_a_buffer_is_planned_where_it_may_be() -> None:
     answer = plan(small(asynchronous="either", return_s=1.0, updates=4))
     assert answer.best.name == "lightsecagg_async"
@@ -58,6 +59,7 @@ def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
     assert all(c.user_mb.mean <= 0.02 for c in slow.candidates)
 
 
+@pytest.mark.ci
 def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
     assert_planned(answer, rounds=5)
