@@ -181,6 +181,26 @@ def test_ctrl_c_ends_soon_with_130_and_keeps_what_was_finished(tmp_path: Path) -
     assert 0 < len(summary["protocols"]["fedavg"]["rounds"]) < 5000
 
 
+INTERRUPTED_EARLY = """
+import asyncio, sys
+from simfl.cli import main
+
+def interrupted(loop):
+    raise KeyboardInterrupt
+
+asyncio.SelectorEventLoop._make_self_pipe = interrupted
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.ci
+def test_what_ctrl_c_leaves_half_made_says_nothing(tmp_path: Path) -> None:
+    """An event loop without its pipe cannot be closed, and the coroutine for it was never awaited."""
+    command = [sys.executable, "-c", INTERRUPTED_EARLY, "run", EDGES, *QUICK, "--out", str(tmp_path / "r")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "Interrupted\n")
+
+
 @pytest.mark.ci
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m simfl schema | head -c 1"
