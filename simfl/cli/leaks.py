@@ -111,13 +111,12 @@ def _of_protocol(
             expected = seconds_for_all(small, collude)
         ask_before_long(f"{label}: every loss", expected, yes)
 
-    def watch(now: Report) -> None:
-        nonlocal report
-        report = now
-
     with keeping(lambda: f"; {report.rounds} rounds so far"), stages() as stage:
         stage(f"{label}: every loss")
-        report = sweep(small, collude, watch) if random is None else sample(small, random, collude, watch)
+        if random is None:
+            sweep(small, collude, report)
+        else:
+            sample(small, random, collude, report)
     say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
     _show(report)
     if figure is not None:
@@ -163,7 +162,7 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     report = Lied()
     with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
         stage(f"{label}: lies about {lie}")
-        report = lies(small.setup, lie, min(collude, users - 2))
+        lies(small.setup, lie, min(collude, users - 2), report)
     say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
     for size, tried in sorted(report.tried.items()):
         who = f"the server and {counted(size, 'user')}" if size else "the server alone"

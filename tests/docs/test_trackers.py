@@ -27,6 +27,7 @@ def test_the_command_writes_where_the_page_says(shell: Shell) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.ci
 def test_the_code_prints_what_the_page_shows(shell: Shell) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     (code,), (text,) = blocks(PAGE, "python"), blocks(PAGE, "text")

@@ -156,6 +156,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "HELLOS", 10**6)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
 def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
     """10,000 of them among the three protocols, amid a round of each."""

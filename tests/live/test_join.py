@@ -80,6 +80,7 @@ def elsewhere(does: Callable[[], object]) -> Iterator[int]:
 codes = list[int]()
 
 
+@pytest.mark.ci(but=["False"])
 @pytest.mark.parametrize("reveals", [True, False])
 def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experiment) -> None:
     """Exact where users tell how they rounded; else nobody knows, and the run says so."""
