@@ -7,7 +7,7 @@ BIN := .venv/bin
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
-test: .venv/ready  # before each commit: each law at its smallest size, with few random examples
+test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands

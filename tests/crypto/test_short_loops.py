@@ -133,6 +133,7 @@ def test_the_number_of_elements_decides():
     assert loops_for(SHORT + 1, "interpolation_loops") is interpolation_loops
 
 
+@pytest.mark.ci
 def test_a_run_of_a_small_model_imports_no_compiler():
     code = """
 import sys, simfl

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -188,20 +187,6 @@ def test_room_waits_until_output_fits_half_the_budget() -> None:
         ops.close()
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PooledOps]]:
-    """The pools of the runs of a test, as they were when they were closed."""
-    seen: list[PooledOps] = []
-    close = PooledOps.close
-
-    def closing(self: PooledOps) -> None:
-        seen.append(self)
-        close(self)
-
-    monkeypatch.setattr(PooledOps, "close", closing)
-    return seen
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -58,6 +58,7 @@ def drift(cell: Cell) -> float:
     return abs(today / then - 1)
 
 
+@pytest.mark.ci
 def test_the_evidence_is_of_todays_simulator() -> None:
     """Of the quickest cell; the slow test has the rest. Where it is not: `make live` again."""
     assert drift(next(cell for cell in played() if cell.protocol == "fedavg")) < MOST_DRIFT

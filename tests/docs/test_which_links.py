@@ -207,6 +207,7 @@ def test_another_slow_tail_gives_the_same_order() -> None:
     assert f"ahead by {min(found):.0f} to {max(found):.0f} s" in TEXT
 
 
+@pytest.mark.ci
 def test_what_it_says_of_shares_is_so() -> None:
     models = {}
     for words in (BASE, "D = 20", "T = 40"):

@@ -248,6 +248,7 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(all_of_it())
 
 
+@pytest.mark.ci
 def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*sent: Any) -> list[str]:
         door = a_door("fedavg")

@@ -122,6 +122,7 @@ def test_the_study_goes_from_2_to_the_2_to_2_to_the_28() -> None:
         assert secure.c_g == 2**6
 
 
+@pytest.mark.ci
 def test_wrapped_coordinates_are_counted() -> None:
     """As in the study's last cell, for a round, with larger steps."""
     entries = {PLAIN: {"protocol": "fedbuff"}, SECURE: {"protocol": "lightsecagg_async"}}

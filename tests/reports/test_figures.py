@@ -265,6 +265,7 @@ def texts(svg: bytes) -> str:
     return "\n".join("".join(element.itertext()) for element in found)
 
 
+@pytest.mark.ci
 def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tmp_path: Path) -> None:
     def save(name: str) -> None:
         figures = catalogue.of_run(losing)

@@ -100,6 +100,7 @@ def test_shares_that_take_too_long_are_not_run() -> None:
     assert why.startswith("not run: shares alone take ")
 
 
+@pytest.mark.ci
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
     answer = plan(small(collude="none"))
     assert answer.best.name == "fedavg"
