@@ -5,6 +5,8 @@ import signal
 import sys
 import textwrap
 import threading
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -43,12 +45,23 @@ def keeping(kept: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
         return
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        _forget(interrupt)
         message, code = "Interrupted", TERMINATED if _ending_signals else INTERRUPTED
     except (RunFailed, OSError) as error:
         message, code = f"simfl: {error}", FAILED
     tell(f"{message}{kept()}", error=True)
     raise typer.Exit(code)
+
+
+def _forget(interrupt: KeyboardInterrupt) -> None:
+    """Let go of the half-made things that an interrupt left, as an event loop, without their complaints."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            traceback.clear_frames(interrupt.__traceback__)
+    finally:
+        sys.unraisablehook = hook
 
 
 @contextmanager

@@ -90,6 +90,7 @@ def test_it_compares_everything_and_changes_nothing(base: Any, monkeypatch: pyte
     assert wanted <= set(seen)
 
 
+@pytest.mark.ci
 def test_the_measured_clock_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(kernel: Any, *_: Any) -> None:
         began = time.thread_time()

@@ -246,6 +246,7 @@ def test_a_clients_error_names_its_file_and_line(tmp_path: Path) -> None:
         simfl.run(load(scenario, {"learning.flower.samples": 2}).model_copy())
 
 
+@pytest.mark.ci
 def test_flwrs_own_client_is_timed_masked_and_replayed(tmp_path: Path) -> None:
     changes = {
         "rounds": 2, "population.users": 3, "privacy": {"T": 1, "D": 1}, "protocols": ["lightsecagg"],

@@ -38,6 +38,7 @@ def test_linear_update_by_hand_is_the_sample() -> None:
     assert cost.max() < 1e-4
 
 
+@pytest.mark.ci
 def test_a_network_gives_its_sample_away_too() -> None:
     split, trainer = one_sample_each(Cnn())
     weights = trainer.initial(bytes(32))

@@ -53,6 +53,7 @@ def test_it_carries_all_of_simfl_scenarios_and_examples(built: Path) -> None:
     assert carried == tracked("simfl") | shipped
 
 
+@pytest.mark.ci
 def test_it_runs_where_no_checkout_is(built: Path, tmp_path: Path) -> None:
     """With the libraries of this environment; test_pythons.py makes environments of its own."""
     place, empty = tmp_path / "site", tmp_path / "empty"

@@ -23,6 +23,7 @@ def leak(capsys, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.ci
 def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0

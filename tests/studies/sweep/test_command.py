@@ -79,6 +79,7 @@ def test_a_machine_that_changes_its_speed_is_told_of(
     assert ("The machine's speed moved by" in " ".join(capsys.readouterr().out.split())) == moved
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
