@@ -163,6 +163,7 @@ def test_the_theorems_say_what_the_server_knows(every):
     assert all(verdicts[both] > 100 / every for both in product((False, True), repeat=2)), verdicts
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_colluders_get_no_sum_that_the_rule_forbids(every):
     """All graphs of four users, all ways to be lost, all coalitions: a sum over a proper part of the others
