@@ -177,6 +177,7 @@ def test_a_second_sweep_gets_one_message(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
+@pytest.mark.ci
 def test_failures_are_listed_and_gone_once_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
