@@ -45,7 +45,8 @@ from scipy.optimize import least_squares
 from papers.lightsecagg_testbed import PROTOCOLS, RATES, TABLE2, TABLE4, breakdown, settings
 from simfl import profiles
 from simfl.dataplane.work import WORK
-from simfl.folder.result import Result, atomic
+from simfl.folder.disk import atomic
+from simfl.folder.result import Result
 from simfl.simulation import run
 
 ROOT = Path(__file__).parents[1]

@@ -93,4 +93,5 @@ def everything_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
 def quiet_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is to read unasked of a stage that lasts on a busy machine, or of another test's files."""
     monkeypatch.setattr("simfl.cli.common.PATIENCE_S", 60.0)
-    monkeypatch.setattr("simfl.cli.common._named_files", set(executed()))
+    monkeypatch.setattr("simfl.cli.run.PATIENCE_S", 60.0)
+    monkeypatch.setattr("simfl.cli.inputs._named_files", set(executed()))

@@ -132,12 +132,13 @@ def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tenso
     velocity = torch.zeros_like(x0) if sgd.momentum else None
     mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
     blocks = [
-        [(some if isinstance(some, slice) else to_tensor(some, device), width) for some, width in each]
+        [(own, own if isinstance(own, slice) else to_tensor(own, device), width) for own, width in each]
         for each in plan.blocks(mixed)
     ]
     for step, together in enumerate(blocks):
-        for some, width in together:
-            x, y = samples.gather(rows[step, some, :width])
+        for own, some, width in together:
+            # Numbers of images on disk stay on the host, where a device's numbers are no index.
+            x, y = samples.gather(rows[step, some if isinstance(rows, Tensor) else own, :width])
             masks = work.draws.kept(keys[..., some], step, width)
             g = gradients(flat[some], x, y, shares[step, some, :width], masks)
             if sgd.weight_decay + sgd.mu:

@@ -153,16 +153,17 @@ def test_a_rate_leaves_the_warm_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(gpu_cases.time, "perf_counter", lambda: now[0])
 
-    def rate(*seconds: float) -> float:
+    def rate(*seconds: float, least_s: float = 5.0) -> float:
         left = list(seconds)
 
         def train() -> None:
             now[0] += left.pop(0)
 
-        return gpu_cases.per_second(train, 6, "cpu", least_s=5.0)
+        return gpu_cases.per_second(train, 6, "cpu", least_s)
 
     assert rate(9, 2, 2, 2) == 3.0
     assert rate(12) == 0.5
+    assert rate(2, least_s=0.0) == 3.0
 
 
 BLOCKED = """

@@ -8,6 +8,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,33 @@ def test_a_chunk_crosses_the_bus_twice(tried: tuple[Model, tuple[int, ...]], way
     one = learner(*tried, way)
     some = cohort(one, sgd, clients=1 if way == "loop" else 4)
     held(crossing(lambda: one.train(some)))
+
+
+class OnDisk:
+    """Images that are read when they are asked for, by numbers that the host has."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.shape, self.dtype, self._x = x.shape, x.dtype, x
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
+        assert isinstance(numbers, np.ndarray)
+        return self._x[numbers]
+
+
+@pytest.mark.parametrize("tried", [NORMED, GROUPED], ids=["normed", "grouped"])
+@pytest.mark.parametrize("side_by_side", [False, True], ids=["loop", "vectorised"])
+def test_images_on_disk_are_sent_and_nothing_comes_back(
+    tried: tuple[Model, tuple[int, ...]], side_by_side: bool
+) -> None:
+    split = replace(made_up(tried[1], SIZES), x_train=OnDisk(made_up(tried[1], SIZES).x_train))
+    one = Autograd(tried[0], split, "meta", np.float32, side_by_side, CrossEntropy())
+    some = cohort(one, PLAIN)
+    *amid, last = crossing(lambda: one.train(some))
+    assert set(amid) == {"sent", "gathered"}
+    assert last == "fetched"
 
 
 @pytest.mark.gpu
