@@ -1,10 +1,11 @@
 """The same CNN run in this process, on a cluster of one worker here and on one of two.
 
-    python benchmarks/cluster.py [repeats]
+    python benchmarks/cluster.py [repeats] [ADDRESS ...]
 
 20 users with the digits, E = 12, B = 10, LightSecAgg, way loop, modelled clock. Wall-clock seconds from the
 first training to the end, once the workers stand (starting them is told apart): the least of the repeats,
-in which all take turns. Needs as many free cores as workers.
+in which all take turns. Needs as many free cores as workers. ADDRESS: clusters that are there, such as
+ray://127.0.0.1:10001.
 """
 
 from __future__ import annotations
@@ -66,10 +67,11 @@ def timed(cluster: str | None) -> tuple[float, float, list[str]]:
 
 def main() -> None:
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    times: dict[str | None, list[tuple[float, float]]] = {place: [] for place in PLACES}
+    places = (*PLACES, *sys.argv[2:])
+    times: dict[str | None, list[tuple[float, float]]] = {place: [] for place in places}
     traces = []
     for _ in range(repeats):
-        for place in PLACES:
+        for place in places:
             start, run, lines = timed(place)
             times[place].append((start, run))
             traces.append(lines)

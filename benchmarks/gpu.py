@@ -104,7 +104,7 @@ def stages(device: str) -> list[Stage]:
             (python, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--continue-on-collection-errors",
              *tests),
             # A machine's own plugins of pytest are none of ours.
-            environment={"SIMFL_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            environment={"SIMFL_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TIER": "ci"},
         ),
         Stage("scenarios/async_buffer.yaml", 55, (*run, "scenarios/async_buffer.yaml", *few)),
         Stage("study of LeNet-5", 35, (*study, "--set", images, "--set", "learning.model=lenet5")),

@@ -73,7 +73,8 @@ async def simulate(
         watch: called with the progress, a few times a second.
         resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
-        cluster: where users are trained, `dask://HOST:PORT` or `local:N`; in this process unless given.
+        cluster: where users are trained, `dask://HOST:PORT`, `ray://HOST:PORT` or `local:N`; in this process
+            unless given.
         callbacks: told of the run's rounds (`simfl.trackers`), each of them anew where a run is resumed.
 
     Raises:

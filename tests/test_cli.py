@@ -193,7 +193,6 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.ci
 def test_what_ctrl_c_leaves_half_made_says_nothing(tmp_path: Path) -> None:
     """An event loop without its pipe cannot be closed, and the coroutine for it was never awaited."""
     command = [sys.executable, "-c", INTERRUPTED_EARLY, "run", EDGES, *QUICK, "--out", str(tmp_path / "r")]

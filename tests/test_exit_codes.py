@@ -73,7 +73,7 @@ def test_a_sweep_tells_of_cells_without_an_aggregate(
 
 
 # --- a reader that goes away ----------------------------------------------------------------------
-@pytest.mark.ci(but=["less than"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -46,7 +46,8 @@ MAY_IMPORT = {
         "errors", "version", "results", "selection", "privacy", "scenario", "engine",
     ),
     "cluster": (
-        "errors", "random_streams", "learning", "dataplane", "profiles", "scenario", "experiment", "folder",
+        "errors", "python_files", "random_streams", "learning", "dataplane", "profiles", "scenario",
+        "experiment", "folder",
     ),
     "trackers": ("errors", "results", "scenario"),
     "simulation": (
@@ -113,7 +114,7 @@ HOMES = {
     "asyncio": ("dataplane", "engine", "simulation", "live", "studies", "cli", "cluster"),
     "joblib": ("studies", "papers"),
     "distributed": ("cluster",),
-    "ray": ("studies",),
+    "ray": ("studies", "cluster"),
     "filelock": ("studies", "folder"),
     "pyarrow": ("reports",),
     "networkx": ("protocols",),

@@ -28,7 +28,9 @@ ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, mode
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
 MAX_CLASSES = 20  # of a scenario, whose users `check` counts
-CLUSTER_HELP = "Train on a Dask cluster: dask://HOST:PORT, or local:N for N processes of this machine."
+CLUSTER_HELP = (
+    "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
+)
 TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
 Tracked = Literal["tensorboard", "wandb", "mlflow"]
 Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]

@@ -4,7 +4,6 @@ Invariant: a worker computes nothing for a run whose code, scenario or files it 
 comes over the wire: the scenario is plain values, and what it names is read from the same paths.
 """
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -60,29 +59,24 @@ def trainers(order: Order) -> dict[str, Trainer]:
     return _trainers[order.key]
 
 
-async def prepare(order: Order) -> dict[str, tuple[str, int]] | str:
+def prepare(order: Order) -> dict[str, tuple[str, int]] | str:
     """Return how each entry is trained here, and the clients at a time; or why not at all."""
-    try:  # in a thread: the worker must go on answering its scheduler
-        made = await asyncio.to_thread(trainers, order)
+    try:
+        made = trainers(order)
     except Refusal as refusal:
         return str(refusal)
     return {name: (str(trainer.way), trainer.way.chunk) for name, trainer in made.items()}
 
 
-def hold(weights: Any) -> Any:
-    """Return weights: as the result of a task they are made again if the workers that hold them die."""
-    return weights
-
-
 def train(
     order: Order,
     entry: str,
-    versions: Sequence[NDArray[np.float32]],
     which: Sequence[int],
     users: Sequence[int],
     seeds: Sequence[bytes],
     rounds: Sequence[int],
     steps: Sequence[int | None],
+    *versions: NDArray[np.float32],
 ) -> Any:
     """Return the updates of clients, [K, d]; client k begins with versions[which[k]]."""
     return trainers(order)[entry].train([versions[k] for k in which], users, seeds, rounds, steps)
@@ -93,11 +87,9 @@ def evaluate(order: Order, entry: str, weights: NDArray[np.float32]) -> Any:
     return trainers(order)[entry].evaluate(weights)
 
 
-def attempt(function: Any, order: Order, *args: Any) -> Any:
+def attempt(name: str, function: Any, order: Order, *args: Any) -> Any:
     """Return function(order, ...), or a text: the worker that refuses, and why. No other try would help."""
-    from distributed import get_worker
-
     try:
         return function(order, *args)
     except Refusal as refusal:
-        return f"worker {get_worker().address} {refusal}"
+        return f"worker {name} {refusal}"

@@ -131,6 +131,7 @@ def test_an_unknown_name_is_answered_with_a_near_one(called: Called, arguments: 
     assert says in errors
 
 
+@pytest.mark.ci
 def test_leak_takes_a_name(called: Called) -> None:
     small = ["--set", "population.users=4", "--set", "rounds=1", "--set", "privacy={T: 1, D: 1, U: 3}"]
     code, out, errors = called("leak", "tutorial", "--collude", "0", *small)

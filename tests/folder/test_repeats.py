@@ -84,6 +84,7 @@ def test_repeats_that_would_be_the_same_are_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.ci
 def test_a_repeat_without_an_aggregate_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = ["--set", "deadlines.upload=0.001", "--out", str(tmp_path / "r")]
     out, errors = told(capsys, NO_AGGREGATE, "run", *MEASURED, *late, "--repeat", "2")

@@ -67,6 +67,11 @@ def test_every_kept_digest_has_a_case() -> None:
         "by_round",
         "over_selected",
         "rounds/busy",
+        "direct]",
+        "per_step_mid",
+        "jitter]",
+        "multi_round]",
+        "rounds/aborted",
     ]
 )
 @pytest.mark.parametrize("name", marked([*SMALL, *WHOLE, *STUDIES], COUNTED_LONG))

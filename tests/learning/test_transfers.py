@@ -132,6 +132,12 @@ TRIED = [
 ]
 
 
+def named(part: Any) -> str:
+    if isinstance(part, LocalSgd):
+        return "plain" if part.plain else "everything"
+    return part if isinstance(part, str) else part[0].name
+
+
 def held(events: list[str]) -> None:
     """Everything is sent before the first minibatch is gathered, and the models are fetched in the end."""
     first = events.index("gathered")
@@ -140,7 +146,8 @@ def held(events: list[str]) -> None:
     assert events[-1] == "fetched"
 
 
-@pytest.mark.parametrize(("tried", "way", "sgd"), TRIED)
+@pytest.mark.ci(but=["femnist_cnn-vectorised-plain", "normed-vectorised-plain", "closed_form-plain"])
+@pytest.mark.parametrize(("tried", "way", "sgd"), TRIED, ids=named)
 def test_a_chunk_crosses_the_bus_twice(tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd) -> None:
     """Once to the device and once back; the loop's chunk is a client."""
     one = learner(*tried, way)
@@ -176,7 +183,7 @@ def test_images_on_disk_are_sent_and_nothing_comes_back(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("tried", "way", "sgd"), TRIED)
+@pytest.mark.parametrize(("tried", "way", "sgd"), TRIED, ids=named)
 def test_a_gpu_is_waited_for_once_a_chunk(
     tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd
 ) -> None:

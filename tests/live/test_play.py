@@ -127,6 +127,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         stranger.close()
 
 
+@pytest.mark.ci
 def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     took = LiveUser._arrived
 

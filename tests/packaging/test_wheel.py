@@ -45,6 +45,7 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in done.stdout.splitlines() if (ROOT / name).is_file()}
 
 
+@pytest.mark.ci
 def test_it_carries_all_of_simfl_scenarios_and_examples(built: Path) -> None:
     with ZipFile(built) as files:
         carried = {name for name in files.namelist() if ".dist-info/" not in name}

@@ -57,6 +57,7 @@ def test_the_largest_family_by_all_families(N: int, K: int, T: int) -> None:
     assert multi_round_remark6.largest(N, K, T) == best
 
 
+@pytest.mark.ci
 def test_shares_of_small_ranks_by_hand() -> None:
     """N = 2: of i.i.d. rows with t = 1/2, 6 of 16 matrices are regular; K-uniform rows differ in 1 of 2."""
     t = 0.5 / (1 - multi_round_theorem3.AWAY)

@@ -61,7 +61,7 @@ def test_an_upload_is_in_one_aggregate_or_thrown_away_by_name(machines, seed, lo
         assert not run.refused
 
 
-@pytest.mark.ci(but=["fedbuff"])
+@pytest.mark.ci
 @both
 def test_random_runs_reach_the_edge_cases(machines):
     """So that the laws above are not empty."""

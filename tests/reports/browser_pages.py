@@ -60,3 +60,33 @@ def sight(tab: Any, element: str) -> dict[str, float]:
     tab.locator(element).evaluate("e => e.scrollIntoView({block: 'center'})")
     box: dict[str, float] = tab.locator(element).bounding_box()
     return box
+
+
+# --- the strips of all rounds
+IN_SIGHT = "(b => b.bottom > 0 && b.top < innerHeight)(document.getElementById('tl').getBoundingClientRect())"
+MARKED = """(strip, k) => {  // is there anything below the bar of round k of three?
+  const from = strip.firstChild, copy = document.createElement("canvas"), ratio = devicePixelRatio;
+  copy.width = from.width;
+  copy.height = from.height;
+  const pen = copy.getContext("2d", {willReadFrequently: true}), third = from.width / 3;
+  pen.drawImage(from, 0, 0);
+  return pen.getImageData(k * third, 45 * ratio, third, 4 * ratio).data.some(value => value > 0);
+}"""
+
+
+def bar(tab: Any, strip: int, part: float) -> tuple[float, float]:
+    """A place on a strip, from its left to its right."""
+    tab.locator(".strip").nth(strip).evaluate("e => e.scrollIntoView({block: 'center'})")
+    box = tab.locator(".strip").nth(strip).bounding_box()
+    return box["x"] + part * box["width"], box["y"] + 20
+
+
+def shown(tab: Any) -> tuple[str, str]:
+    chosen = [tab.locator(f"#tl-{what} option:checked").inner_text() for what in ("protocol", "view")]
+    return chosen[0], chosen[1]
+
+
+def outcomes(tab: Any, strip: int) -> str:
+    return str(tab.evaluate(
+        "k => JSON.parse(document.getElementById('strips-data').textContent).rows[k].outcome", strip
+    ))  # fmt: skip

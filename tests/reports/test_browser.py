@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simfl.reports.folder import Run
-from tests.reports.browser_pages import settled, sight, tip, written
+from tests.reports.browser_pages import IN_SIGHT, MARKED, bar, outcomes, settled, shown, sight, tip, written
 from tests.reports.test_chart import luminance
 from tests.reports.test_page import EVIL
 
@@ -191,29 +191,6 @@ def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
 
 
 # --- the strips of all rounds -------------------------------------------------------------------
-IN_SIGHT = "(b => b.bottom > 0 && b.top < innerHeight)(document.getElementById('tl').getBoundingClientRect())"
-MARKED = """(strip, k) => {  // is there anything below the bar of round k of three?
-  const from = strip.firstChild, copy = document.createElement("canvas"), ratio = devicePixelRatio;
-  copy.width = from.width;
-  copy.height = from.height;
-  const pen = copy.getContext("2d", {willReadFrequently: true}), third = from.width / 3;
-  pen.drawImage(from, 0, 0);
-  return pen.getImageData(k * third, 45 * ratio, third, 4 * ratio).data.some(value => value > 0);
-}"""
-
-
-def bar(tab: Any, strip: int, part: float) -> tuple[float, float]:
-    """A place on a strip, from its left to its right."""
-    tab.locator(".strip").nth(strip).evaluate("e => e.scrollIntoView({block: 'center'})")
-    box = tab.locator(".strip").nth(strip).bounding_box()
-    return box["x"] + part * box["width"], box["y"] + 20
-
-
-def shown(tab: Any) -> tuple[str, str]:
-    chosen = [tab.locator(f"#tl-{what} option:checked").inner_text() for what in ("protocol", "view")]
-    return chosen[0], chosen[1]
-
-
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, width: int) -> None:
     tab = show("losing", width)
@@ -265,12 +242,6 @@ def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None
     for strip in range(3):
         marks = [tab.locator(".strip").nth(strip).evaluate(MARKED, k) for k in range(3)]
         assert marks == [letter == "f" for letter in outcomes(tab, strip)]
-
-
-def outcomes(tab: Any, strip: int) -> str:
-    return str(tab.evaluate(
-        "k => JSON.parse(document.getElementById('strips-data').textContent).rows[k].outcome", strip
-    ))  # fmt: skip
 
 
 @pytest.mark.ci

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -30,6 +28,7 @@ from simfl.reports.trace_series import Span
 from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
+from tests.reports.drawn import axes_of, covered, drawn_bars, texts
 from tests.reports.test_latex import SHADOW
 
 NS = 10**9
@@ -59,11 +58,6 @@ def choosing(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "all": {"protocol": "fedavg"},
     }
     return made(tmp_path_factory.mktemp("choosing"), rounds=6, protocols=how, privacy=privacy)
-
-
-def axes_of(figure: Figure | None) -> list[Axes]:
-    assert figure is not None
-    return list(figure.axes)
 
 
 # --- the breakdown -------------------------------------------------------------------------------
@@ -104,16 +98,6 @@ def test_totals_have_three_figures(value: float, shown: str) -> None:
 
 
 # --- the timing diagram --------------------------------------------------------------------------
-def drawn_bars(axes: Axes) -> Iterator[tuple[float, str, float, float]]:
-    """(middle in the axes, colour, from, to) of each bar."""
-    for collection in axes.collections:
-        for path in collection.get_paths():
-            low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
-            yield (low[1] + high[1]) / 2, to_hex(collection.get_facecolor()[0]), low[0], high[0]
-
-
-def covered(spans: list[tuple[float, float]], at: float) -> bool:
-    return any(start <= at < end for start, end in spans)
 
 
 @pytest.mark.parametrize("which", ["rates", "buffered"])
@@ -200,6 +184,7 @@ def test_bars_that_nearly_touch_are_one() -> None:
     assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
 
 
+@pytest.mark.ci
 def test_many_protocols_make_several_figures(tmp_path: Path) -> None:
     names = {f"p{k}": {"protocol": "fedavg"} for k in range(8)}
     parts = timing.timing(made(tmp_path, protocols=names))
@@ -260,9 +245,6 @@ def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
 
 
 # --- the files -----------------------------------------------------------------------------------
-def texts(svg: bytes) -> str:
-    found = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
-    return "\n".join("".join(element.itertext()) for element in found)
 
 
 @pytest.mark.ci
@@ -342,6 +324,7 @@ def test_without_matplotlib_figures_are_refused_and_nothing_else(
     assert left.value.code == 0
 
 
+@pytest.mark.ci
 def test_a_new_run_knows_the_names_of_all_figures(rates: Run, choosing: Run, tmp_path: Path) -> None:
     """It removes those of the run before it."""
     names = {f"{name}.svg" for some in (rates, choosing) for name in catalogue.of_run(some)}

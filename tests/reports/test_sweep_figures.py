@@ -11,11 +11,12 @@ from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.reports.figures import catalogue, sweep_figures
 from simfl.reports.figures.sweep_figures import Total
-from tests.reports.test_figures import axes_of
+from tests.reports.drawn import axes_of
 from tests.studies.sweep.small import study
 
 
 # --- sweeps --------------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The interval of two values is ±12.706 (t of 1 degree of freedom) times half their distance."""
     grid = {"population.users": [6, 7, 8], "dropout.rate": [0.0, 0.2]}

@@ -17,7 +17,8 @@ from typing import Any, Literal, assert_never
 
 from joblib import Parallel, parallel_config
 
-from simfl.cluster.client import connected, reachable
+from simfl.cluster.dask_engine import connected
+from simfl.cluster.engine import reachable
 from simfl.errors import BadInput
 
 Backend = Literal["loky", "dask", "ray"]

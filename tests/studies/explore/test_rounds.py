@@ -136,6 +136,7 @@ def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
             assert seen.out.verdict == other.verdict
 
 
+@pytest.mark.ci
 def test_a_round_is_run_once_and_found_again() -> None:
     cohort = make_cohort("lightsecagg", 3)
     assert isinstance(cohort, RoundCohort)

@@ -69,6 +69,7 @@ def test_a_sparse_graph_of_four_leaks_to_one_colluder(protocol) -> None:
     assert set(report.leaks) == {1}
 
 
+@pytest.mark.ci
 def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
     """Each pattern leads to a round that was played, and each pattern of a round is the explorer's."""
     small = make_small("lightsecagg", 3)

@@ -48,6 +48,7 @@ def assert_planned(answer: Answer, rounds: int, payload: str = "shadow") -> None
     assert sum(seconds) / len(seconds) == pytest.approx(best.seconds.mean, rel=1e-9)
 
 
+@pytest.mark.ci
 def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
     refused = {one.name: one.why for one in answer.refused}
     assert "promises nothing where 2 of" in refused["ccesa"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.cluster import client
+from simfl.cluster import dask_engine
 from simfl.errors import BadInput
 from simfl.studies.sweep import backends
 from simfl.studies.sweep.backends import Backend, need, workers
@@ -26,6 +26,7 @@ def same_cells(tmp_path: Path, backend: Backend, rounds: int, seeds: int) -> Non
     assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
+@pytest.mark.ci
 def test_dask_in_this_process(tmp_path: Path) -> None:
     """One worker, which is a thread here: two would need processes, which take long to start."""
     distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")
@@ -62,7 +63,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path: Path) -> None:
 
 def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")
-    monkeypatch.setattr(client, "SCHEDULER_ANSWERS_S", 0.2)
+    monkeypatch.setattr(dask_engine, "ANSWERS_S", 0.2)
     with (
         distributed.utils.silence_logging_cmgr(100),
         pytest.raises(BadInput, match=r"--backend dask: tcp://127.0.0.1:9 cannot be used: "),
