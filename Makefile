@@ -2,16 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-all fuzz bench live site gpu lint clean
+.PHONY: run test test-ci test-all fuzz bench live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
 
-test: .venv/ready  # each law has a test here, with few random examples
+test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-all: .venv/ready  # the same laws with four times the examples, and at more sizes too
-	THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile -m ""
+test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands
+	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile
+
+test-all: .venv/ready  # also what takes minutes, and all examples
+	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
 fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
@@ -27,7 +30,7 @@ site: .venv/ready  # the documentation, in site/; fails on a warning or a dead l
 
 DEVICE ?= cuda
 gpu:  # at most 8 minutes; installs nothing: docs/gpu.md lists what must be there
-	PYTHONPATH=. $(PYTHON) benchmarks/gpu.py --device $(DEVICE)
+	$(PYTHON) benchmarks/gpu.py --device $(DEVICE)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

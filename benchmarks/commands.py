@@ -42,6 +42,7 @@ def cpu_s(checkout: Path, arguments: list[str]) -> float:
     """CPU seconds of one run of a checkout's run.py."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPATH": str(checkout), "SIMFL_CACHE": f"{folder}/cache"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users' runs find their modules compiled
         words = [sys.executable, "run.py", *arguments, "--no-progress", "--out", f"{folder}/run"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(words, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu_cases --device cuda logistic
 
-`plain` builds a fresh module and a torch.optim.SGD for each client. Each way trains its clients once untimed
-and then until its seconds are over; a line follows each, so that what is known remains if the process is
-stopped. `machine` in place of a case prints the device and the versions.
+`plain` builds a fresh module and a torch.optim.SGD for each client; after the ways of the product come the
+candidates of `gpu_candidates`. Each way trains its clients once untimed and then until its seconds are over.
+A line follows each, its rate or why it failed, so that what is known remains if the process is stopped.
+`machine` in place of a case prints the device and the versions.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks.gpu_candidates import Graphs, batched
 from simfl.learning.data import Split
 from simfl.learning.models import MODELS, Model, Shape
 from simfl.learning.sgd import LocalSgd, WayName
@@ -32,7 +34,7 @@ from simfl.learning.trainer import Trainer, one_thread
 if TYPE_CHECKING:
     from torch import nn
 
-WAY_S = 5.0
+WAY_S = 3.0
 """Seconds in which a way is repeated at least; with small sizes, once."""
 
 LONG_S = 10.0
@@ -107,7 +109,7 @@ def plain(case: Case, split: Split, parts: list[np.ndarray], device: str) -> Non
 def per_second(train: Callable[[], object], clients: int, device: str, least_s: float) -> float:
     """Return the clients per second of a way over at least some seconds, after an uncounted first time.
 
-    If that alone takes longer than `LONG_S`, it is the one that counts."""
+    If that alone takes longer than `LONG_S`, or no seconds are asked for, it is the one that counts."""
 
     def settle() -> None:
         if device == "cuda":
@@ -116,7 +118,7 @@ def per_second(train: Callable[[], object], clients: int, device: str, least_s: 
     start, done = time.perf_counter(), 0
     train()
     settle()
-    if (first_s := time.perf_counter() - start) > LONG_S:
+    if (first_s := time.perf_counter() - start) > LONG_S or not least_s:
         return clients / first_s
     start = time.perf_counter()
     while done == 0 or time.perf_counter() - start < least_s:
@@ -136,24 +138,46 @@ def measure(name: str, device: str) -> None:
     if device == "cpu":
         case, clients, few, least_s = replace(case, samples=4, batch_size=2), 2, 1, 0.0
     split, parts = made_up(case, clients)
-    sgd = LocalSgd(epochs=1, batch_size=case.batch_size, lr=0.1)
     tell(goal=case.goal, shape=case.shape, samples=case.samples, batch_size=case.batch_size, clients=clients)
-    rate = per_second(lambda: plain(case, split, parts[:few], device), few, device, least_s)
-    tell(clients_per_s={"plain": rate})
+    closed = ("closed_form",) if case.model is MODELS["logistic"] else ()
+    failed = []
     # The surest first: what comes before a way that takes too long is known.
-    ways: tuple[WayName, ...] = ("loop", "vectorised", "closed_form")
-    for way in ways if case.model is MODELS["logistic"] else ways[:2]:
-        trainer = Trainer(split, parts, case.model(), sgd, device, way)
-        users = range(few if way == "loop" else clients)
-        if way != "loop":
-            together = min(trainer.chunk, clients)
-            tell(chunk=trainer.chunk, predicted_bytes=together * trainer.client_bytes)
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        rate = per_second(partial(cohorts, trainer, users), len(users), device, least_s)
-        tell(clients_per_s={way: rate})
-        if way != "loop" and device == "cuda":
-            tell(chunk=trainer.chunk, peak_bytes=torch.cuda.max_memory_allocated())
+    for way in ("plain", "loop", "vectorised", *closed, "batched", "graphs"):
+        some = few if way in ("plain", "loop") else clients
+        try:
+            if way == "plain":
+                train: Callable[[], object] = partial(plain, case, split, parts[:few], device)
+            else:
+                trainer = made(way, case, split, parts, device)
+                train = partial(cohorts, trainer, range(some))
+            if way in SIDE_BY_SIDE:
+                tell(predicted_bytes=min(trainer.chunk, clients) * trainer.client_bytes)
+            if device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            tell(clients_per_s={way: per_second(train, some, device, least_s)})
+            if way in SIDE_BY_SIDE:
+                tell(chunk=trainer.chunk)
+            if way in SIDE_BY_SIDE and device == "cuda":
+                tell(peak_bytes=torch.cuda.max_memory_allocated())
+        except Exception as error:  # of any kind: the other ways go on
+            tell(failed={way: f"{type(error).__name__}: {error}".splitlines()[0]})
+            failed += [way] if way not in CANDIDATES else []
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+SIDE_BY_SIDE, CANDIDATES = ("vectorised", "closed_form"), ("batched", "graphs")
+"""Ways of the product that take clients together, whose memory is told; and ways that are not in it."""
+
+
+def made(way: str, case: Case, split: Split, parts: list[np.ndarray], device: str) -> Trainer:
+    """Return a trainer of a way, of which the candidates take cohorts as `vectorised` does."""
+    ours: WayName = way if way in get_args(WayName) else "vectorised"
+    sgd = LocalSgd(epochs=1, batch_size=case.batch_size, lr=0.1)
+    trainer = Trainer(split, parts, case.model(), sgd, device, ours)
+    if way in CANDIDATES:
+        trainer._learner._cohort = batched if way == "batched" else Graphs(case.model(), split.classes)
+    return trainer
 
 
 def cohorts(trainer: Trainer, users: range) -> None:

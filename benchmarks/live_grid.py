@@ -16,7 +16,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import simfl
-from simfl.folder.result import Result, atomic
+from simfl.folder.disk import atomic
+from simfl.folder.result import Result
 from simfl.live.kernel_links import Delay, LinkKind
 from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Trace

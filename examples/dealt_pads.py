@@ -105,7 +105,6 @@ class DealtPads(Protocol):
     """Pads dealt by a trusted server; a sum is over all but D users and `spare` more, at least two."""
 
     points, timers, model_with = ("training", "upload"), ("upload",), (Pad, Pad)
-    to_server, to_users = (PaddedUpload,), (Pad,)
 
     spare: Natural = 0
     """Users who may be missing beside the D that the scenario allows for."""

@@ -3,25 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from papers.entry import Place
+from papers.running import has
 from simfl.privacy.attacks.attack import Finding
 from simfl.scenario.load import load
 from simfl.studies import recorded
 
-BUNDLED = "the bundled digits"
+NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
+"""Of the entries whose uploads are attacked."""
 
 
-def findings(kind: str, scenario: Path, changes: Mapping[str, Any], seed: int) -> tuple[Finding, ...]:
-    """Run a scenario with changes by dotted key, attack it, and return what was found."""
-    s = load(scenario, {**changes, "record_updates": True})
-    with TemporaryDirectory() as folder:
-        made = recorded.made(kind, {})
-        return recorded.perform(made, Path(folder), s, seed, True, lambda stage: None).findings
+@dataclass(frozen=True)
+class Attack:
+    """An attack, the scenario that it is made on, and a data set of the paper that cannot be shipped.
+
+    settings: what the scenario takes on that data set, where SIMFL_DATA has it, by dotted key.
+    """
+
+    kind: str
+    scenario: str
+    dataset: str
+    settings: Mapping[str, Any]
+
+    @property
+    def there(self) -> bool:
+        """Whether it runs on the paper's data."""
+        return has(self.dataset)
+
+    @property
+    def told(self) -> str:
+        """What it runs on, in words; nothing where that is the bundled digits."""
+        if not self.there:
+            return ""
+        values = ", ".join(f"{key} {value}" for key, value in self.settings.items())
+        return f"{self.dataset} from a local folder, with {values}"
+
+    def findings(
+        self, place: Place, seed: int, changes: Mapping[str, Any] | None = None, **options: Any
+    ) -> tuple[Finding, ...]:
+        """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
+        theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
+        scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
+        s = load(scenario, {**theirs, **(changes or {}), "record_updates": True})
+        with TemporaryDirectory() as folder:
+            made = recorded.made(self.kind, options)
+            return recorded.perform(made, Path(folder), s, seed, True, lambda stage: None).findings
 
 
 def of(found: Sequence[Finding], entry: str, attacked: str) -> Mapping[str, float]:
     """Return the numbers of an entry and of what was attacked there."""
     return next(f.numbers for f in found if (f.entry, f.attacked) == (entry, attacked))
+
+
+def of_uploads(found: Sequence[Finding], entry: str) -> Mapping[str, float]:
+    """Return the numbers of an entry's uploads, which all but federated averaging mask."""
+    return of(found, entry, "uploads" if entry == "fedavg" else "masked uploads")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from papers.attacked import BUNDLED, findings, of
-from papers.entry import Cell, Entry, Evidence, Place
-from papers.running import Data, found
+from papers.attacked import NAMES, Attack, of, of_uploads
+from papers.entry import Basis, Cell, Entry, Evidence, Place
+from papers.running import BUNDLED
 
-DATA = Data(
+ATTACK = Attack(
+    "model_inversion",
+    "attacks/model_inversion",
     "att_faces",
     {"learning.model": "softmax", "population.users": 40, "privacy.T": 20, "privacy.D": 19},
 )
-NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 REVEALED, HIDDEN = "it reveals", "no clue"
 CLEAR, NOTHING = 0.4, 0.15
 """The correlation from which an image is called revealed, and up to which nothing of it is."""
@@ -18,24 +19,24 @@ CLEAR, NOTHING = 0.4, 0.15
 
 def run(place: Place) -> Evidence:
     """Correlation, SSIM and PSNR of the images, from uploads and from the global model."""
-    data = found([DATA])
-    scenario = place.root / "scenarios" / "attacks" / "model_inversion.yaml"
-    outcome = findings("model_inversion", scenario, data.overrides if data else {}, ENTRY.seed)
+    outcome = ATTACK.findings(place, ENTRY.seed)
     cells = []
     for name, told in NAMES.items():
-        numbers = of(outcome, name, "uploads" if name == "fedavg" else "masked uploads")
+        numbers = of_uploads(outcome, name)
         seen = numbers["corr"]
         ours = REVEALED if seen >= CLEAR else HIDDEN if abs(seen) <= NOTHING else "in part"
         said = REVEALED if name == "fedavg" else HIDDEN
         remark = f"correlation {seen:.3f}, SSIM {numbers['ssim']:.3f}, PSNR {numbers['psnr']:.1f} dB"
-        cells.append(Cell(f"{told}: a user's upload", said, ours, compare="order", remark=remark))
+        basis: Basis = "predicted" if name == "fedavg" else "by construction"  # a mask is uniform
+        label = f"{told}: a user's upload"
+        cells.append(Cell(label, said, ours, compare="order", remark=remark, basis=basis))
     for name, told in NAMES.items():
         numbers = of(outcome, name, "global model")
         remark = "the server has it under every protocol; the paper does not attack it"
         cells.append(
             Cell(f"{told}: the global model, correlation", None, numbers["corr"], "", "none", remark=remark)
         )
-    return Evidence(tuple(cells), on=data.told if data else "")
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 ENTRY = Entry(

@@ -6,45 +6,46 @@ from collections.abc import Mapping
 from math import isnan
 from statistics import fmean, stdev
 
-from papers.attacked import BUNDLED, findings, of
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import Data, found
+from papers.attacked import NAMES, Attack, of, of_uploads
+from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
+from papers.running import BUNDLED
 
-DATA = Data("cifar10", {"learning.model": "vgg11", "learning.epochs": 3, "learning.momentum": 0.5})
-ACCURACY = {
+ATTACK = Attack(
+    "membership",
+    "attacks/membership",
+    "cifar10",
+    {"learning.model": "vgg11", "learning.epochs": 3, "learning.momentum": 0.5},
+)
+Row = tuple[float, ...]
+ACCURACY: dict[str, Row] = {
     "fedavg": (0.7249, 0.7072, 0.7280, 0.6647),
     "secagg": (0.4967, 0.4996, 0.4985, 0.4933),
     "ccesa": (0.4929, 0.5014, 0.4902, 0.5000),
 }
-PRECISION = {
+PRECISION: dict[str, Row] = {
     "fedavg": (0.7041, 0.6582, 0.6589, 0.6062),
     "secagg": (0.4978, 0.4997, 0.4991, 0.4910),
     "ccesa": (0.4948, 0.5007, 0.4916, 0.5000),
 }
 """Of 5,000, 10,000, 15,000 and 50,000 training samples."""
-NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 SIZES = {"cifar10": (500, 1000, 1500, 5000), "digits": (10, 20, 40, 100)}
 """Samples of each of ten users."""
 SEEDS = (1, 2, 3, 4, 5)
-COIN, LEARNT = 0.03, 0.55
-"""The distance from a half that is near it, and the accuracy from which an attack has learnt something."""
-
-LEARNS, COINS = "the attack learns", "near a coin's 50 %"
+COIN, RECALL = 0.03, 0.9
+"""The distance from a half that is near it, and the recall from which it is close to 1."""
+NEAR, COINS, ALL = "near 70 %", "near 50 %", "close to 1"
 
 
 def run(place: Place) -> Evidence:
     """Accuracy, precision and recall of the attack, means over seeds, for each number of samples."""
-    data = found([DATA])
-    sizes = SIZES["cifar10" if data else "digits"]
-    scenario = place.root / "scenarios" / "attacks" / "membership.yaml"
+    sizes = SIZES["cifar10" if ATTACK.there else "digits"]
     cells, curves = list[Cell](), dict[str, list[float]]()
     for column, size in enumerate(sizes):
-        changes = {**(data.overrides if data else {}), "learning.partition": {"few": size}}
-        outcomes = [findings("membership", scenario, {**changes, "seed": seed}, ENTRY.seed) for seed in SEEDS]
+        few = {"learning.partition": {"few": size}}
+        outcomes = [ATTACK.findings(place, ENTRY.seed, {**few, "seed": seed}) for seed in SEEDS]
         for name, told in NAMES.items():
-            read = "uploads" if name == "fedavg" else "masked uploads"
-            runs = [of(found_, name, read) for found_ in outcomes]
-            printed = (ACCURACY[name][column], PRECISION[name][column]) if data else None
+            runs = [of_uploads(found, name) for found in outcomes]
+            printed = (ACCURACY[name][column], PRECISION[name][column]) if ATTACK.there else None
             cells += judged(f"{told}, {10 * size} samples", name == "fedavg", runs, printed)
             curves.setdefault(told, []).append(fmean(r["accuracy"] for r in runs))
         everybody = fmean(of(f, "secagg", "global model")["accuracy"] for f in outcomes)
@@ -52,28 +53,42 @@ def run(place: Place) -> Evidence:
     x = tuple(10.0 * size for size in sizes)
     lines = tuple(Line(name, x, tuple(y)) for name, y in curves.items())
     chart = Chart("Accuracy of membership inference", "training samples", "accuracy", lines, log_x=10)
-    return Evidence(tuple(cells), (chart,), data.told if data else "")
+    return Evidence(tuple(cells), (chart,), ATTACK.told)
 
 
 def judged(
     label: str, plain: bool, runs: list[Mapping[str, float]], printed: tuple[float, float] | None
 ) -> list[Cell]:
-    """What the text says of a column's accuracy, and the numbers, beside those `printed` of the same data."""
-    accuracy, spread = fmean(r["accuracy"] for r in runs), stdev(r["accuracy"] for r in runs)
-    near = COINS if abs(accuracy - 0.5) <= COIN else "in between"
-    remark = f"accuracy {accuracy:.3f} ± {spread:.3f} over seeds"
-    said, ours = LEARNS if plain else COINS, LEARNS if accuracy >= LEARNT else near
-    known = [r["precision"] for r in runs if not isnan(r["precision"])]
-    precision = fmean(known) if known else None
-    exact = f"precision {precision:.3f}" if precision is not None else "nobody taken for a member"
+    """What the text says of a column's accuracy, precision and recall; beside the numbers `printed`, where
+    these are of the same data."""
+    cells = []
+    basis: Basis = "predicted" if plain else "by construction"  # a masked upload is uniform
+    for number, table in (("accuracy", ACCURACY), ("precision", PRECISION)):
+        said = NEAR if plain else COINS
+        ours, told, mean = worded([r[number] for r in runs], table)
+        cells.append(Cell(f"{label}: {number}", said, ours, compare="order", remark=told, basis=basis))
+        if printed:
+            cells.append(Cell(label, printed[number == "precision"], mean, "", "none", remark=number))
     recall, auc = fmean(r["recall"] for r in runs), fmean(r["auc"] for r in runs)
-    more = f"{exact}, recall {recall:.3f}, auc {auc:.3f}"
-    first, second = printed or (None, None)
-    cells = [
-        Cell(label, said, ours, compare="order", remark=remark),
-        Cell(f"{label}: accuracy", first, accuracy, "", "none", remark=more),
-    ]
-    return [*cells, Cell(f"{label}: precision", second, precision, "", "none")] if printed else cells
+    ours, told = ALL if recall >= RECALL else "lower", f"{recall:.3f}; auc {auc:.3f}"
+    return [*cells, Cell(f"{label}: recall", ALL, ours, compare="order", remark=told)]
+
+
+def worded(values: list[float], table: Mapping[str, Row]) -> tuple[str, str, float | None]:
+    """Return a column's numbers in the text's words and by themselves, and their mean.
+
+    Near 70 % is what is no further from it than what the `table` prints for federated averaging.
+
+    >>> [worded([value], ACCURACY)[0] for value in (0.68, 0.66, 0.52)]
+    ['near 70 %', 'between', 'near 50 %']
+    """
+    known = [value for value in values if not isnan(value)]
+    if not known:
+        return "none", "nobody is taken for a member", None
+    mean, away = fmean(known), max(abs(value - 0.7) for value in table["fedavg"])
+    spread = f" ± {stdev(known):.3f} over seeds" if len(known) > 1 else ""
+    near = NEAR if abs(mean - 0.7) <= away else COINS if abs(mean - 0.5) <= COIN else "between"
+    return near, f"{mean:.3f}{spread}", mean
 
 
 ENTRY = Entry(
@@ -82,8 +97,13 @@ ENTRY = Entry(
     where="Tables 3, B.1",
     title="Membership inference by shadow models, ten users",
     on=f"{BUNDLED}, a small network, 100 to 1,000 samples for the paper's 5,000 to 50,000",
-    how=f"Accuracy within {COIN} of a half counts as near a coin's, from {LEARNT} on as learnt; the paper's"
-    " numbers are of CIFAR-10 and stand beside ours only where that is there.",
+    how="The paper's numbers are of CIFAR-10 and stand beside ours only where that is there. Else the text is"
+    " judged, for each number of samples: accuracy and precision reach near 70 % for federated averaging and"
+    f" stay near 50 % for SA and CCESA, and recall is close to 1 for all schemes. Near 50 %: within {COIN};"
+    " near 70 %: no further from it than the numbers that the paper calls so, 3.5 points for accuracy and 9.4"
+    f" for precision; close to 1: {RECALL} or more.",
     run=run,
-    disagreement="A small network on digits overfits less than VGG-11 on CIFAR-10.",
+    disagreement="On masked uploads this attack calls hardly anybody a member and the paper's nearly all, so"
+    " that recall differs and accuracy does not. On plain uploads the attack grows weaker with more samples,"
+    " in the paper only at 50,000.",
 )

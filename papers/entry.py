@@ -18,8 +18,8 @@ Compare = Literal["relative", "order", "at most", "at least", "none"]
 
 Basis = Literal["by construction", "fitted", "predicted"]
 """The worth of an agreement, the least first. by construction: the same formula on both sides, a sum or an
-order that follows from cells beside it, or what the entry itself brings about; fitted: the paper's value was
-used to set a parameter; predicted: it was not."""
+order that follows from cells beside it, a limit that holds before anything is run, or what the entry itself
+brings about; fitted: the paper's value was used to set a parameter; predicted: it was not."""
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,14 @@ def of_result(stored: Stored) -> Mapping[str, Figure]:
 
 @style()
 def draw(chart: Chart) -> Figure:
-    """A chart's lines, with marks at values, and beyond `FEW` lines each with its name at its end."""
+    """The lines of a chart that have values, marked there, and beyond `FEW` each with its name at its end."""
     many = len(chart.lines) > FEW
     direct = FEW < len(chart.lines) <= MOST_NAMES
     named = [] if direct else [(place, line.name) for place, line in enumerate(chart.lines)]
     figure, (ax,) = panels(1, WIDE, HEIGHT, lines=named, look=_look if many else protocol_line)
     for place, line in enumerate(chart.lines):
+        if not line.x:  # such as the accuracy of a scheme that completed no round
+            continue
         look = _look(place) if many else {**protocol_line(place), "marker": "o", "markersize": 2.5}
         if len(line.x) > MARKED:  # some, at other places than the other lines' marks
             step = -(-len(line.x) // MARKED)

@@ -26,7 +26,7 @@ Nor does it tell whether a rate is a constant or one per element, since it has o
 7.2, "Aggregation-only": "the speedup remains the same for various model sizes"): what its testbed spends is
 in proportion to d. So Table 2's other models have a profile each, in which the constants that were fitted are
 multiplied by the model's d over Table 4's. The training times there are not printed: each is solved from one
-of its row's six gains, which leaves five to be predicted.
+of its row's six gains, which leaves three with training to be predicted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from scipy.optimize import least_squares
 from papers.lightsecagg_testbed import PROTOCOLS, RATES, TABLE2, TABLE4, breakdown, settings
 from simfl import profiles
 from simfl.dataplane.work import WORK
-from simfl.folder.result import Result, atomic
+from simfl.folder.disk import atomic
+from simfl.folder.result import Result
 from simfl.simulation import run
 
 ROOT = Path(__file__).parents[1]

@@ -1,7 +1,8 @@
 """LightSecAgg Fig. 12: accuracy against c_l, between the noise of rounding and sums that wrap around.
 
-A run of LightSecAgg and one of FedBuff under the same seed have the same users, data, initial weights and
-arrivals. So what is compared is the mean, over seeds, of the difference of the two, with its 95 % interval.
+A run of LightSecAgg and one of FedBuff under the same seed have the same users, data and initial weights, but
+not the same arrivals, since masking takes time. What is compared is the mean, over seeds, of the difference
+of the two, with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import inf, log2
 from statistics import fmean
 from typing import Any
 
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from papers.running import chosen, label, results, told
 from simfl.results.statistics import Estimate, estimate
 
@@ -102,16 +103,20 @@ def cells(levels: dict[int, list[Pair]]) -> list[Cell]:
     """What the text says of the figure, and every value of it. levels: c_l -> a pair for each seed."""
     smallest, largest = min(levels), max(levels)
     out = []
-    for c, said in (
-        (smallest, "worse than FedBuff"), (2**16, "the same as FedBuff"), (largest, "worse than FedBuff")
-    ):  # fmt: skip
+    read: tuple[tuple[int, str, Basis], ...] = (
+        (smallest, "worse than FedBuff", "fitted"),  # the setting was searched for until it was so
+        (2**16, "the same as FedBuff", "predicted"),
+        (largest, "worse than FedBuff", "predicted"),
+    )
+    for c, said, basis in read:
         ours, remark = judge(levels[c])
-        out.append(Cell(f"c_l = 2^{log2(c):.0f}", said, ours, compare="order", remark=remark))
+        label = f"c_l = 2^{log2(c):.0f}"
+        out.append(Cell(label, said, ours, compare="order", remark=remark, basis=basis))
     said = "sums wrap for large c_l only"
     first = min((c for c, seeds in levels.items() if _wrapped(seeds)), default=0)
     ours = said if first > 2**16 else "otherwise"
     remark = f"the first at c_l = 2^{log2(first):.0f}" if first else "none wrapped"
-    out.append(Cell("wrap-around", said, ours, compare="order", remark=remark))
+    out.append(Cell("wrap-around", said, ours, compare="order", remark=remark, basis="by construction"))
     said = "every aggregate is the plain sum modulo q"
     ours = said if all(p.exact for seeds in levels.values() for p in seeds) else "otherwise"
     out.append(Cell("exactness", said, ours, compare="order", basis="by construction"))
@@ -156,13 +161,17 @@ ENTRY = Entry(
     title="Asynchronous LightSecAgg against FedBuff, c_l = 2^2 .. 2^28",
     on="the bundled digits and logistic regression with small local steps; the paper: MNIST with LeNet and"
     " CIFAR-10 with a CNN. c_g = 2^6 as in the paper",
-    how="The paper prints curves without numbers; its text is judged. An accuracy is the mean of a run's"
-    " last ten evaluations, over its last twenty aggregations. Both protocols run under the same seeds,"
-    " and differences are taken seed by seed. They are the same if the 95 % interval of the mean lies"
-    " within 0.01 of zero, else worse if it lies above zero.",
+    how='The paper prints curves without numbers; its text is judged: "c_l = 2^16 has the best performance,'
+    ' while a small or a large value of c_l has poor performance". Poor is read as worse than FedBuff; that'
+    " LightSecAgg is almost the same as FedBuff is said of Fig. 11, without a c_l. An accuracy is the mean of"
+    " a run's last ten evaluations, over its last twenty aggregations. Both protocols run under the same"
+    " seeds, and differences are taken seed by seed. They are the same if the 95 % interval of the mean lies"
+    " within 0.01 of zero, else worse if it lies above zero. The smallest c_l counts as fitted, since the"
+    " setting was searched for until it cost something; that sums wrap from some c_l on is arithmetic.",
     run=run,
     disagreement="With the local steps of async_buffer.yaml, rounding to c_l = 2^2 costs nothing on such"
-    " small data and such a small model. With the smaller steps used here it costs a little, far less than"
-    " the wrap-around at c_l = 2^28. All values between them give the same accuracy, up to half a point"
-    " below FedBuff: staleness weights are quantised, and arrivals differ because masking takes time.",
+    " small data and such a small model. With the smaller steps used here it costs less than a point, which"
+    " is hardly the poor performance of the text, and far less than the wrap-around at c_l = 2^28. The values"
+    " from 2^4 to 2^24 give the same accuracy. That it is a little below FedBuff's, the seeds do not show;"
+    " 2^27, where first sums wrap, is lower by more.",
 )

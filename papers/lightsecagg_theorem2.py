@@ -8,7 +8,7 @@ As printed, eq. 39 does not go with eqs. 24 and 38. Its first term is that of a 
 and eq. 38 takes the mean: eta_g there is eta_g / K here. Lemma 2 rounds a gradient, and eq. 38 an update,
 which is eta_l times a sum of gradients: the variance d / (4 c_l^2) of an update is d / (4 c_l^2 eta_l^2) of
 a gradient. And nothing stands for the models that move in local steps: beside eta_g^2 K^2 tau_max^2, a + 1
-is needed. Both readings are judged.
+is needed. The limit as printed is judged; the one with these put right is ours, and shown.
 """
 
 from __future__ import annotations
@@ -93,13 +93,21 @@ def run(place: Place) -> Evidence:
 
 
 def judged(label: str, found: Found, c_l: int, tau_max: int) -> list[Cell]:
-    """Both readings."""
-    cells = []
-    for told, printed in (("corrected", False), ("as printed", True)):
-        most = limit(found, c_l, tau_max, printed)
-        remark = f"{found.gradient2 / most:.2g} of the limit"
-        cells.append(Cell(f"{label}, {told}", most, found.gradient2, "", "at most", remark=remark))
-    return cells
+    """The limit as printed, and the measured part of the corrected one."""
+    most, corrected = (limit(found, c_l, tau_max, printed) for printed in (True, False))
+    remark = f"{found.gradient2 / most:.2g} of the limit"
+    said = f"the limit is {corrected:.4g}"
+    return [
+        Cell(f"{label}, as printed", most, found.gradient2, "", "at most", remark=remark),
+        Cell(
+            f"{label}, part of the corrected limit",
+            None,
+            found.gradient2 / corrected,
+            "",
+            "none",
+            remark=said,
+        ),
+    ]
 
 
 ENTRY = Entry(
@@ -108,11 +116,12 @@ ENTRY = Entry(
     where="Theorem 2 (App. F.4)",
     title="Mean squared gradient of buffered rounds against eq. 39",
     on="quadratics of N = 100 users with known constants, K = 10, E = 2, staleness uniform on 0 .. tau_max",
-    how="The measured mean of ||grad F||^2 over 8,000 rounds may not exceed eq. 39: once with three constants"
-    " put right, and once as eqs. 38 and 39 are printed together.",
+    how="The measured mean of ||grad F||^2 over 8,000 rounds may not exceed eq. 39 as it is printed with eq."
+    " 38. Its T, which App. F does not define, is read as J, the number of rounds. The measured part of a"
+    " limit with three constants put right is shown and not judged: that limit is not the paper's.",
     run=run,
     disagreement="As printed the limit does not hold. Eq. 38 takes the mean of a buffer, for which the first"
     " term is K times too small; it rounds updates and not gradients, whose variance is 1 / eta_l^2 times"
-    " larger; and without staleness no term is left for the drift of local steps. With these put right, it"
-    " holds.",
+    " larger; and without staleness no term is left for the drift of local steps. With all three put right it"
+    " holds; that each of the three is needed was not tried apart.",
 )

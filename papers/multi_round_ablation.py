@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Place
-from papers.multi_round_accuracy import Scheme, best_rates, curve, statements
+from papers.multi_round_accuracy import Scheme, best_rates, statements
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, label, results, told
+from papers.running import chosen, curve, label, results, told
 from simfl.folder.result import Result
 
 FAILS, CHANCE = "partition fails to train", 10.0
@@ -57,11 +57,12 @@ ENTRY = Entry(
     where="App. G of an earlier version (its Fig. 9, accuracy)",
     title="Test accuracy of the six schemes at (N, K) = (240, 12) and (120, 24), IID",
     on="the bundled digits, logistic regression, 120 rounds; the paper: CIFAR-10 with LeNet",
-    how="The paper prints curves without numbers; what its text says is judged, scheme by scheme. The"
+    how="The paper prints curves without numbers; what its text says is judged, scheme by scheme:"
+    " comparable to random and to weighted random, partition worst. The"
     " figure's T stand in a legend that the text does not repeat: those of section 6 are taken. A seed"
     " without a completed round counts as 0 %.",
     run=run,
     disagreement="With K = 24 of 120 users, T = 6 needs four whole batches of twenty and seldom finds them,"
-    " and T = 4 not always six of thirty: their C are among those of the entry on different p_i. The paper's"
-    " figure may have had other T.",
+    " and T = 4 not always six of thirty: their C are among those of the entry on different p_i. Whether the"
+    " paper's figure has these T, the text does not say.",
 )

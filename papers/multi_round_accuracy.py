@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, label, results, told
+from papers.running import chosen, curve, label, results, told
 from simfl.folder.result import Result
 
 Row = tuple[float, ...]
@@ -64,8 +64,8 @@ def run(place: Place) -> Evidence:
     return Evidence(tuple(cells), tuple(charts), told(studies))
 
 
-Scheme = tuple[list[float], list[float | None]]
-"""The final accuracies of a scheme's seeds in per cent, and the first seed's curve."""
+Scheme = tuple[list[float], list[dict[str, Any]]]
+"""The final accuracies of a scheme's seeds in per cent, and the first seed's rounds."""
 
 
 def best_rates(found: Iterator[tuple[Mapping[str, Any], Result]]) -> dict[str, Scheme]:
@@ -74,7 +74,7 @@ def best_rates(found: Iterator[tuple[Mapping[str, Any], Result]]) -> dict[str, S
     for point, result in found:
         at = rates.setdefault(point.get("learning.lr"), {})
         for name, entry in result.summary["protocols"].items():
-            accuracies, _ = at.setdefault(name, ([], [r["accuracy"] for r in entry["rounds"]]))
+            accuracies, _ = at.setdefault(name, ([], entry["rounds"]))
             accuracies.append(100 * (entry["final_accuracy"] or 0.0))
     names = next(iter(rates.values()))
     return {name: max((at[name] for at in rates.values()), key=lambda s: fmean(s[0])) for name in names}
@@ -104,21 +104,13 @@ def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
             said.append((f"T = {T} comparable to random", batches >= 0.97 * mean["random"]))
         else:
             said.append((f"T = {T} above random", batches > mean["random"]))
-    if setting != "IID":
-        near = abs(mean["batches_3"] / mean["weighted"] - 1) <= 0.03
-        said.append(("T = 3 comparable to weighted random", near))
+        said.append((f"T = {T} comparable to weighted random", batches >= 0.97 * mean["weighted"]))
     cells = []
     for words, so in said:
-        remark = "comparable: within 3 %" if "comparable" in words else ""
+        remark = "at most 3 % below" if "comparable" in words else ""
         ours = words if so else "otherwise"
         cells.append(Cell(f"{setting}, order", words, ours, compare="order", remark=remark))
     return cells
-
-
-def curve(name: str, values: list[float | None]) -> Line:
-    """A scheme's line, of the rounds that have a value."""
-    known = [(float(t), v) for t, v in enumerate(values, 1) if v is not None]
-    return Line(name, tuple(t for t, _ in known), tuple(v for _, v in known))
 
 
 ENTRY = Entry(
@@ -129,9 +121,13 @@ ENTRY = Entry(
     on="the bundled 8 x 8 digits and logistic regression, 120 rounds, one label per user as non-IID; the"
     " paper: CIFAR-100 with VGG11, CIFAR-10 with LeNet and MNIST with a CNN",
     how="Data, model and rounds differ, so no accuracy of the paper stands beside ours: only the order that"
-    " the text states is judged, scheme by scheme. Where SIMFL_DATA has CIFAR-100, CIFAR-10 or MNIST, that"
-    " table runs in the paper's setting instead, and is judged within two points.",
+    " section 6 and App. E state is judged, scheme by scheme: comparable to random and to weighted random if"
+    " IID, above random and comparable to weighted random if not, partition worst. Where SIMFL_DATA has"
+    " CIFAR-100, CIFAR-10 or MNIST, that table runs in the paper's setting instead, and is judged within two"
+    " points.",
     disagreement="Batches of six lose accuracy here in both settings. So they do in the paper's own Table 2,"
-    " against its text.",
+    " against its text; in its Tables 3 and 4 they do not, but for the non-IID T = 6, 3.2 and 4.4 % below"
+    " weighted random, which App. E calls comparable. The 3 % are ours. If not IID, T = 4 is level with"
+    " random: they differ by less than seeds do.",
     run=run,
 )

@@ -17,7 +17,7 @@ from simfl.random_streams import Streams
 D, SIGMA2 = 10, 4.0
 DRAWS = 100_000
 BATCH = ((12, 11.83), (12, 8.42), (12, 1.57))
-"""w and the mean of W: K and C of T = 4, 6 and 12 at N = 120 (section 6)."""
+"""w and the mean of W: K, and the mean C of T = 4, 6 and 12 over lists of p_i (`multi_round_unequal`)."""
 ERRORS = 4.0
 """Standard errors of the mean by which an equality may be missed."""
 
@@ -46,7 +46,7 @@ def cells_of(w: int, mu: float, rng: np.random.Generator) -> list[Cell]:
     own, _ = sums(zeta + noise(rng, DRAWS, w), mu, rng)
     tight = Cell(
         f"eq. 52, {told}: one error in all vectors", by_52, same, "", bound=ERRORS * error / by_52,
-        remark=f"an equality there; within {ERRORS:g} standard errors",
+        remark=f"an equality there; within {ERRORS:g} standard errors", basis="by construction",
     )  # fmt: skip
     cells = [tight, Cell(f"eq. 52, {told}: errors of their own", by_52, own, "", "at most")]
     errors = noise(rng, DRAWS, w)
@@ -73,7 +73,8 @@ ENTRY = Entry(
     paper="Multi-RoundSecAgg",
     where="App. H, Corollary 1",
     title="Mean squares of sums of a random number of random vectors",
-    on="Gaussian vectors of ten dimensions, with W of 0 or K = 12 whose mean is C of T = 4, 6 and 12",
+    on="Gaussian vectors of ten dimensions, with W of 0 or K = 12 whose mean is C of T = 4, 6 and 12, for the"
+    " p_i of section 6",
     how="Neither side may exceed what eqs. 52 and 53 say; where all vectors share one error, eq. 52 is an"
     " equality, and must be met within sampling error. In eq. 53 the means are random, and the mean of"
     " their square stands.",

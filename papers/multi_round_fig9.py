@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from papers.attacked import BUNDLED, findings, of
+from papers.attacked import Attack, of
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import Data, found
+from papers.running import BUNDLED
 
-DATA = Data("cifar10", {"learning.model": "lenet5"})
+ATTACK = Attack("inversion", "attacks/inversion", "cifar10", {"learning.model": "lenet5"})
 T = (1, 2, 4)
 SAID = "T = 1 leaks much more than T = 2 and 4"
 
 
 def run(place: Place) -> Evidence:
     """PSNR and MSE of the images that an inversion finds, against T."""
-    data = found([DATA])
-    scenario = place.root / "scenarios" / "attacks" / "inversion.yaml"
-    outcome = findings("inversion", scenario, data.overrides if data else {}, ENTRY.seed)
+    outcome = ATTACK.findings(place, ENTRY.seed)
     numbers = {t: of(outcome, f"T_{t}", "sums") for t in T}
     psnr, mse = ({t: numbers[t][name] for t in T} for name in ("psnr", "mse"))
     falls = psnr[1] > psnr[2] > psnr[4] and mse[1] < mse[2] < mse[4]
@@ -35,7 +33,7 @@ def run(place: Place) -> Evidence:
         Line("mean image of the label", x, (numbers[1]["blind"],) * len(T)),
     )
     chart = Chart("PSNR of the images found", "T", "PSNR, dB", lines)
-    return Evidence(tuple(cells), (chart,), data.told if data else "")
+    return Evidence(tuple(cells), (chart,), ATTACK.told)
 
 
 ENTRY = Entry(

@@ -11,7 +11,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
 from simfl.selection.participation import Participation
@@ -40,6 +40,11 @@ def measured(T: int, p: float, rounds: int, seed: int) -> float:
     return total / rounds
 
 
+def worth(C: float, K: int = K, bound: float = BOUND) -> Basis:
+    """Where hardly a round is skipped, C is K but for less than the bound, whatever is selected."""
+    return "predicted" if (1 - bound) * K > C else "by construction"
+
+
 def run(place: Place) -> Evidence:
     """C for each size of batches and each p, beside Theorem 1."""
     cells, lines = [], []
@@ -53,7 +58,8 @@ def run(place: Place) -> Evidence:
             ours = measured(T, p, rounds, ENTRY.seed)
             remark = f"{rounds:,} rounds, standard error {100 * error:.2g} %"
             bound = BOUND if enough else None
-            cells.append(Cell(f"C, T = {T}, p = {p}", C, ours, "users", bound=bound, remark=remark))
+            label, basis = f"C, T = {T}, p = {p}", worth(C)
+            cells.append(Cell(label, C, ours, "users", bound=bound, remark=remark, basis=basis))
             found.append(ours)
         lines.append(Line(f"p = {p}", tuple(map(float, BATCHES)), tuple(found)))
     chart = Chart("Measured C against T, N = 120, K = 12", "T", "C, users", tuple(lines))
@@ -66,6 +72,8 @@ ENTRY = Entry(
     where="Theorem 1, Fig. 2",
     title="Average aggregation cardinality, N = 120, K = 12",
     on="rounds drawn one by one with the selection scheme that runs use",
-    how="The mean over rounds must lie within 1 % of Theorem 1 wherever the number of rounds suffices.",
+    how="The mean over rounds must lie within 1 % of Theorem 1, whose formula's value stands in the paper's"
+    " column, wherever the number of rounds suffices. Where C is 12 but for less than 1 %, any scheme that"
+    " skips hardly a round would agree.",
     run=run,
 )

@@ -24,15 +24,17 @@ In a checkout, `simfl reproduce NAME` runs an entry again and stores its result.
 """
 CLASSES = """\
 
-**By construction**: the same formula on both sides, a sum or an order that follows from other cells, or what
-the entry itself brings about; it shows that nothing is broken. **Fitted**: the paper's value was used to set
-a parameter. **Predicted**: it was not. Beside these, {others} values are shown and not judged.
+**By construction**: the same formula on both sides, a sum or an order that follows from other cells, a limit
+that holds before anything is run, or what the entry itself brings about; it shows that nothing is broken.
+**Fitted**: the paper's value was used to set a parameter. **Predicted**: it was not. Beside these, {others}
+values are shown and not judged.
 
 ## By paper, the most misses first
 
 The three classes count the cells that keep the bound set for them, or the order or fact that the paper
-states; *within 15 %* those that print a number, one by one. A cell *misses* if it is beyond its bound, in
-another order than the paper states, or more than 15 % from the printed number.
+states; *within 15 %* those that compare two numbers, one by one, whether the paper prints its number or a
+formula of it gives it. A cell *misses* if it is beyond its bound, in another order than the paper states, or
+more than 15 % from the paper's number.
 """
 
 
@@ -87,7 +89,7 @@ def _limits(results: Results) -> Iterator[str]:
         if name in found:
             entry, stored = found[name]
             counted = close(stored.evidence.cells)
-            counted = f" {counted} cells lie within 15 % of the printed number." if counted else ""
+            counted = f" {counted} cells lie within 15 % of the paper's number." if counted else ""
             where = f"reproduction/{file_name(entry.paper)}#{name}"
             yield f"- **[{entry.paper} {entry.where}]({where})**: {text}{counted}"
 

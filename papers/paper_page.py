@@ -31,14 +31,14 @@ MISSES = """\
 ## Cells that miss
 
 Every cell that is beyond its bound, in another order than the paper states, or more than 15 % from the
-printed number:
+paper's number:
 """
 ALL = """\
 ## All results
 
 The three classes count the cells that keep the bound set for them, or the order or fact that the paper
-states. *Within 15 %* counts the cells that print a number, one by one. Times are CPU seconds of the stored
-run.
+states. *Within 15 %* counts the cells that compare two numbers, one by one, whether the paper prints its
+number or a formula of it gives it. Times are CPU seconds of the stored run.
 """
 
 
@@ -63,7 +63,7 @@ def file_name(paper: str) -> str:
 
 
 def missed(cell: Cell) -> bool:
-    """True of a cell beyond its bound or more than 15 % from the printed number."""
+    """True of a cell beyond its bound or more than 15 % from the paper's number."""
     return cell.agrees is False or abs(cell.difference or 0) > CLOSE
 
 
@@ -75,7 +75,7 @@ def counts(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def close(cells: Iterable[Cell]) -> str:
-    """Return how many of the printed numbers ours are near to; nothing without any."""
+    """Return how many of the paper's numbers ours are near to; nothing without any."""
     differences = [abs(cell.difference) for cell in cells if cell.difference is not None]
     return f"{sum(d <= CLOSE for d in differences)} of {len(differences)}" if differences else ""
 
@@ -164,7 +164,7 @@ def _row(cell: Cell) -> tuple[str, ...]:
     elif cell.compare in ("at most", "at least"):
         told = "within the limit" if cell.agrees else "**beyond the limit**"
     elif cell.agrees is False and cell.bound is not None:
-        told = f"**{told}**, beyond {100 * cell.bound:g} %"
+        told = f"**{told}**, beyond {100 * cell.bound:.3g} %"
     basis = "" if cell.agrees is None else cell.basis
     return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, basis
 

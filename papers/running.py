@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from papers.entry import Place
+from papers.entry import Line, Place
 from simfl.folder.result import Result
 from simfl.learning.data.published import ROOT_VARIABLE
 from simfl.simulation import run
 from simfl.studies.sweep.plan import check, make_plan
-
-
-@dataclass(frozen=True)
-class Data:
-    """A data set that the paper used and that cannot be shipped, with what a study is to set for it."""
-
-    dataset: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def overrides(self) -> dict[str, Any]:
-        """Values by dotted key."""
-        return {"learning.dataset": self.dataset, **self.settings}
-
-    @property
-    def told(self) -> str:
-        """What was run on, in words."""
-        values = ", ".join(f"{key} {value}" for key, value in self.settings.items())
-        return f"{self.dataset} from a local folder, with {values}" if values else self.dataset
-
 
 BUNDLED = "the bundled digits"
 
@@ -41,11 +20,6 @@ def has(dataset: str) -> bool:
     """Whether SIMFL_DATA has a folder of this name."""
     root = os.environ.get(ROOT_VARIABLE)
     return bool(root and (Path(root).expanduser() / dataset).is_dir())
-
-
-def found(data: Sequence[Data]) -> Data | None:
-    """The first of the data sets that SIMFL_DATA has; None without."""
-    return next((d for d in data if has(d.dataset)), None)
 
 
 def chosen(place: Place, theirs: Mapping[str, str], ours: str) -> dict[str, Path]:
@@ -71,7 +45,15 @@ def label(dataset: str, text: str) -> str:
     return text if dataset == BUNDLED else f"{dataset}: {text}"
 
 
-def results(study: Path, data: Data | None = None) -> Iterator[tuple[Mapping[str, Any], Result]]:
+def curve(name: str, rounds: list[dict[str, Any]]) -> Line:
+    """An entry's accuracy, of the rounds that have one."""
+    known = [
+        (float(number), r["accuracy"]) for number, r in enumerate(rounds, 1) if r["accuracy"] is not None
+    ]
+    return Line(name, tuple(x for x, _ in known), tuple(y for _, y in known))
+
+
+def results(study: Path) -> Iterator[tuple[Mapping[str, Any], Result]]:
     """Each cell of a study: what varies by dotted key, with the result; its scenario has the seed.
 
     Raises:
@@ -80,4 +62,4 @@ def results(study: Path, data: Data | None = None) -> Iterator[tuple[Mapping[str
     plan = make_plan(study)
     check(plan, plan.cells)
     for cell in plan.cells:
-        yield plan.points[cell.point], run(cell.scenario, data.overrides if data else None)
+        yield plan.points[cell.point], run(cell.scenario)

@@ -100,11 +100,10 @@ async def simulate(
             own.check(loaded)
         study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
-        by_torch = loaded.payload == "real" and any(t.by_torch for t in study.trainers.values())
         with (
             nullcontext() if cluster is None else remote.connected(cluster, loaded) as there,
             blamed(RunFailed),
-            one_thread(by_torch),
+            one_thread(loaded.payload == "real" and study.by_torch),
             seldom_collecting(),
         ):
             return await _all(study, saver, resume, watch, there, callbacks)

@@ -16,7 +16,7 @@ from simfl.learning.data.unpublished import Digits
 from simfl.learning.trainer import pick_device
 from simfl.python_files import executed
 from tests.docs.shell import Shell
-from tests.sizes import examples
+from tests.sizes import TIER, examples, left_to_ci
 
 # Tests run side by side, and tiny batches on two threads take 40 times the CPU time on busy cores.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -42,7 +42,17 @@ NO_GPU = "torch sees no NVIDIA GPU"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `ci` to `make test-ci`, unless the command names it, and skip what needs a GPU."""
+    if TIER == "quick" and not any("::" in argument for argument in config.args):
+        left_out = left_to_ci(items)
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+    skip_without_gpu(items)
+
+
+def skip_without_gpu(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none; SIMFL_TEST_DEVICE=cpu runs tests/gpu all the same."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and pick_device("auto") != "cuda":
@@ -83,4 +93,5 @@ def everything_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
 def quiet_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is to read unasked of a stage that lasts on a busy machine, or of another test's files."""
     monkeypatch.setattr("simfl.cli.common.PATIENCE_S", 60.0)
-    monkeypatch.setattr("simfl.cli.common._named_files", set(executed()))
+    monkeypatch.setattr("simfl.cli.run.PATIENCE_S", 60.0)
+    monkeypatch.setattr("simfl.cli.inputs._named_files", set(executed()))

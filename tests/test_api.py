@@ -36,6 +36,7 @@ def test_run_inside_a_loop_says_what_to_await() -> None:
             asyncio.run(cell())
 
 
+@pytest.mark.ci
 def test_a_run_leaves_nothing_to_the_garbage_collection() -> None:
     """Its trace, the largest part, is gone with its last reference."""
     gc.collect()

@@ -69,6 +69,7 @@ def too_long(command: str, printed: str) -> list[str]:
     return [line for line in lines if cell_len(line) > 80]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "commands", [[*TABLES, "report runs/a --figures", *TEXTS], pytest.param(SLOW, marks=pytest.mark.slow)]
 )
@@ -81,6 +82,7 @@ def test_off_a_terminal(commands: list[str], shell: Shell, monkeypatch: pytest.M
         assert "\x1b" not in printed, command
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("commands", [TABLES, pytest.param([*TABLES, *TEXTS, *SLOW], marks=pytest.mark.slow)])
 def test_on_a_terminal(commands: list[str], tmp_path: Path) -> None:
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")

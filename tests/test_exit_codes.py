@@ -73,6 +73,7 @@ def test_a_sweep_tells_of_cells_without_an_aggregate(
 
 
 # --- a reader that goes away ----------------------------------------------------------------------
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -99,6 +100,7 @@ def test_without_a_reader_a_command_ends_with_141(arguments: list[str], tmp_path
     assert not out or {path.name for path in (tmp_path / "run").iterdir()} == FILES
 
 
+@pytest.mark.ci
 def test_without_a_reader_a_report_is_written(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
     assert ended("run", TUTORIAL, *QUICK, "--out", run) == 0

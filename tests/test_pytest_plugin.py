@@ -131,6 +131,7 @@ def printed(violation: tuple[Path, str]) -> str:
     return pytest_in(folder, "-rA")
 
 
+@pytest.mark.ci
 def test_a_test_gets_the_result_of_its_scenario(printed: str) -> None:
     assert "PASSED test_team.py::test_sums" in printed
     assert "PASSED test_team.py::TestOfAClass::test_here" in printed

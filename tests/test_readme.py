@@ -59,6 +59,7 @@ def smaller(command: Command) -> list[str]:
     return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
 
 
+@pytest.mark.ci
 def test_its_commands_run(shell: Shell) -> None:
     commands = [command for block in blocks(PAGE, "") for command in script(block)]
     printed = {command.line: shell.run(command, *smaller(command)) for command in commands}

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     atexit.register(gc.freeze)
     heed_termination()
     try:
-        with keeping(lambda: ""), read_to_its_end():
+        with keeping(), read_to_its_end():
             app(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
         tell(str(error), error=True)

@@ -1,15 +1,16 @@
 """Attack a recorded run as its server could."""
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, keeping, names_and_files, overrides, say, stages, tell, tell_whose_code
-from simfl.errors import BadInput
+from simfl.cli.common import app, keeping, say, stages, tell
+from simfl.cli.folders import run_folder
+from simfl.cli.inputs import Set, load_scenario, names_and_files, overrides, tell_whose_code
 
 With = Annotated[
     list[str] | None,
@@ -36,39 +37,28 @@ def attack(
 ) -> None:
     """Attack users' updates with what the server saw in a recorded run; write a table and a figure."""
     from simfl.blocks import as_name
-    from simfl.folder.disk import reserve
-    from simfl.folder.latest import RUNS
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import write_text
     from simfl.reports import attack as report
     from simfl.reports import terminal
-    from simfl.scenario.load import load
     from simfl.studies import recorded
 
     made, to_run = recorded.made(kind, overrides(with_)), not target.is_dir()
     if to_run:
-        scenario = load(target, {**overrides(set_), "record_updates": True})
-        folder = out or reserve(RUNS / scenario.name)
+        scenario = load_scenario(target, set_, {"record_updates": True})
     elif set_ or out:
         given = "--set" if set_ else "--out"
         raise typer.BadParameter(f"goes with a scenario, and {target} is a folder", param_hint=given)
     else:
-        folder, scenario = target, recorded.scenario_of(target)
+        scenario = recorded.scenario_of(target)
     tell_whose_code()
-    try:
-        with keeping(lambda: ""), stages() as stage:
-            outcome = recorded.perform(made, folder, scenario, seed, to_run, stage)
-    except BadInput:
-        if to_run:
-            for empty in (folder, RUNS):
-                with suppress(OSError):  # where it is not empty, or not there
-                    empty.rmdir()
-        raise
+    place = run_folder(out, scenario.name) if to_run else nullcontext(target)
+    with place as folder, keeping(), stages() as stage:
+        outcome = recorded.perform(made, folder, scenario, seed, to_run, stage)
     name = as_name(kind.rpartition(":")[2])
     text = json.dumps(report.record(made, outcome, scenario.name, seed), indent=2, allow_nan=False) + "\n"
     figure = report.svg(f"{name.replace('_', ' ')} on {scenario.name}", outcome)
     for suffix, content in (("json", text), ("svg", figure)):
-        with atomic(folder / f"attack-{name}.{suffix}") as file:
-            file.write(content)
+        write_text(folder / f"attack-{name}.{suffix}", content)
     if as_json:
         print(text, end="")
         return

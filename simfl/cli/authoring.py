@@ -2,7 +2,7 @@
 
 import json
 import re
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from string import Template
 from typing import Annotated, Literal
@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, names, say, tell
+from simfl.cli.common import app, say, tell
+from simfl.cli.inputs import names
 
 NAME_COLUMNS = 20
 
@@ -27,20 +28,9 @@ def schema(
     commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors."""
-    if commands:
-        from simfl.cli import commands as reference_of_commands
-
-        print(reference_of_commands.markdown(), end="")
-        return
-    if outputs:
-        from simfl.cli import outputs as reference_of_outputs
-
-        print(reference_of_outputs.markdown(), end="")
-        return
-    if markdown:
-        from simfl.scenario import reference
-
-        print(reference.markdown(), end="")
+    pages = {"cli.commands": commands, "cli.outputs": outputs, "scenario.reference": markdown}
+    if page := next((module for module, asked in pages.items() if asked), ""):
+        print(import_module(f"simfl.{page}").markdown(), end="")
         return
     from simfl.scenario.load import json_schema
 

@@ -1,21 +1,20 @@
-"""The parts that commands share: the application, exit codes, and printing."""
+"""The application, its exit codes, and what commands print."""
 
 import os
 import signal
 import sys
 import textwrap
 import threading
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from glob import escape, glob
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from simfl.errors import BadInput, RunFailed
-from simfl.python_files import executed
 from simfl.results.text import printable
 from simfl.version import __version__
 
@@ -25,7 +24,6 @@ PATIENCE_S = 2.0  # after which a stage is told off a terminal
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
-_named_files: set[str] = set()
 
 
 def heed_termination() -> None:
@@ -42,17 +40,28 @@ def heed_termination() -> None:
 
 
 @contextmanager
-def keeping(kept: Callable[[], str]) -> Iterator[None]:
+def keeping(kept: Callable[[], str] = str) -> Iterator[None]:
     """End a command that is interrupted or fails; its message closes with `kept`."""
     try:
         yield
         return
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        _forget(interrupt)
         message, code = "Interrupted", TERMINATED if _ending_signals else INTERRUPTED
     except (RunFailed, OSError) as error:
         message, code = f"simfl: {error}", FAILED
     tell(f"{message}{kept()}", error=True)
     raise typer.Exit(code)
+
+
+def _forget(interrupt: KeyboardInterrupt) -> None:
+    """Let go of the half-made things that an interrupt left, as an event loop, without their complaints."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            traceback.clear_frames(interrupt.__traceback__)
+    finally:
+        sys.unraisablehook = hook
 
 
 @contextmanager
@@ -97,56 +106,6 @@ def options(
     """Federated learning with real secure aggregation, in virtual time."""
 
 
-def names(incomplete: str) -> list[tuple[str, str]]:
-    """Complete the name of a shipped scenario."""
-    from simfl.scenario import shipped
-
-    return [(name, text) for name, text in shipped.listed() if name.startswith(incomplete)]
-
-
-def names_and_files(incomplete: str) -> list[tuple[str, str]]:
-    """Complete the name of a shipped scenario, or of a YAML file; with neither, shells look for any path."""
-    return [*names(incomplete), *((path, "") for path in sorted(glob(f"{escape(incomplete)}*.yaml")))]
-
-
-SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
-ScenarioFile = Annotated[
-    Path,
-    Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
-]
-
-_SET_HELP = "Override a value, such as a.b=c."
-Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
-
-
-def overrides(set_: Set) -> dict[str, Any]:
-    """Return the values of `--set` by dotted path."""
-    from simfl.scenario.load import parse_override
-
-    return dict(parse_override(text) for text in set_ or [])
-
-
-def tell_whose_code() -> None:
-    """Name each file whose code is executed, once: it can do whatever its user can."""
-    for file in executed():
-        if file not in _named_files:
-            _named_files.add(file)
-            tell(f"Runs the code of {file}", error=True)
-
-
-@contextmanager
-def telling_removed(folder: Path) -> Iterator[None]:
-    """Name on stderr the reports of earlier results that new results removed from a run's folder."""
-    from simfl.folder.earlier import outdated
-
-    before = outdated(folder)
-    try:
-        yield
-    finally:
-        if gone := [str(path.relative_to(folder)) for path in before if not path.exists()]:
-            tell(f"Removed from {folder}, as of earlier results: {', '.join(gone)}", error=True)
-
-
 def say(text: str, further: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `further`. No word is cut."""
     whole_words = textwrap.TextWrapper(WIDTH, "", further, break_long_words=False, break_on_hyphens=False)
@@ -169,9 +128,6 @@ def ask_before_long(what: str, seconds: float, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(f"{message}: --random N tries so many random ones, --yes all of them")
     typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
-
-
-Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, tell, telling_removed
-from simfl.errors import BadInput
+from simfl.cli.common import app, tell
+from simfl.cli.folders import check_place, telling_removed
 
 
 @app.command()
@@ -26,19 +26,17 @@ def compare(
         raise typer.BadParameter("takes two folders or more", param_hint="DIR")
     from simfl.reports.compared import open_folders
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise BadInput(f"{out} is a folder" if out.is_dir() else f"{out}: there is no folder {out.parent}")
+    if out is not None:
+        check_place(out)
     with ExitStack() as told:
         for folder in folders:
             told.enter_context(telling_removed(folder))
         comparison = open_folders(folders)
     if out is not None:
-        from simfl.folder.result import atomic
+        from simfl.folder.disk import write_text
         from simfl.reports.compare_page import page
 
-        text = page(comparison)
-        with atomic(out) as file:
-            file.write(text)
+        write_text(out, page(comparison))
     if format_ == "json":
         print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
         return

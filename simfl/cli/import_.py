@@ -85,7 +85,7 @@ def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> di
 
 
 def _write(files: dict[str, Path], imported: "Imported") -> None:
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import atomic
 
     for name, file in files.items():
         table = imported.tables[name]

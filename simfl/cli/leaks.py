@@ -9,20 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import (
-    FAILED,
-    Set,
-    Yes,
-    app,
-    ask_before_long,
-    keeping,
-    names_and_files,
-    overrides,
-    say,
-    stages,
-    tell,
-    tell_whose_code,
-)
+from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
+from simfl.cli.folders import check_place
+from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, overrides, tell_whose_code
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -72,6 +61,7 @@ def leak(
     scenario = is_scenario(target)
     if figure is not None:
         need("--figure", "matplotlib", "figures")
+        check_place(figure)
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
         if scenario or lie:
@@ -97,7 +87,7 @@ def _of_protocol(
     figure: Path | None,
     yes: bool,
 ) -> bool:
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import atomic
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
@@ -111,13 +101,12 @@ def _of_protocol(
             expected = seconds_for_all(small, collude)
         ask_before_long(f"{label}: every loss", expected, yes)
 
-    def watch(now: Report) -> None:
-        nonlocal report
-        report = now
-
     with keeping(lambda: f"; {report.rounds} rounds so far"), stages() as stage:
         stage(f"{label}: every loss")
-        report = sweep(small, collude, watch) if random is None else sample(small, random, collude, watch)
+        if random is None:
+            sweep(small, collude, report)
+        else:
+            sample(small, random, collude, report)
     say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
     _show(report)
     if figure is not None:
@@ -135,7 +124,8 @@ def _of_protocol(
 
 def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
     """Draw the case that is shown, or one without losses."""
-    from simfl.reports.figures.exposure_figure import exposure_figure, save
+    from simfl.reports.figures.catalogue import save
+    from simfl.reports.figures.exposure_figure import exposure_figure
     from simfl.studies.leaks.cases import Case
     from simfl.studies.leaks.exposure import exposure
     from simfl.studies.leaks.sweep import coalitions_of
@@ -146,7 +136,8 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
     )
     sizes = range(len(users) - 1)
     coalitions = [one for some in coalitions_of(len(users), sizes).values() for one in some]
-    save(file, exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}"))
+    figure = exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}")
+    save(file.parent, {file.stem: figure}, [file.suffix.removeprefix(".")])
     tell(f"Drawn in {file}")
 
 
@@ -163,7 +154,7 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     report = Lied()
     with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
         stage(f"{label}: lies about {lie}")
-        report = lies(small.setup, lie, min(collude, users - 2))
+        lies(small.setup, lie, min(collude, users - 2), report)
     say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
     for size, tried in sorted(report.tried.items()):
         who = f"the server and {counted(size, 'user')}" if size else "the server alone"
@@ -176,14 +167,12 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
-    from simfl.scenario.load import load
     from simfl.studies.leaks.sweep import of_scenario
 
-    scenario, leaks = load(file, overrides(set_)), False
-    tell_whose_code()
+    scenario, leaks = load_scenario(file, set_), False
     for name in scenario.protocols:
         since = time.monotonic()
-        with keeping(str), stages() as stage:
+        with keeping(), stages() as stage:
             stage(f"{name}: the run on symbols")
             report = of_scenario(scenario, name, collude)
         users = scenario.population.users

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
 
-from simfl.cli.common import (
-    NO_AGGREGATE,
-    ScenarioFile,
-    Set,
-    app,
-    keeping,
-    overrides,
-    stages,
-    tell,
-    tell_whose_code,
-    telling_removed,
-)
-from simfl.errors import BadInput, counted
+from simfl.cli.common import NO_AGGREGATE, app, keeping, stages, tell
+from simfl.cli.folders import run_folder, telling_removed
+from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
+from simfl.errors import counted
 
 if TYPE_CHECKING:
+    from simfl.experiment.build import Experiment
     from simfl.live.sides import Figures
     from simfl.scenario.schema import Scenario
 
@@ -41,12 +34,12 @@ PROCESSES_HELP = "Processes among which the users are dealt; one for each user u
 @app.command("live")
 def live_command(
     scenario: ScenarioFile,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
+    out: Out = None,
     links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
     delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",
     processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
     set_: Set = None,
-    protocols: Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")] = None,
+    protocols: Protocols = None,
     resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
 ) -> None:
     """Play a scenario in real time on this machine: a process for each user, real sockets.
@@ -54,40 +47,44 @@ def live_command(
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
     deliver is printed as overrun: above 2 % the figures are those of a busy machine.
     """
-    from simfl.folder.disk import reserve
-    from simfl.folder.latest import RUNS
     from simfl.live.play import play
-    from simfl.live.sides import prepared
-    from simfl.scenario.load import load, select_protocols
 
+    check_resumed(resume, out)
+    study = playable(load_scenario(scenario, set_, protocols=protocols))
+    with live_folder(out, study.scenario) as folder:
+        play(study, folder, links, processes, told, delay, resume)
+
+
+def check_resumed(resume: bool, out: Path | None) -> None:
     if resume and out is None:
         raise typer.BadParameter("needs the folder of the unfinished run", param_hint="--out")
-    loaded = load(scenario, overrides(set_))
-    tell_whose_code()
-    if protocols is not None:
-        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+
+
+def playable(scenario: Scenario) -> Experiment:
+    """Return the experiment of a scenario that can be played."""
+    from simfl.live.sides import prepared
+
     with stages() as stage:
         stage("loading data")
-        study = prepared(loaded)
-    folder = out or reserve(RUNS / f"{loaded.name}-live")
-    try:
-        with keeping(lambda: left(folder)), telling_removed(folder):
-            play(study, folder, links, processes, told, delay, resume)
-    except (BadInput, typer.Exit):
-        for made in (folder, RUNS):
-            with suppress(OSError):  # where it is empty
-                made.rmdir()
-        raise
-    shown(folder, loaded)
+        return prepared(scenario)
 
 
-def left(folder: Path) -> str:
+@contextmanager
+def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
+    """Yield the folder of a live run, and print its breakdown when it is over."""
+    reserved = run_folder(out, f"{scenario.name}-live")
+    with reserved as folder, keeping(lambda: _left(folder)), telling_removed(folder):
+        yield folder
+    _show(folder, scenario)
+
+
+def _left(folder: Path) -> str:
     """Return the end of the message of a run that was ended."""
     unfinished = (folder / "unfinished").is_dir()
     return f"; what was finished is in {folder}, and --out {folder} --resume goes on" * unfinished
 
 
-def shown(folder: Path, loaded: Scenario) -> None:
+def _show(folder: Path, loaded: Scenario) -> None:
     """Print the breakdown of a live run."""
     from simfl.reports import terminal
     from simfl.results.summary import read

@@ -8,7 +8,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from simfl.cli.common import Set, app, names_and_files, overrides, say, stages, tell_whose_code
+from simfl.cli.common import app, say, stages
+from simfl.cli.folders import check_place
+from simfl.cli.inputs import Set, names_and_files, overrides, tell_whose_code
 
 
 @app.command("plan")
@@ -28,8 +30,7 @@ def plan_command(
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Find the protocol and the settings that keep a fleet's promises soonest, in shadow."""
-    from simfl.errors import BadInput
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import write_text
     from simfl.reports.plan_terminal import show_plan
     from simfl.reports.terminal import console
     from simfl.scenario.fleet import load_fleet
@@ -37,15 +38,13 @@ def plan_command(
     from simfl.studies.plan.search import plan
     from simfl.studies.plan.sensitivity import flips
 
-    if not out.parent.is_dir():
-        raise BadInput(f"{out}: there is no folder {out.parent}")
+    check_place(out)
     loaded = load_fleet(fleet, overrides(set_))
     tell_whose_code()
     with stages() as stage:
         answer = plan(loaded, stage)
         changes = list(flips(answer, stage))
-    with atomic(out) as file:
-        file.write(scenario_text(answer))
+    write_text(out, scenario_text(answer))
     if json_:
         print(json.dumps(plain(answer, changes), indent=2))
         return

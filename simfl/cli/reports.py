@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell, telling_removed
+from simfl.cli.common import app, say, tell
+from simfl.cli.folders import telling_removed
 from simfl.errors import BadInput, need
 
 
@@ -76,7 +77,7 @@ def report(
 
         print(as_latex(run), end="")
         return
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import atomic, write_text
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.assumptions import after
@@ -90,8 +91,7 @@ def report(
     advised = {name: advise(run.traces[name], listed).sentence for name, listed in run.rounds.items()}
     with atomic(folder / "trace.perfetto.json") as file:
         file.writelines(perfetto.lines(run, chosen))
-    with atomic(folder / "report.html") as file:
-        file.write(html)
+    write_text(folder / "report.html", html)
     names = catalogue.save(folder / "figures", drawn) if figures else []
     tell("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
@@ -111,9 +111,11 @@ def report(
 def _show_repeats(folder: Path) -> None:
     from simfl.folder import repeats
     from simfl.reports import terminal
+    from simfl.scenario.load import look_at
 
     found = repeats.finished(folder)
-    terminal.show_repeats(terminal.console(), list(found.values()), repeats.profile_of(next(iter(found))))
+    profile = look_at(next(iter(found)) / "resolved.yaml").profile
+    terminal.show_repeats(terminal.console(), list(found.values()), profile)
     for run in repeats.repeats_in(folder):
         if run not in found:
             say(f"{run.name} is not finished, and left out", further="  ")

@@ -45,7 +45,7 @@ def reproduce(
         return
     from papers import store
     from papers.page import pages
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import write_text
 
     entries = chosen(names or [])
     if not place.page.parent.is_dir():
@@ -63,8 +63,7 @@ def reproduce(
     found = [(entry, stored) for entry, stored in results.values() if stored is not None]
     for path, text in pages(found, place).items():
         path.parent.mkdir(exist_ok=True)
-        with atomic(path) as file:
-            file.write(text)
+        write_text(path, text)
     missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
     say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
 

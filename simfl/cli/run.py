@@ -5,29 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import (
-    NO_AGGREGATE,
-    PATIENCE_S,
-    SCENARIO_HELP,
-    ScenarioFile,
-    Set,
-    app,
-    keeping,
-    names_and_files,
-    overrides,
-    say,
-    stages,
-    tell,
-    tell_whose_code,
-    telling_removed,
-)
+from simfl.cli.common import NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell
+from simfl.cli.folders import run_folder, telling_removed
+from simfl.cli.inputs import SCENARIO_HELP, Out, Protocols, ScenarioFile, Set, load_scenario, names_and_files
 from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
 
@@ -38,7 +25,6 @@ if TYPE_CHECKING:
 
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
-Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
 MAX_CLASSES = 20  # of a scenario, whose users `check` counts
@@ -58,7 +44,7 @@ def run_command(
         Path | None,
         Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
     ] = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
+    out: Out = None,
     resume: Annotated[
         Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
     ] = None,
@@ -82,8 +68,7 @@ def run_command(
     Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
     """
     from simfl.folder import repeats
-    from simfl.folder.disk import reserve
-    from simfl.folder.latest import RUNS, is_latest
+    from simfl.folder.latest import is_latest
     from simfl.folder.unfinished import has_saved, unfinished_scenario
 
     if resume is not None and out is not None:
@@ -110,22 +95,15 @@ def run_command(
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
-    folder = resume or out or reserve(RUNS / loaded.name)
     summaries, pressing = {}, list[str]()
-    try:
-        with keeping(lambda: _left(folder, repeat)):
-            for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
-                if live and repeat is not None:
-                    tell(f"{run.name} of {repeat}", error=True)
-                resumed = resume is not None if repeat is None else has_saved(run)
-                summaries[run], pressing = _perform(
-                    loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
-                )
-    except (BadInput, typer.Exit):
-        for made in (folder, RUNS):
-            with suppress(OSError):  # where it is empty
-                made.rmdir()
-        raise
+    with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
+        for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
+            if live and repeat is not None:
+                tell(f"{run.name} of {repeat}", error=True)
+            resumed = resume is not None if repeat is None else has_saved(run)
+            summaries[run], pressing = _perform(
+                loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
+            )
     if repeat is not None:
         summaries = repeats.finished(folder)
     if format_ == "json":
@@ -285,13 +263,9 @@ def check(
 def _load(
     scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
-    from simfl.scenario.load import load, select_protocols
-
-    given = {"seed": seed, "clock": clock, "workers": workers}
-    loaded = load(scenario, overrides(set_) | {k: value for k, value in given.items() if value is not None})
-    tell_whose_code()
-    if protocols is not None:
-        loaded = select_protocols(loaded, [name.strip() for name in protocols.split(",")])
+    settings = {"seed": seed, "clock": clock, "workers": workers}
+    given = {key: value for key, value in settings.items() if value is not None}
+    loaded = load_scenario(scenario, set_, given, protocols)
     if loaded.population.users >= MANY_USERS:
         _tell_forecast(loaded)
     return loaded

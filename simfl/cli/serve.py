@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import (
-    ScenarioFile,
-    Set,
-    app,
-    keeping,
-    overrides,
-    stages,
-    tell,
-    tell_whose_code,
-    telling_removed,
+from simfl.cli.common import app, keeping, tell
+from simfl.cli.inputs import Out, ScenarioFile, Set, load_scenario
+from simfl.cli.live import (
+    LINKS_HELP,
+    PROCESSES_HELP,
+    RESUME_HELP,
+    check_resumed,
+    live_folder,
+    playable,
+    told,
 )
-from simfl.cli.live import LINKS_HELP, PROCESSES_HELP, RESUME_HELP, left, shown, told
-from simfl.errors import BadInput
 
 if TYPE_CHECKING:
     from simfl.live.hello import Admission
@@ -48,7 +45,7 @@ def serve_command(
     key: Annotated[Path | None, Option(metavar="FILE", help="Its private key, PEM.")] = None,
     tokens: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     make_cert: Annotated[Path | None, Option(metavar="DIR", help=MAKE_HELP)] = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")] = None,
+    out: Out = None,
     resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
     links: Links = "user",
     wait: Wait = 600.0,
@@ -58,11 +55,8 @@ def serve_command(
 
     Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
     """
-    from simfl.folder.disk import reserve
-    from simfl.folder.latest import RUNS
     from simfl.live import tls
     from simfl.live.serve import listening, serve
-    from simfl.live.sides import prepared
 
     at = tls.address(listen, "--listen")
     if make_cert is not None:
@@ -77,27 +71,16 @@ def serve_command(
     if (cert is None) != (key is None):
         raise typer.BadParameter("go together", param_hint="--cert, --key")
     tls.refuse_open(at[0], cert is not None)
-    if resume and out is None:
-        raise typer.BadParameter("needs the folder of the unfinished run", param_hint="--out")
+    check_resumed(resume, out)
     loaded = _load(scenario, set_)
     shown_to = tls.tokens(tokens, range(loaded.population.users))
     context = None if cert is None or key is None else tls.server_context(cert, key)
     fingerprint = "" if cert is None else tls.fingerprint_of(cert)
-    with stages() as stage:
-        stage("loading data")
-        study = prepared(loaded)
+    study = playable(loaded)
     own = listening(at, context, fingerprint, shown_to)
-    folder = out or reserve(RUNS / f"{loaded.name}-live")
-    tell(f"Listens at {own.address[0]}:{own.address[1]}, pin {fingerprint or 'none'}", error=True)
-    try:
-        with keeping(lambda: left(folder)), telling_removed(folder):
-            serve(study, own, folder, links == "user", wait, told, resume)
-    except (BadInput, typer.Exit):
-        for made_ in (folder, RUNS):
-            with suppress(OSError):  # where it is empty
-                made_.rmdir()
-        raise
-    shown(folder, loaded)
+    with live_folder(out, loaded) as folder:
+        tell(f"Listens at {own.address[0]}:{own.address[1]}, pin {fingerprint or 'none'}", error=True)
+        serve(study, own, folder, links == "user", wait, told, resume)
 
 
 @app.command("join")
@@ -124,7 +107,7 @@ def join_command(
     loaded = None if scenario is None else _load(scenario, set_)
     if scenario is None and set_:
         raise typer.BadParameter("needs the scenario that it changes", param_hint="--set")
-    with keeping(lambda: ""):
+    with keeping():
         join(address, admission, users, loaded, processes, wait, lambda name: tell(f"Joins {name}"))
     tell("The run is over")
 
@@ -175,8 +158,5 @@ def _admission(
 
 def _load(scenario: Path, set_: Set) -> Scenario:
     from simfl.live.serve import OWN
-    from simfl.scenario.load import load
 
-    loaded = load(scenario, overrides(set_) | OWN)
-    tell_whose_code()
-    return loaded
+    return load_scenario(scenario, set_, OWN)

@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import (
-    FAILED,
-    Set,
-    Yes,
-    app,
-    ask_before_long,
-    keeping,
-    names_and_files,
-    overrides,
-    say,
-    stages,
-    tell,
-    tell_whose_code,
-)
-from simfl.errors import BadInput, need
+from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
+from simfl.cli.folders import check_place
+from simfl.cli.inputs import Set, Yes, names_and_files, overrides, tell_whose_code
+from simfl.errors import need
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.backends import Backend
@@ -86,7 +75,7 @@ def sweep(
 
 def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import write_text
     from simfl.reports.sweep_page import page
     from simfl.reports.tables import write_parquet
     from simfl.reports.terminal import console, counting
@@ -110,8 +99,7 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
             failed = tables.failure_columns(plan, tables.failures(state))
             tables.write_table(store.folder / "failures.csv", failed)
             store.link(folder_names(state))
-            with atomic(store.folder / "report.html") as file:
-                file.write(page(picture(state)))
+            write_text(store.folder / "report.html", page(picture(state)))
             if parquet:
                 write_parquet(store.folder / "sweep.parquet", columns)
         finally:
@@ -146,7 +134,7 @@ def _show(state: Sweep, stored: int) -> None:
 
 def _failures(state: Sweep) -> None:
     """List the cells that failed; their tracebacks go to a file."""
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import atomic
 
     file = state.store.folder / "failures.txt"
     file.unlink(missing_ok=True)
@@ -178,7 +166,7 @@ def explore(
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import atomic
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
@@ -268,15 +256,15 @@ def calibrate(
     import numpy as np
 
     from simfl.experiment.build import build
-    from simfl.folder.result import atomic
+    from simfl.folder.disk import write_text
     from simfl.profiles import text
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import load
     from simfl.studies.calibrate.kernels import Training
     from simfl.studies.calibrate.passes import calibrate
 
-    if out is not None and not out.parent.is_dir():
-        raise BadInput(f"{out}: there is no folder {out.parent}")
+    if out is not None:
+        check_place(out)
     more = []
     if scenario is not None:
         trainer = build(load(scenario, {"clock": "measured"})).trainer
@@ -289,8 +277,7 @@ def calibrate(
     if out is None:
         print(text(profile), end="")
         return
-    with atomic(out) as file:
-        file.write(text(profile))
+    write_text(out, text(profile))
     for kind, (low, high) in profile["intervals"].items():
         print(f"{kind:<18}{profile['seconds'][kind]:<10.3g} s   95 %: {low:.3g} to {high:.3g}")
     print(f"{out}: name it as a scenario's profile, with clock: modelled")

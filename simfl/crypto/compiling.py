@@ -1,5 +1,6 @@
 """The compilation of loops: numba's types by short names, and one decorator. Importing it, or any loops,
-imports numba and compiles or loads from numba's cache: callers import them inside their functions."""
+imports numba and compiles or loads from numba's cache: callers do so inside their functions, and where
+vectors are long (`short_loops`)."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

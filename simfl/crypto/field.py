@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from simfl.crypto import A32, A64, F64, I64
+from simfl.crypto import A32, A64, F64, I64, short_loops
+from simfl.crypto.short_loops import SHORT, loops_for
 
 _TILE_COLUMNS = 512  # of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
 _TILE_ELEMENTS = 1 << 18  # of a temporary, where W is small
@@ -54,20 +55,16 @@ def sub(a: A32, b: A32, q: int) -> A32:
 
 
 def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
-    from simfl.crypto import loops
-
     if a.shape != b.shape:
         raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
     out = np.empty(a.shape, np.uint32)
-    loops.combine(flat(a), flat(b), np.uint32(q), minus, out.reshape(-1))
+    loops_for(out.size).combine(flat(a), flat(b), np.uint32(q), minus, out.reshape(-1))
     return out
 
 
 def add_to(total: A32, x: A32, q: int) -> None:
     """total += x mod q, in place; contiguous rows [L] of canonical elements."""
-    from simfl.crypto import loops
-
-    loops.combine(total, x, np.uint32(q), False, total)
+    loops_for(total.size).combine(total, x, np.uint32(q), False, total)
 
 
 def flat(x: A32) -> A32:
@@ -84,15 +81,18 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     >>> weighted_sum(np.uint32([[1, 2], [3, 4]]), [1, -2], 11)
     array([[6, 5]], dtype=uint32)
     """
-    from simfl.crypto import loops
-
     n = len(rows)
     if not n:
         raise ValueError("a weighted sum needs at least one row")
-    held, at, length = _addresses(rows)
+    vectors, length = _vectors(rows)
     factors = [1] * n if weights is None else [int(w) % q for w in weights]
     if len(factors) != n:
         raise ValueError(f"{len(factors)} weights for {n} rows")
+    if n * length <= 4 * SHORT:  # few passes, and finding addresses takes longer
+        return short_loops.weighted_sum(np.asarray(vectors), factors, q)[None]
+    from simfl.crypto import loops
+
+    held, at = _addresses(vectors)
     out = np.empty((1, length), np.uint32)
     padding = -n % 4  # the loop takes four rows at a time
     addresses = np.concatenate([at, at[:1].repeat(padding)])
@@ -101,18 +101,24 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     return out
 
 
-def _addresses(rows: Sequence[A32] | A32) -> tuple[object, A64, int]:
-    """Return what must be held as long as the addresses are used, the rows' addresses, and their length."""
+def _vectors(rows: Sequence[A32] | A32) -> tuple[list[A32] | A32, int]:
+    """Return rows of uint32, [n, L] or n of [L], and their length."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
-        every = np.require(rows.astype(np.uint32, casting="safe", copy=False), None, ["C", "A"])
-        first, step = np.uint64(every.ctypes.data), np.uint64(every.strides[0])
-        return every, first + step * np.arange(len(every), dtype=np.uint64), every.shape[1]
+        return rows.astype(np.uint32, casting="safe", copy=False), rows.shape[1]
     vectors = [flat(row) for row in rows]
     length = vectors[0].size
     if any(v.size != length for v in vectors):
         raise ValueError(f"rows have different lengths: {sorted({v.size for v in vectors})}")
-    starts = [v.__array_interface__["data"][0] for v in vectors]
-    return vectors, np.array(starts, np.uint64), length
+    return vectors, length
+
+
+def _addresses(vectors: list[A32] | A32) -> tuple[object, A64]:
+    """Return what must be held as long as the addresses are used, and the addresses."""
+    if isinstance(vectors, np.ndarray):
+        every = np.require(vectors, None, ["C", "A"])
+        first, step = np.uint64(every.ctypes.data), np.uint64(every.strides[0])
+        return every, first + step * np.arange(len(every), dtype=np.uint64)
+    return vectors, np.array([v.__array_interface__["data"][0] for v in vectors], np.uint64)
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:
@@ -130,12 +136,10 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
     so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. A block has at least 120
     columns, of a random W about 250.
     """
-    from simfl.crypto import loops
-
     if W.shape[1] != Z.shape[0]:
         raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
     a, m = W.shape[0], Z.shape[1]
-    out = np.empty((a, m), np.uint32)
+    out, loops = np.empty((a, m), np.uint32), loops_for(a * m)
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
     tile = max(_TILE_COLUMNS, _TILE_ELEMENTS // max(1, *limbs.shape))
     centre, width = float(q // 2), 0

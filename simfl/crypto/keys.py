@@ -7,6 +7,7 @@ makes them from a sender and its counter.
 """
 
 import hmac
+import struct
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ from simfl.crypto import A8
 from simfl.crypto.row_routing import LONG_BYTES, Rows
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
+_NONCE = struct.Struct(">IQ")
 
 Octets = Collection[bytes]
 SealKey = tuple[bytes, bytes, bytes]  # key, nonce and associated data of one row
@@ -160,11 +162,12 @@ def nonce(sender: int, counter: int) -> bytes:
     >>> nonce(1, 2).hex()
     '000000010000000000000002'
     """
-    if not 0 <= sender < 2**32:
-        raise ValueError(f"sender={sender} must be in [0, 2^32)")
-    if not 0 <= counter < 2**64:
-        raise ValueError(f"counter={counter} must be in [0, 2^64)")
-    return sender.to_bytes(4, "big") + counter.to_bytes(8, "big")
+    try:
+        return _NONCE.pack(sender, counter)
+    except struct.error:
+        if not 0 <= sender < 2**32:
+            raise ValueError(f"sender={sender} must be in [0, 2^32)") from None
+        raise ValueError(f"counter={counter} must be in [0, 2^64)") from None
 
 
 def _private(secret: A8) -> X25519PrivateKey:

@@ -16,6 +16,7 @@ from simfl.crypto import A8, A32, ntt
 from simfl.crypto.field import matmul
 from simfl.crypto.prg import expand
 from simfl.crypto.row_routing import Rows
+from simfl.crypto.short_loops import loops_for
 
 
 @lru_cache(maxsize=4)
@@ -116,11 +117,9 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
 def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
     """Return the first rows of the inverse of matrix(points, n, q), by Lagrange in O(n^2): column j has the
     coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i)."""
-    from simfl.crypto import interpolation_loops
-
     x = np.array(_residues(points, q), np.uint64)
     out = np.empty((rows, len(x)), np.uint32)
-    interpolation_loops.lagrange(x, np.uint64(q), out)
+    loops_for(out.size, "interpolation_loops").lagrange(x, np.uint64(q), out)
     return out
 
 

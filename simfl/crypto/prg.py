@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from simfl.crypto import A8, A32, I64
 from simfl.crypto.field import flat
+from simfl.crypto.short_loops import loops_for
 
 BLOCK = 1 << 15  # words that are encrypted and worked on at once: they stay in the L2 cache
 _ZEROS = memoryview(bytes(4 * BLOCK))
@@ -49,11 +50,9 @@ def expand(seed: A8, length: int, q: int) -> A32:
     >>> expand(np.zeros((1, 32), np.uint8), 5, 7)
     array([[3, 0, 3, 1, 1]], dtype=uint32)
     """
-    from simfl.crypto import loops
-
     if length < 0:
         raise ValueError(f"length={length} must not be negative")
-    stream, kept, places = stream_of(seed), _kept(q), SCRATCH.places
+    loops, stream, kept, places = loops_for(length), stream_of(seed), _kept(q), SCRATCH.places
     keystream = np.empty(4 * length + _SLACK, np.uint8)  # encrypted in its place, which saves a copy
     out, rejected = keystream[: 4 * length].view(np.uint32), []
     for i in range(0, length, BLOCK):
@@ -71,8 +70,6 @@ def expand(seed: A8, length: int, q: int) -> A32:
 def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
     """Return x + sum_k signs_k PRG(seeds_k) mod q (LightSecAgg eq. 1); x [1, L], seeds [k, 32], signs +-1.
     ValueError for another sign, or if there is not one sign a seed, or unless x is one row."""
-    from simfl.crypto import loops
-
     if len(signs) != len(seeds):
         raise ValueError(f"{len(signs)} signs for {len(seeds)} seeds")
     if any(sign not in (1, -1) for sign in signs):
@@ -80,6 +77,7 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
     if x.shape[:-1] != (1,):
         raise ValueError(f"only one row [1, L] can be masked, not {list(x.shape)}")
     out, kept, places = flat(x).copy(), _kept(q), SCRATCH.places
+    loops = loops_for(out.size)
     if out.max(initial=0) >= q:
         out %= np.uint32(q)
     streams = [stream_of(seeds[k : k + 1]) for k in range(len(signs))]

@@ -12,6 +12,7 @@ import numpy as np
 from simfl.crypto import A8, A32, F64, I64, Floats
 from simfl.crypto.field import flat
 from simfl.crypto.prg import BLOCK, SCRATCH, stream_of
+from simfl.crypto.short_loops import loops_for
 
 
 def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
@@ -20,10 +21,8 @@ def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
     mean is c x. Thresholds are 32-bit words of the seed [1, 32], so the mean is met to within 2^-32.
     Magnitudes are at most ceil(clip levels). ValueError if a coordinate is not finite, or unless
     0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left."""
-    from simfl.crypto import loops
-
     out = np.empty(delta.shape, np.int64)
-    _round(loops.signed_levels, delta, clip, levels, seed, out)
+    _round(loops_for(out.size).signed_levels, delta, clip, levels, seed, out)
     return out
 
 
@@ -34,15 +33,13 @@ def quantise(
     d + 1, so that the sum of weights comes out with the sum (LightSecAgg, Remark 3). A product beyond the
     bound wraps around, as Fig. 12 studies. ValueError as for signed_levels, or unless
     0 <= weight < overflow_bound(q) and weight ceil(clip levels) < 2^63."""
-    from simfl.crypto import loops
-
     if not 0 <= weight < overflow_bound(q):
         raise ValueError(f"weight={weight} must be at least 0 and below (q-1)/2={overflow_bound(q)}")
     if weight * (clip * levels + 1) >= 2**63:
         raise ValueError(f"weight={weight} times clip={clip} times levels={levels} must be below 2^63")
     out = np.empty((1, delta.shape[-1] + append_weight), np.uint32)
     small = weight * (clip * levels + 1) < q
-    _round(loops.quantise, delta, clip, levels, seed, out, int(weight), int(q), small)
+    _round(loops_for(out.size).quantise, delta, clip, levels, seed, out, int(weight), int(q), small)
     out[0, delta.shape[-1] :] = weight
     return out
 
@@ -83,8 +80,6 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     divisor None: the last coordinate is the sum of weights, which is the divisor and is removed; where it is
     not positive, the sum is wrong, which the audit says, and the result not a number. ValueError for another
     divisor that is not positive."""
-    from simfl.crypto import loops
-
     if divisor is None:
         total, divisor = total[:, :-1], int(signed(total[:, -1:], q)[0, 0])
         if divisor <= 0:
@@ -92,7 +87,7 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     if divisor <= 0:
         raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
     out = np.empty(total.shape, np.float64)
-    loops.dequantise(flat(total), np.uint32(q), float(levels * divisor), out.reshape(-1))
+    loops_for(out.size).dequantise(flat(total), np.uint32(q), float(levels * divisor), out.reshape(-1))
     return out
 
 

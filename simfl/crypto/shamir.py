@@ -13,6 +13,7 @@ from simfl.crypto import A8, A32, I64
 from simfl.crypto.field import matmul
 from simfl.crypto.mds import matrix
 from simfl.crypto.prg import expand
+from simfl.crypto.short_loops import loops_for
 
 P = 2**31 - 1
 SHARE_BYTES = 36
@@ -54,8 +55,6 @@ def reconstruct_many(rows: Sequence[A8], held: Held, points: Sequence[int]) -> A
     ValueError unless points are distinct and in [1, p). Inconsistent if a limb is not below p, or if the
     result is no 32-byte value: its `secret` is the first. Fewer than t shares, or altered ones, are found out
     so only by chance: a limb passes with probability about 1/2."""
-    from simfl.crypto import interpolation_loops
-
     for some in rows:
         if some.dtype != np.uint8 or some.shape[1:] != (SHARE_BYTES,):
             raise ValueError(f"shares must be uint8 [n, {SHARE_BYTES}], not {some.dtype} {list(some.shape)}")
@@ -70,7 +69,8 @@ def reconstruct_many(rows: Sequence[A8], held: Held, points: Sequence[int]) -> A
         raise Inconsistent(f"a share's limb is {values[row].max()}, must be below p={P}", secret)
     x = np.array(points, np.uint64)[users]
     at_zero = np.empty((len(held), _LIMBS), np.uint32)
-    if (k := interpolation_loops.interpolate(values, x, start, at_zero)) < len(held):
+    loops = loops_for(values.size, "interpolation_loops")
+    if (k := loops.interpolate(values, x, start, at_zero)) < len(held):
         _check(x[start[k] : start[k + 1]].tolist())
     return _from_limbs(at_zero)
 

@@ -63,7 +63,7 @@ class Ops(Ledger, ABC):
     """
 
     pending_bytes = 0
-    steps_at_once = 1  # between two looks at the event loop: several where none takes long
+    steps_at_once = 100  # events between two looks at what is pending
     rounds_ahead = 0  # that the timeline is to be ahead of the round whose outcome is asked for
     executes = True  # there is content
     deferring = False  # a resumed run is in its finished rounds: operations are done if later ones need them

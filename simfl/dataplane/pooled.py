@@ -46,6 +46,8 @@ class PooledOps(EagerOps):
     """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded
     shares are not held but made, sealed, opened and summed one sender after the other."""
 
+    steps_at_once = 1  # any of them may go beyond the budget
+
     def __init__(
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
     ) -> None:

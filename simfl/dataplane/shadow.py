@@ -13,7 +13,6 @@ class ShadowOps(Ops):
     """Knows lengths and counts only. Without content, all handles of a shape are one."""
 
     executes = False
-    steps_at_once = 100
 
     def __init__(self, q: int) -> None:
         super().__init__(q)

@@ -28,19 +28,18 @@ async def drive(
         DataPlaneError: real work failed; asyncio.CancelledError: interrupted.
     """
     env, ops = session.env, session.ops
-    horizon = session.world.horizon_ns
+    horizon = float("inf") if session.world.horizon_ns is None else session.world.horizon_ns
     pause_at = time.monotonic() + SLICE_S
     while not session.done:
-        if env.peek() == float("inf"):
-            users = session.world.users
-            online = f"{sum(map(session.presence.online, range(users)))} of {users} users online"
-            session.stall(f"nothing left that could happen, {online}")
-        elif horizon is not None and env.peek() > horizon:
-            if env.now < horizon:
-                env.run(until=horizon)
-            session.stall(f"the horizon of {horizon / NS:g} s is reached")
-        else:
-            env.steps(ops.steps_at_once, float("inf") if horizon is None else horizon)
+        if not env.steps(ops.steps_at_once, horizon, pause_at):
+            if env.peek() == float("inf"):
+                users = session.world.users
+                online = f"{sum(map(session.presence.online, range(users)))} of {users} users online"
+                session.stall(f"nothing left that could happen, {online}")
+            else:
+                if env.now < horizon:
+                    env.run(until=horizon)
+                session.stall(f"the horizon of {horizon / NS:g} s is reached")
         if ops.pending_bytes:
             await ops.wait_for_budget()
         if time.monotonic() > pause_at:

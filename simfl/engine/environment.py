@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
+from time import monotonic
 
 import simpy
 from simpy.events import NORMAL
@@ -39,17 +40,17 @@ class Environment(simpy.Environment):
             super().step()
         self.steps(1)
 
-    def steps(self, most: int, until: float = float("inf")) -> None:
-        """Do at most `most` events, none after `until`, and none after one that sets `enough`."""
+    def steps(self, most: int, until: float = float("inf"), due_s: float = float("inf")) -> bool:
+        """Do at most `most` events, none after `until`, and none after one that sets `enough` or that ends
+        later than `due_s` by the machine's monotonic clock. False if there is none to do."""
         self.enough = False
         soon, calls, queue = self._soon, self._calls, self._queue
-        while most and not self.enough:
-            most -= 1
+        for done in range(most):
             if soon:
                 soon.popleft()()
             elif calls and (not queue or calls[0][:3] < queue[0][:3]):
                 if calls[0][0] > until:
-                    break
+                    return done > 0
                 self.now, _, _, then = heappop(calls)
                 self._now = self.now
                 then()
@@ -57,7 +58,10 @@ class Environment(simpy.Environment):
                 self.now = int(queue[0][0])
                 super().step()
             else:
+                return done > 0
+            if self.enough or monotonic() > due_s:
                 break
+        return True
 
     def peek(self) -> simpy.core.SimTime:
         """Return the time of the next event, or infinity."""

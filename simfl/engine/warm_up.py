@@ -40,7 +40,7 @@ def _round(kind: Protocol, params: Params, users: int) -> None:
     if kind.asynchronous:
         buffer = LoopbackBuffer(server, clients, lambda update, t: Update(delta, 1, update, t), kind.offline)
         buffer.settle()
-        for user in buffer.admitted():
+        for user in buffer.admitted()[: params.K]:
             buffer.begin(user)
             buffer.settle()
             buffer.submit(user)

@@ -69,6 +69,11 @@ class Experiment:
         return next(iter(self.trainers.values()))
 
     @property
+    def by_torch(self) -> bool:
+        """True if torch trains any of them."""
+        return any(trainer.by_torch for trainer in self.trainers.values())
+
+    @property
     def law(self) -> profiles.TrainingLaw | Law | None:
         trainer, profile = self.trainer, self.profile
         return trainer.stated or profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)

@@ -1,8 +1,12 @@
 """Folders that are made, and files that last a crash: each problem is one message."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import IO, Any
 
 from simfl.errors import BadInput, reason
 
@@ -51,3 +55,24 @@ def sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that takes its place only when it is whole."""
+    with atomic(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
+    """Open a file that takes its place only when it is whole; text in UTF-8, or bytes."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    try:
+        with os.fdopen(handle, **how) as file:
+            yield file
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

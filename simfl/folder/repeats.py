@@ -6,7 +6,7 @@ from pathlib import Path
 from simfl.errors import BadInput
 from simfl.folder.unfinished import NAME, has_saved, unfinished_scenario
 from simfl.results.summary import Summary, read
-from simfl.scenario.load import load, look_at, resolved_yaml
+from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario
 
 _NAME = re.compile(r"repeat-([1-9][0-9]{0,5})")
@@ -50,11 +50,6 @@ def scenario_of(folder: Path) -> Scenario:
     """Load the scenario that is repeated in a folder, to go on with it."""
     first = repeats_in(folder)[0]
     return unfinished_scenario(first) if has_saved(first) else load(first / "resolved.yaml")
-
-
-def profile_of(run: Path) -> str:
-    """Return the name of a run's device profile."""
-    return look_at(run / "resolved.yaml").profile
 
 
 def check_folder(folder: Path, resumed: bool, repeated: bool) -> None:

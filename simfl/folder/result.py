@@ -1,17 +1,14 @@
 """The result of a run, and the files of its folder."""
 
 import json
-import os
 import platform
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +16,9 @@ from numpy.typing import NDArray
 from simfl.errors import BadInput
 from simfl.folder import earlier
 from simfl.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
+from simfl.folder.disk import atomic, write_text
 from simfl.privacy.metrics import cardinalities, fairness_gaps, strong_over_time
-from simfl.privacy.weak import weak_over_time
+from simfl.privacy.weak import RUN_BUDGET, weak_over_time
 from simfl.results import frames, html, metrics, targets, trace
 from simfl.results.assumed import Assumed
 from simfl.results.by_class import ClassSummary
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     import pandas
 
 LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
-WEAK_T_BUDGET = 2_000_000  # of the search for T of a protocol, a fraction of a second (`privacy.weak.BUDGET`)
 
 
 @dataclass(frozen=True)
@@ -230,8 +227,7 @@ class Result:
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
         for name, text in decisive.items():
-            with atomic(folder / name) as file:
-                file.write(text)
+            write_text(folder / name, text)
 
 
 def _holds(path: Path, text: str) -> bool:
@@ -294,7 +290,7 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
     matrix = P.matrix()
     return ParticipationSummary(
         family=family if family is None or family < LARGEST_FAMILY else None,
-        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, WEAK_T_BUDGET)],
+        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, RUN_BUDGET)],
         T_strong=strong_over_time(matrix),
         F=fairness_gaps(matrix).tolist(),
         C=cardinalities(matrix).tolist(),
@@ -330,18 +326,3 @@ def read_kept(path: Path) -> Kept:
         return Kept(**{**found, "round": int(found["round"])})
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None
-
-
-@contextmanager
-def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file that takes its place only when it is whole; text in UTF-8, or bytes."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
-    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
-    try:
-        with os.fdopen(handle, **how) as file:
-            yield file
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -27,9 +27,9 @@ from pydantic import BaseModel, ConfigDict
 
 from simfl.engine.clocks import Key, Spans
 from simfl.errors import BadInput, reason
-from simfl.folder.disk import make, sync, write
+from simfl.folder.disk import atomic, make, sync, write
 from simfl.folder.identity import code_version, differences, identified
-from simfl.folder.result import Result, atomic, read_kept
+from simfl.folder.result import Result, read_kept
 from simfl.results import trace_reader
 from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace

@@ -1,10 +1,9 @@
 """Networks trained by torch's autograd: the loop, which the closed form and the cohort are held to, and a
 cohort side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, islice
-from math import prod
 
 import numpy as np
 import torch
@@ -12,8 +11,9 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
+from simfl.learning.dropout_draws import round_keys
 from simfl.learning.losses import Loss
-from simfl.learning.minibatches import Cohort, Keep, Schedule, keep, orders
+from simfl.learning.minibatches import Cohort, Schedule, orders
 from simfl.learning.models.model import Model
 from simfl.learning.models.rules import BatchNorm
 from simfl.learning.on_device import saved_values
@@ -31,8 +31,7 @@ class Autograd:
 
     def saved(self) -> int:
         """Return the numbers of a sample in a training step: those of `saved_values`, and dropouts' masks."""
-        masks = sum(prod(shape) for _, shape in self.work.dropouts)
-        samples = self.work.samples
+        samples, masks = self.work.samples, self.work.draws.numbers
         return saved_values(self.work.module, samples.shape, samples.tokens) + 2 * masks
 
     def initial(self, seed: bytes) -> F32:
@@ -70,19 +69,20 @@ def loop(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
 
 
 def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tensor:
-    start, seed = work.samples.put(cohort.starts[client]), cohort.seeds[client]
-    lr, sgd, kept = cohort.lrs[client], cohort.sgd, keep(seed)
+    samples, sgd, lr, seed = work.samples, cohort.sgd, cohort.lrs[client], cohort.seeds[client]
+    start = samples.put(cohort.starts[client])
     work.flat.copy_(start)
     parameters = work.others if sgd.plain else work.parameters
     values = [parameter.data for parameter in parameters]
     work.step_within(lr if sgd.plain else None)
     velocity: list[Tensor] = []
     part, B = cohort.parts[client], sgd.batch_size
-    rows = work.samples.numbers(part[orders(seed, len(part), sgd.epochs)])
-    epochs = map(work.samples.gather, rows)
+    rows = samples.numbers(part[orders(seed, len(part), sgd.epochs)])
+    keys = to_tensor(round_keys([seed])[..., 0], samples.device)
+    epochs = map(samples.gather, rows)
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
-    for done, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client]), 1):
-        work.keep([work.samples.put(kept(len(y), layer.p, shape)) for layer, shape in work.dropouts])
+    for step, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client])):
+        work.keep(work.draws.kept(keys, step, len(y)))
         loss = loss_of.mean(work.module(x), y)
         gradients = list(torch.autograd.grad(loss, parameters))
         if sgd.weight_decay + sgd.mu:
@@ -94,11 +94,16 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
                 torch._foreach_add_(gradients, velocity, alpha=sgd.momentum)
             velocity = gradients
         torch._foreach_add_(values, gradients, alpha=-lr)
-        if cohort.over(done):
+        if cohort.over(step + 1):
             break
     work.keep(None)
     work.step_within(None)
     return work.flat.clone()
+
+
+Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, list[Tensor]], Tensor]
+"""The gradients [k, d] of k clients at their models [k, d], for x [k, B, ...], y [k, B], the weights of the
+samples [k, B], and what each dropout keeps of them."""
 
 
 def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
@@ -106,11 +111,6 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
 
     For a GPU, where the loop waits for kernel launches; on a CPU it loses to the loop for convolutions.
     """
-    plan, sgd, put = Schedule(cohort), cohort.sgd, work.samples.put
-    x0, lr, shares = put(cohort.starts), put(np.array(cohort.lrs)[:, None]), put(plan.weights)
-    flat, kept, rows = x0.clone(), list(map(keep, cohort.seeds)), work.samples.numbers(plan.rows)
-    velocity = torch.zeros_like(x0) if sgd.momentum else None
-    mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
 
     def loss(weights: Tensor, x: Tensor, y: Tensor, share: Tensor, masks: list[Tensor]) -> Tensor:
         work.keep(masks)
@@ -118,32 +118,35 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
         logits = functional_call(work.module, parameters, (x,))
         return (loss_of(logits, y) * share).sum()
 
-    gradients = vmap(grad(loss))
-    for step, active in enumerate(plan.active):
-        for block in plan.blocks(step, mixed):
-            clients = range(active) if isinstance(block, slice) else block
-            size = plan.rows.shape[2] if mixed else int(plan.sizes[step, clients[0]])
-            x, y = work.samples.gather(rows[step, block, :size])
-            masks = _masks(work, plan, kept, step, clients, x)
-            g = gradients(flat[block], x, y, shares[step, block, :size], masks)
+    return side_by_side(work, cohort, vmap(grad(loss)))
+
+
+def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tensor:
+    """Train clients together, a step of all of them at a time. All that a step needs is sent to the device
+    before the first, and nothing comes back before the last: in between the host only launches."""
+    plan, sgd, samples = Schedule(cohort), cohort.sgd, work.samples
+    put, device = samples.put, samples.device
+    x0, lr, shares = put(cohort.starts), put(np.array(cohort.lrs)[:, None]), put(plan.weights)
+    flat, rows = x0.clone(), samples.numbers(plan.rows)
+    keys = to_tensor(round_keys(cohort.seeds), device)
+    velocity = torch.zeros_like(x0) if sgd.momentum else None
+    mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
+    blocks = [
+        [(own, own if isinstance(own, slice) else to_tensor(own, device), width) for own, width in each]
+        for each in plan.blocks(mixed)
+    ]
+    for step, together in enumerate(blocks):
+        for own, some, width in together:
+            # Numbers of images on disk stay on the host, where a device's numbers are no index.
+            x, y = samples.gather(rows[step, some if isinstance(rows, Tensor) else own, :width])
+            masks = work.draws.kept(keys[..., some], step, width)
+            g = gradients(flat[some], x, y, shares[step, some, :width], masks)
             if sgd.weight_decay + sgd.mu:
-                g += (sgd.weight_decay + sgd.mu) * flat[block] - sgd.mu * x0[block]
+                g += (sgd.weight_decay + sgd.mu) * flat[some] - sgd.mu * x0[some]
             if velocity is not None:
-                velocity[block] = g = sgd.momentum * velocity[block] + g
-            flat[block] -= lr[block] * g
+                velocity[some] = g = sgd.momentum * velocity[some] + g
+            flat[some] -= lr[some] * g
         if cohort.over(step + 1):
             break
     work.keep(None)
     return flat
-
-
-def _masks(
-    work: Workspace, plan: Schedule, kept: Sequence[Keep], step: int, clients: Sequence[int], x: Tensor
-) -> list[Tensor]:
-    """Return what each dropout keeps of x [clients, size, ...]: each client's own draws, and all filling."""
-    masks = [np.ones((*x.shape[:2], *shape), np.float32) for _, shape in work.dropouts]
-    for row, client in enumerate(clients):
-        count = int(plan.sizes[step, client])
-        for mask, (layer, shape) in zip(masks, work.dropouts, strict=True):
-            mask[row, :count] = kept[client](count, layer.p, shape)
-    return [work.samples.put(mask) for mask in masks]

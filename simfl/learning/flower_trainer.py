@@ -2,7 +2,7 @@
 
 An update is a function of (weights, user, seed, round), as far as the app's is: each call makes its client
 anew, with an empty state, after the global generators of Python, numpy and torch were seeded for this user
-and round. Calls take turns, as these generators are everybody's.
+and round. Calls take turns, as these generators are everybody's, and leave them as they were.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -171,8 +172,7 @@ class FlowerTrainer(Trainer):
     def _first(self, seed: bytes) -> Arrays:
         if self.spec.initial_file is not None:
             make = python_files.find(self.spec.initial_file, "a function that returns arrays")
-            with self._lock:
-                _settle(seed)
+            with self._lock, _seeded(seed):
                 return [np.asarray(array) for array in make()]
         from flwr.common import Code, GetParametersIns, parameters_to_ndarrays
         from flwr.compat.common import recorddict_compat as compat
@@ -194,8 +194,7 @@ class FlowerTrainer(Trainer):
         node: dict[str, Any] = {"partition-id": user, "num-partitions": self.users}
         context = Context(0, user + _NODE, node, Empty(), dict(self.spec.config))
         metadata = Metadata(0, "", 0, user + _NODE, "", "", time.time(), DEFAULT_TTL, kind)
-        with self._lock:
-            _settle(seed)
+        with self._lock, _seeded(seed):
             answer = self._app(make_message(metadata, content), context)
         return answer.content
 
@@ -220,10 +219,23 @@ def _as(values: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
     return (np.rint(values) if dtype.kind in "iub" else values).astype(dtype)
 
 
-def _settle(seed: bytes) -> None:
-    """Seed the global generators, which simfl itself never uses; Python's own is one that others import."""
+@contextmanager
+def _seeded(seed: bytes) -> Iterator[None]:
+    """Seed the global generators, and put back their states: an embedding program goes on drawing from them.
+    simfl itself never uses them; Python's own is one that others import."""
     numbers = np.frombuffer(seed, np.uint32)
-    sys.modules["random"].seed(seed)
+    python, torch = sys.modules["random"], sys.modules.get("torch")
+    states = python.getstate(), np.random.get_state()
+    python.seed(seed)
     np.random.seed(numbers)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
+    try:
+        if torch is None:
+            yield
+            return
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
+            yield
+    finally:
+        python.setstate(states[0])
+        np.random.set_state(states[1])

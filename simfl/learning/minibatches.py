@@ -37,15 +37,6 @@ def orders(seed: bytes, n: int, epochs: int) -> I64:
     return generator(seed[:16]).permuted(numbers, axis=1)
 
 
-Keep = Callable[[int, float, tuple[int, ...]], F32]
-
-
-def keep(seed: bytes) -> Keep:
-    """Return the client's draws for dropout: of (n, p, shape), what it keeps, 0 or 1, [n, *shape]."""
-    draws = generator(seed[16:])
-    return lambda n, p, shape: (draws.random((n, *shape), np.float32) >= p).astype(np.float32)
-
-
 class Cutoff:
     """The end of a training whose steps are not known before: the first minibatch boundary at which
     `spent_ns`, the time that it took so far, is above a limit. steps: minibatches done."""
@@ -114,11 +105,13 @@ class Schedule:
         self.rows, self.weights = rows.swapaxes(0, 1), weights.swapaxes(0, 1)
         self.sizes, self.active = sizes.T, active.tolist()
 
-    def blocks(self, step: int, mixed: bool) -> Iterator[slice | list[int]]:
-        """Yield the active clients of a step, in blocks of rows that can be computed together: all, if mixed
-        sizes are; where batch statistics would see the filling, those of one size."""
-        sizes = self.sizes[step, : self.active[step]]
-        if mixed:
-            yield slice(0, len(sizes))
-        else:
-            yield from (np.flatnonzero(sizes == size).tolist() for size in np.unique(sizes))
+    def blocks(self, mixed: bool) -> Iterator[list[tuple[slice | I64, int]]]:
+        """Yield, for each step, the clients and the width of what can be computed together: all that are
+        active, if minibatches may be of mixed sizes; where batch statistics would see the filling, those of
+        one size."""
+        for active, sizes in zip(self.active, self.sizes, strict=True):
+            if mixed:
+                yield [(slice(0, active), self.rows.shape[2])]
+            else:
+                own = sizes[:active]
+                yield [(np.flatnonzero(own == size), int(size)) for size in np.unique(own)]

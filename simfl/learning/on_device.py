@@ -29,10 +29,11 @@ USED = 0.8
 def settle_arithmetic(device: str, deterministic: bool) -> None:
     """Switch TF32 off, whose 10-bit products are not float32's; deterministic: also every kernel whose sums
     have no fixed order, for the whole process. Where a model needs such a kernel, torch says which."""
+    # cuBLAS and torch read it at the first product and never again, and a deterministic run may come later.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if device == "cuda":
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         torch.use_deterministic_algorithms(True)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
+from simfl.learning.dropout_draws import DropoutDraws
 from simfl.learning.minibatches import generator, kaiming
 from simfl.learning.models.model import Model, Shape
 from simfl.learning.models.rules import blank, dropouts, dry_pass, shared
@@ -66,7 +67,7 @@ class Samples:
 def to_tensor(x: Array, device: str) -> Tensor:
     """Return an array on the device, through pinned memory where that is a GPU."""
     tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
-    return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
 
 
 def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -142,6 +143,7 @@ class Workspace(threading.local):
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
         self.dropouts = dropouts(self.module, samples.shape, samples.tokens)
+        self.draws = DropoutDraws(self.dropouts, samples.device, samples.dtype)
 
     def initial(self, seed: bytes) -> F32:
         """Return x^(0) [d]; see `_start`."""

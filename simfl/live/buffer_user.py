@@ -25,9 +25,9 @@ class LiveBufferUser(LiveUser):
     """came: messages of the protocol so far. stays: how often it went offline; what was in the air then is
     sent to it again."""
 
-    def __init__(self, wires: Any, *parts: Any) -> None:
+    def __init__(self, *parts: Any) -> None:
         self.came = self.stays = 0
-        super().__init__(wires, *parts)
+        super().__init__(*parts)
         machines = self.machines
         self.entropy = machines.entropy(self.user, 0)
         self.client = machines.client(self.user, machines.params, self.ops, self.entropy)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,10 @@ OPTIONS = [
 QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
 
 
+def unbounded(now: int) -> float:
+    return math.inf
+
+
 @dataclass(frozen=True)
 class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
@@ -61,17 +66,16 @@ class Wires:
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
-        links = self.links
-        if links is None or not self.rates_here:
-            return lambda now: float("inf")
-        return lambda now: float(links(user, now)[0 if up else 1])
+        return self._rate(None if self.links is None else partial(self.links, user), up)
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
         """Return the rate of the server's link at a time; up: to the users."""
-        server = self.server_link
-        if server is None or not self.rates_here:
-            return lambda now: float("inf")
-        return lambda now: float(server(now)[0 if up else 1])
+        return self._rate(self.server_link, up)
+
+    def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
+        if link is None or not self.rates_here:
+            return unbounded
+        return lambda now: float(link(now)[0 if up else 1])
 
 
 class Owner(Session, ABC):
@@ -245,7 +249,7 @@ class Connection(asyncio.Protocol):
         self._unbounded()
 
     def _unbounded(self) -> None:
-        self.shape(Link(self.owner.env, lambda now: float("inf")), lambda now: float("inf"))
+        self.shape(Link(self.owner.env, unbounded), unbounded)
 
     def unshape(self) -> None:
         """Let pass at once what waits, of which a part may have left already, and all that follows."""
@@ -296,7 +300,7 @@ class Connection(asyncio.Protocol):
 
     def take_through(self, link: Link) -> None:
         """Let what comes from now on go through the server's own link."""
-        self.into = Flow(link, lambda now: float("inf"), self._parse)
+        self.into = Flow(link, unbounded, self._parse)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.out.cut()

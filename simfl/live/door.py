@@ -144,7 +144,7 @@ class Door(Owner):
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._connecting()
         self.env.hear(self._end)
-        await self._until(self._all_reported, REPORT_S, "do not report")
+        await self._until(lambda: self.reported.keys() >= self._lines().keys(), REPORT_S, "do not report")
 
     async def _until(self, reached: Any, within_s: float | None, why: str) -> None:
         """Wait until something is so. RunFailed if the session fails, or after so many seconds."""
@@ -167,9 +167,6 @@ class Door(Owner):
     def _lines(self) -> dict[int, Peer]:
         """Return the connections of all users, of those too who are offline."""
         return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
-
-    def _all_reported(self) -> bool:
-        return self.reported.keys() >= self._lines().keys()
 
     def _horizon(self) -> None:
         if not self.done:

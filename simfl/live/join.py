@@ -84,7 +84,7 @@ def join(
     if not all(user < study.scenario.population.users for user in users):
         raise BadInput(f"user {max(users)}: the run has users 0 to {study.scenario.population.users - 1}")
     parts = [users[k :: processes or len(users)] for k in range(min(processes or len(users), len(users)))]
-    with one_thread(any(trainer.by_torch for trainer in study.trainers.values())):
+    with one_thread(study.by_torch):
         for name in welcome.protocols.split(","):
             if name not in study.scenario.protocols:
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")

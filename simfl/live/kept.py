@@ -15,7 +15,8 @@ from simfl.errors import BadInput
 from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment
 from simfl.folder import unfinished
-from simfl.folder.result import Result, atomic
+from simfl.folder.disk import write_text
+from simfl.folder.result import Result
 from simfl.folder.saving import Saver
 from simfl.folder.unfinished import TRACE, Unfinished
 from simfl.live.sides import Figures, Played
@@ -67,8 +68,8 @@ class Kept:
     def write_figures(self) -> None:
         assert self.saver is not None
         protocols = self._before | {name: asdict(figures) for name, figures in self.figures.items()}
-        with atomic(self.saver.own.run / NAME) as file:
-            file.write(json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n")
+        text = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
+        write_text(self.saver.own.run / NAME, text)
 
     def finish(self) -> None:
         if self.saver is not None:

@@ -21,7 +21,7 @@ from simfl.live.delay_wire import carried, tun
 from simfl.live.namespaces import Namespaces
 from simfl.population.tcp import Tcp
 from simfl.population.variations import Steady
-from simfl.scenario.messages import error
+from simfl.scenario.messages import problem
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.virtual_time import nanoseconds
 
@@ -65,8 +65,8 @@ def opened(study: Experiment, links: LinkKind, delay: Delay) -> Iterator[Place]:
     if links != "kernel":
         yield Place(linked=links == "user")
         return
-    if found := [error(study.scenario, key, why) for key, why in problems(study, delay)]:
-        raise ScenarioError([problem for one in found for problem in one.problems])
+    if found := [problem(study.scenario, key, why) for key, why in problems(study, delay)]:
+        raise ScenarioError(found)
     people, users = study.people, range(study.scenario.population.users)
     net = Namespaces([HUB, SERVER, *map(_part, users)])
     with ExitStack() as stack:

@@ -49,11 +49,11 @@ class Measured:
         )
 
 
-def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> Measured:
+def ping(address: Address, admission: Admission, user: int) -> Measured:
     """Measure the link to a server; BadInput if it turns the user away."""
 
     async def measured() -> Measured:
-        guest = await Guest.at(address, admission, user, wait_s)
+        guest = await Guest.at(address, admission, user)
         try:
             return await measure(guest)
         finally:

@@ -62,8 +62,7 @@ def play(
         "scheduler": scheduler(),
         "processes": len(dealt),
     }
-    one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
-    with kept(study, out, resume, facts) as runs, one:
+    with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
         with opened(study, links, delay) as place:
             for name in runs.todo:
                 tell(name, runs.add(name, _one(study, name, place, dealt)))

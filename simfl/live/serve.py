@@ -98,8 +98,7 @@ def serve(
     """
     s = study.scenario
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
-    one = one_thread(any(trainer.by_torch for trainer in study.trainers.values()))
-    with kept(study, out, resume, facts) as runs, one:
+    with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
         todo = runs.todo
         for k, name in enumerate(todo):
             admission = Admission(

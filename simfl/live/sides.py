@@ -30,7 +30,7 @@ from simfl.results import trace as rows
 from simfl.results.round_summary import Measurement
 from simfl.results.trace import SERVER, Row
 from simfl.results.trace_reader import TraceError, rows_of
-from simfl.scenario.messages import error
+from simfl.scenario.messages import error, problem
 from simfl.scenario.schema import Scenario
 from simfl.simulation import measurement
 from simfl.virtual_time import NS
@@ -63,9 +63,8 @@ Played = tuple[rows.Trace, list[Measurement], Figures]
 def prepared(scenario: Scenario) -> Experiment:
     """Return the experiment of a scenario that can be played; ScenarioError with every key that cannot."""
     study = build(scenario)
-    found = [error(scenario, path, message) for path, message in problems(study)]
-    if found:
-        raise ScenarioError([problem for one in found for problem in one.problems])
+    if found := [problem(scenario, path, message) for path, message in problems(study)]:
+        raise ScenarioError(found)
     return study
 
 
@@ -125,7 +124,7 @@ class Sides:
 
     def user(self, user: int, address: tuple[str, int], worker: Executor | None = None) -> LiveUser:
         one = LiveBufferUser if self.kind.asynchronous else LiveUser
-        made: LiveUser = self._session(partial(_user, one, user, address, worker))
+        made: LiveUser = self._session(partial(one, user, address, worker))
         return made
 
     async def be_users(
@@ -173,17 +172,6 @@ def forked(scenario: Scenario) -> Admission:
     token = secrets.token_hex(16)
     tokens = dict.fromkeys(range(scenario.population.users), token)
     return Admission(tokens, one_clock=True, own_entropy=own, reveals=own)
-
-
-def _user(
-    one: type[LiveUser],
-    user: int,
-    address: tuple[str, int],
-    worker: Executor | None,
-    wires: Wires,
-    *parts: object,
-) -> LiveUser:
-    return one(wires, user, address, worker, *parts)  # type: ignore[arg-type]
 
 
 def is_own(row: Row, user: int, rounds: int) -> bool:

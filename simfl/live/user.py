@@ -63,10 +63,10 @@ class LiveUser(Owner, Session):
 
     def __init__(
         self,
-        wires: Any,
         user: int,
         address: tuple[str, int],
         worker: Executor | None,
+        wires: Any,
         world: RunConfig,
         *parts: Any,
     ) -> None:

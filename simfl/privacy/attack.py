@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.weak import Interval
+from simfl.privacy.weak import RUN_BUDGET, Interval
 from simfl.privacy.weighted import Members, ratios, span, weak
 from simfl.unpacking import UnpackingError, most_bytes, read_npz
 
@@ -27,8 +27,6 @@ ARRAYS = {
     "weights": ("fiu", 1), "updates": ("f", 2),
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
-
-WEAK_T_BUDGET = 2_000_000  # of the search for T, a fraction of a second (`privacy.weak.BUDGET`)
 
 
 def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
@@ -117,7 +115,7 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     truth[took_part] *= largest[took_part, None]
     e = errors(truth, reconstruct(P, totals))
     rank, alone, groups = isolated(P)
-    T = span(P).strong, weak(P, WEAK_T_BUDGET)
+    T = span(P).strong, weak(P, RUN_BUDGET)
     return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups, *T)
 
 

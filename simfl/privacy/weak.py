@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 BUDGET = 10_000_000
 """Work of a search in products modulo a prime, about 0.1 microseconds each: a second or two. Not in it is the
 elimination that there is in any case, O(t N K + N^3)."""
+RUN_BUDGET = 2_000_000
+"""Of a search beside a run: a fraction of a second."""
 
 Interval = tuple[int, int]
 

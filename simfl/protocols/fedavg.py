@@ -59,8 +59,6 @@ class FedAvgServer(Server):
 class FedAvg(Protocol):
     """No protection; the floor (McMahan 2017)."""
 
-    source = "McMahan 2017"
-    to_server = (PlainUpload,)
     batches = True
     member_bytes = 6_500
 

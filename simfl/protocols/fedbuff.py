@@ -34,8 +34,6 @@ class FedBuffServer(BufferedServer):
 class FedBuff(Protocol):
     """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
 
-    source = "Nguyen 2021"
-    to_server = (Upload,)
     mode = Mode.BUFFERED
     weighted, connected = False, False
     member_bytes = 7_000

@@ -34,6 +34,7 @@ and nothing else.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,12 +141,10 @@ def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int]
         reliable = t is not None and unreliable_bound(n, p, q_total, t) <= 2**-eta
         return t if reliable and not_private_bound(n, p, q_total) <= hidden else None
 
-    low, high = 0, 256
-    while high - low > 1:  # more edges never make a graph less safe, with the t that fits them
-        middle = (low + high) // 2
-        low, high = (low, middle) if fitting(middle / 256) else (middle, high)
-    t = fitting(high / 256)
-    return None if t is None else (high / 256, t)
+    # More edges never make a graph less safe, with the t that fits them.
+    p = (1 + bisect_left(range(1, 256), True, key=lambda part: fitting(part / 256) is not None)) / 256
+    t = fitting(p)
+    return None if t is None else (p, t)
 
 
 # --- SecAgg+ --------------------------------------------------------------------------------------

@@ -5,15 +5,15 @@ neighbourhood of i if and only if i is in that of j; the same users and seed giv
 order the users are named.
 
 The law: the server gets the sum over V3 if and only if the round is `reliable` (Theorem 1), and the sum over
-a part of V3 if and only if it is not `private` (Theorem 2). Nobody colludes with the server; `private_from`
-is the theorem where some do. Why: it can only add uploads. The mask of an edge within V3 is never revealed,
-so it cancels only in sums over whole components C_l of G3; the masks of C_l come off only if the secrets of
-all of C_l and of its neighbours, who were lost or not, come back. In time or late: the server has both.
+a part of V3 if and only if it is not `private` (Theorem 2). Nobody colludes with the server. Why: it can only
+add uploads. The mask of an edge within V3 is never revealed, so it cancels only in sums over whole components
+C_l of G3; the masks of C_l come off only if the secrets of all of C_l and of its neighbours, who were lost or
+not, come back. In time or late: the server has both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -132,46 +132,6 @@ class Evolution:
         component C_l some user of C_l^+ is not informative. True if V3 is empty: nothing was uploaded."""
         components = list(self._components())
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)
-
-    def private_from(self, colluders: Set[int]) -> bool:
-        """Return True if the server and these users, who show it all that they have, get no sum over a proper
-        part of the others in V3. Without colluders it is `private`.
-
-        A mask that they do not know joins two users. A part of V3 that no such mask leaves, and all of whose
-        private seeds are known, comes out on its own.
-        """
-        parts = self._joined_parts(colluders)
-        return len(parts) < 2 or not any(map(partial(self._comes_out, colluders), parts))
-
-    def _knows(self, colluders: Set[int], i: int, asked: bool) -> bool:
-        """Return True if one of user i's two secrets is known. asked: it is the one that V4 gave shares of;
-        colluders give theirs of both, if they are in the roster with which i shared."""
-        if i in colluders:
-            return True
-        holders = colluders & self.V1 | (self.V4 if asked else set())
-        return i in self.V2 and len(holders & set(self.graph[i])) >= self.t[i]
-
-    def _masked(self, colluders: Set[int], i: int) -> set[int]:
-        """Return the users with whom i has a mask that is not known: neither of the two mask keys is."""
-        unknown = {j for j in (*self.graph[i],) if not self._knows(colluders, j, j not in self.V3)}
-        return unknown & self.V2 - {i} if i in unknown else set()
-
-    def _joined_parts(self, colluders: Set[int]) -> list[set[int]]:
-        left, parts = set(self.V3 - colluders), list[set[int]]()
-        while left:
-            part = {left.pop()}
-            frontier = list(part)
-            while frontier:
-                found = left & self._masked(colluders, frontier.pop())
-                left -= found
-                part |= found
-                frontier += found
-            parts.append(part)
-        return parts
-
-    def _comes_out(self, colluders: Set[int], part: Set[int]) -> bool:
-        seeds = all(self._knows(colluders, i, asked=True) for i in part)
-        return seeds and not any(self._masked(colluders, i) - part for i in part)
 
     @cached_property
     def _answers(self) -> dict[int, int]:  # |closed neighbourhood & V4|

@@ -16,6 +16,17 @@ from simfl.protocols.machine import INT_BYTES, SERVER, Message, Params, misshape
 
 
 @dataclass(frozen=True, slots=True)
+class UsersMessage(Message):
+    """A message of the server that names users."""
+
+    users: Users
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.users, Users):
+            object.__setattr__(self, "users", Users(self.users))
+
+
+@dataclass(frozen=True, slots=True)
 class Invite(Message):
     kind, phase = "invite", "offline"
 
@@ -32,20 +43,15 @@ class Advertise(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Roster(Message):
+class Roster(UsersMessage):
     """The public keys of the users that the receiver is to share with; itself is among them. t: how many of
     them are to reconstruct its secrets, t_i, where that is the receiver's own; signatures: one row of each
     user, under its long-term key, where they have them."""
 
     kind, phase = "roster", "offline"
-    users: Users
     publics: Handle
     t: int | None = None
     signatures: Handle | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.users, Users):
-            object.__setattr__(self, "users", Users(self.users))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +70,10 @@ class Inbox(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Survivors(Message):
+class Survivors(UsersMessage):
     """The users whose uploads the server has."""
 
     kind, phase = "survivors", "recovery"
-    users: Users
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.users, Users):
-            object.__setattr__(self, "users", Users(self.users))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,11 @@ class Signature(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Signatures(Message):
+class Signatures(UsersMessage):
     """The signatures of the users in the receiver's roster who sent one, a row of each."""
 
     kind, phase = "signatures", "recovery"
-    users: Users
     signed: Handle
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.users, Users):
-            object.__setattr__(self, "users", Users(self.users))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +106,6 @@ class Answer(Message):
     kind, phase, point = "answer", "recovery", "recovery"
     content: Handle
     missing: tuple[int, ...] = ()
-
-
-TO_SERVER = (Advertise, Shares, MaskedUpload, Signature, Answer)
-TO_USERS = (Invite, Roster, Inbox, Survivors, Signatures)
 
 
 def coded_bytes(params: Params, length: int) -> int:

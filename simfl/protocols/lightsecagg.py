@@ -21,8 +21,6 @@ from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
 from simfl.protocols.graphs import complete
 from simfl.protocols.index_views import Lookup, rows_of
 from simfl.protocols.keyed_messages import (
-    TO_SERVER,
-    TO_USERS,
     Answer,
     Inbox,
     Invite,
@@ -147,9 +145,7 @@ class SignedLightSecAggServer(SigningServer, LightSecAggServer):
 class LightSecAgg(Consistent, Coded):
     """One-shot recovery of the aggregate mask (LightSecAgg Alg. 1)."""
 
-    source = "LightSecAgg Alg. 1"
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
-    to_server, to_users = TO_SERVER, TO_USERS
     streams = True
     member_bytes = 13_000
 

@@ -226,9 +226,6 @@ def _columns(shared: list[MaskShares]) -> tuple[tuple[UpdateId, ...], tuple[int,
 class LightSecAggAsync(Coded):
     """LightSecAgg over a buffer (App. F); `c_g` quantises the staleness weights (eq. 34)."""
 
-    source = "LightSecAgg App. F"
-    to_server = (Advertise, MaskShares, Upload, SumOfShares)
-    to_users = (Invite, Roster, Start, MaskInbox, Recover)
     mode = Mode.BUFFERED
     points = ("shares", "training", "upload")
     timers = ("advertise", "upload", "recovery")

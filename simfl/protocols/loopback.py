@@ -231,11 +231,8 @@ class LoopbackBuffer(Record):
         made = self.make_update(update, self.versions[update])
         self.carry_out(user, self.clients[user].submit(made))
 
-    def deliverable(self) -> list[tuple[int, int]]:
-        """Return the links (sender, receiver) on which a message waits and both are there."""
-        return list(self._waiting())
-
-    def _waiting(self) -> Iterator[tuple[int, int]]:
+    def waiting(self) -> Iterator[tuple[int, int]]:
+        """Yield the links (sender, receiver) on which a message waits and both are there."""
         return (link for link, queue in self.links.items() if queue and self.away.isdisjoint(link))
 
     def deliver(self, sender: int, to: int) -> None:
@@ -245,7 +242,7 @@ class LoopbackBuffer(Record):
 
     def settle(self, held_back: Callable[[Message], bool] = lambda message: False) -> None:
         """Deliver all that is on its way, but for messages that are held back and those behind them."""
-        while link := next((one for one in self._waiting() if not held_back(self.links[one][0])), None):
+        while link := next((one for one in self.waiting() if not held_back(self.links[one][0])), None):
             self.deliver(*link)
 
     def expire(self, timer: Timer) -> None:

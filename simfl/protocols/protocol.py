@@ -50,15 +50,12 @@ class Protocol(Block):
     whether an update counts by its samples. connected: whether users stay connected while they are idle, so
     that the server may speak to them at any time and hears of their coming and going. streams: whether coded
     shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
-    to_server, to_users: the types of its messages by their direction, for those who read them off a wire.
-    source: the paper.
 
     >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
     >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline
     (8, True)
     """
 
-    source: ClassVar[str] = ""
     mode: ClassVar[Mode] = Mode.ROUNDS
     points: ClassVar[tuple[str, ...]] = PLAIN
     timers: ClassVar[tuple[str, ...]] = ("upload",)
@@ -67,8 +64,6 @@ class Protocol(Block):
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     batches: ClassVar[bool] = False
-    to_server: ClassVar[tuple[type[Message], ...]] = ()
-    to_users: ClassVar[tuple[type[Message], ...]] = ()
     member_bytes: ClassVar[int] = 15_000
     """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
     pair_bytes: ClassVar[int] = 0
@@ -92,11 +87,6 @@ class Protocol(Block):
     def round_timers(self) -> tuple[str, ...]:
         """The deadlines of a round under these settings."""
         return self.timers
-
-    @classmethod
-    def messages(cls) -> dict[str, type[Message]]:
-        """Return the protocol's messages by kind, a name that no two of them share."""
-        return {message.kind: message for message in (*cls.to_server, *cls.to_users)}
 
     @abstractmethod
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> ClientMachine:

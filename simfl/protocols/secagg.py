@@ -1,4 +1,4 @@
-"""Pairwise masks over three graphs: complete (SecAgg), k-regular (SecAgg+), Erdos-Renyi (CCESA)."""
+"""Pairwise masks over three graphs: complete (SecAgg), k-regular (SecAgg+), Erdos-Renyi (CCESA, Alg. 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simfl.dataplane.ops import Ops
 from simfl.errors import counted
 from simfl.protocols import graph_design, graphs
 from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
-from simfl.protocols.keyed_messages import TO_SERVER, TO_USERS, Inbox, Invite
+from simfl.protocols.keyed_messages import Inbox, Invite
 from simfl.protocols.machine import Entropy, Params
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems
@@ -39,7 +39,6 @@ class Pairwise(Consistent):
     """The part that protocols of pairwise masks share."""
 
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
-    to_server, to_users = TO_SERVER, TO_USERS
 
     lost_masks: Literal["needed", "all"] = "needed"
     """Masks of a lost user that the server expands: those with survivors, or `all` (LightSecAgg App. C)."""
@@ -73,7 +72,6 @@ class SecAgg(Pairwise):
     Unless given, t = T + 1, and at least 2.
     """
 
-    source = "Bonawitz 2017"
     pair_bytes = 65
 
     protocol: Literal["secagg"] = "secagg"
@@ -105,8 +103,6 @@ class SecAggPlus(Pairwise):
     Unless given, k and t are the least for which a round is insecure with probability at most 2^-sigma
     and cannot be recovered with at most 2^-eta, when T users collude and D are lost.
     """
-
-    source = "Bell 2020"
 
     protocol: Literal["secagg_plus"] = "secagg_plus"
     k: Derived[Count] = None
@@ -166,7 +162,6 @@ class Ccesa(Pairwise):
     that of Remark 4. `majority`: each user's t_i is more than half of its own neighbourhood instead.
     """
 
-    source = "CCESA (Choi 2020), Alg. 1"
     pair_bytes = 140
 
     protocol: Literal["ccesa"] = "ccesa"

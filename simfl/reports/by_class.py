@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.errors import counted
+from simfl.reports import chart
 from simfl.reports.grid import Row
 from simfl.reports.units import percent
 from simfl.results.by_class import ClassSummary
@@ -109,12 +110,5 @@ def table(protocols: Mapping[str, ProtocolSummary], nothing: str) -> dict[str, A
 
 def _path(own: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
     """Return the parts of a bar, in percent of the longest: the seconds per aggregate by phase."""
-    parts, at = [], 0.0
-    for phase in PHASES:
-        seconds = own.waited_s[phase] / aggregates
-        if seconds:
-            wide = 100 * seconds / longest
-            text = f"{phase}: {seconds:.3f} s"
-            parts.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
-            at += wide
-    return parts
+    waited = ((phase, own.waited_s[phase] / aggregates) for phase in PHASES if own.waited_s[phase])
+    return chart.stacked((phase, f"{phase}: {s:.3f} s", 100 * s / longest) for phase, s in waited)

@@ -6,7 +6,9 @@ told apart by their dashes as well.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from simfl.results.trace import PHASES
 
@@ -22,6 +24,15 @@ def line(index: int) -> tuple[str, str]:
     """Colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
     dashes, colour = divmod(index, len(LINE_COLOURS))
     return LINE_COLOURS[colour], LINE_DASHES[dashes % len(LINE_DASHES)]
+
+
+def stacked(parts: Iterable[tuple[str, str, float]]) -> list[dict[str, Any]]:
+    """Return the parts of a bar behind each other: the phase, text and width in percent of each."""
+    found, at = [], 0.0
+    for phase, text, wide in parts:
+        found.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
+        at += wide
+    return found
 
 
 @dataclass(frozen=True)

@@ -84,12 +84,7 @@ def _stacked(
     matches: Sequence[Match], labels: Sequence[str], key: str, end: str
 ) -> list[list[dict[str, Any]]]:
     """Stacks of phases of each entry, a row a side, all on one scale."""
-    rows = [
-        (number, label, case)
-        for number, match in enumerate(matches)
-        for label, case in zip(labels, match.cases, strict=True)
-        if case
-    ]
+    rows = [(k, *found) for k, match in enumerate(matches) for found in match.by_label(labels)]
     drawn = stacks([(label, None, case.estimates) for _, label, case in rows], key, end)
     out: list[list[dict[str, Any]]] = [[] for _ in matches]
     for (number, _, _), row in zip(rows, drawn, strict=True):
@@ -107,11 +102,7 @@ def _bytes(matches: Sequence[Match], labels: Sequence[str]) -> dict[str, Any]:
         return {"text": text, **_bar(case.estimates.get(column.measure), most[column.key])}
 
     rows = [
-        [
-            (label, [cell(case, column) for column in columns])
-            for label, case in zip(labels, match.cases, strict=True)
-            if case
-        ]
+        [(label, [cell(case, column) for column in columns]) for label, case in match.by_label(labels)]
         for match in matches
     ]
     return {"headings": [column.run for column in columns], "rows": rows}
@@ -120,8 +111,8 @@ def _bytes(matches: Sequence[Match], labels: Sequence[str]) -> dict[str, Any]:
 def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     """The shares of updates by their staleness, of each side; None of a synchronous entry."""
     counts: dict[str, Counter[int]] = {}
-    for label, case in zip(labels, match.cases, strict=True):
-        for p in case.protocols if case else ():
+    for label, case in match.by_label(labels):
+        for p in case.protocols:
             for late, updates in (p.staleness or {}).items():
                 counts.setdefault(label, Counter())[min(int(late), MAX_TAUS)] += updates
     if not counts:
@@ -136,8 +127,8 @@ def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
 
 def _accuracy(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     """Lines over virtual time, one a side: of repeats the first one's."""
-    pairs = zip(labels, match.cases, strict=True)
-    return accuracy({label: case.protocols[0] for label, case in pairs if case and case.protocols})
+    known = match.by_label(labels)
+    return accuracy({label: case.protocols[0] for label, case in known if case.protocols})
 
 
 def _figures(match: Match) -> list[tuple[str, list[str]]]:

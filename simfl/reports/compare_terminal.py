@@ -12,7 +12,6 @@ from simfl.reports import by_class
 from simfl.reports.grid import Row, print_grid, say
 from simfl.reports.terminal import MARK
 from simfl.reports.units import listed
-from simfl.results.columns import COLUMNS
 from simfl.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Key, Match, Side, Verdict
 
 MAX_SETTINGS, MAX_VALUE = 20, 60  # that differ, and characters of one of them
@@ -22,7 +21,6 @@ INTERVALS = {
     "runs": "over the runs of repeats",
     "seeds": "over the seeds of a sweep",
 }
-HEADLINE_LABEL = next(column.time for column in COLUMNS if column.measure == HEADLINE)
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:

@@ -3,7 +3,7 @@
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from simfl.results.drift import Drift
 from simfl.results.statistics import Estimate
 from simfl.results.summary import read
 from simfl.scenario.load import look_at
+from simfl.studies.sweep.tables import MEANS, Row
 
-MEANS = "means.csv"
-FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
-VARIED_AFTER = ("point", "seed", "cell", "protocol", "measure", "phase", "value")
+MEANS_FILE = "means.csv"
 
 
 def open_folders(folders: Sequence[Path]) -> Comparison:
@@ -36,7 +35,7 @@ def open_folders(folders: Sequence[Path]) -> Comparison:
             raise BadInput(f"{folder}: no folder is there")
         if places.count(place) > 1:
             raise BadInput(f"{folder} is named twice: compare it with another folder")
-    kinds = ["a sweep" if (folder / MEANS).exists() else "a run" for folder in folders]
+    kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in folders]
     if len(set(kinds)) > 1:
         held = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(folders, kinds, strict=True))
         raise BadInput(f"{held}: compare runs with runs, and sweeps with sweeps")
@@ -92,7 +91,7 @@ def _run(folder: Path, label: str) -> Side:
 
 
 def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
-    every = [_means(folder / MEANS) for folder, _ in pairs]
+    every = [_means(folder / MEANS_FILE) for folder, _ in pairs]
     common = [key[0] for key in every[0] if all(key in cases for cases in every)]
     sides = []
     for (folder, label), cases in zip(pairs, every, strict=True):
@@ -119,7 +118,7 @@ def _means(path: Path) -> dict[Key, Case]:
     found: dict[Key, dict[Measure, Estimate | None]] = {}
     with _table(path) as rows:
         for row in rows:
-            measures = found.setdefault((_point(row, FIXED), row["protocol"]), {})
+            measures = found.setdefault((_point(row, MEANS), row["protocol"]), {})
             known = row["mean"] != ""
             measures[row["measure"], row["phase"]] = _estimate(row) if known else None
     return {key: Case.of_means(measures) for key, measures in found.items()}
@@ -132,7 +131,7 @@ def _estimate(row: dict[str, str]) -> Estimate:
     return Estimate(mean, half, int(row["seeds"]))
 
 
-def _point(row: dict[str, str], fixed: Sequence[str]) -> str:
+def _point(row: dict[str, str], fixed: Container[str]) -> str:
     """Return the values of a row that vary in its sweep, in words, without those that its point lacks."""
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
 
@@ -157,7 +156,7 @@ def _settings(folder: Path, point: str) -> dict[str, Any]:
         return {}
     with _table(path) as rows:
         for row in rows:
-            if _point(row, VARIED_AFTER) == point:
+            if _point(row, Row._fields) == point:
                 seeds[int(row["seed"])] = None
                 cell = cell or row["cell"]
     resolved = folder / "cells" / Path(cell or "").name / "resolved.yaml"

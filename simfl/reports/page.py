@@ -132,12 +132,9 @@ def stacks(
     scale = 100 / (max([*(mean[end, ""] for mean in means), *heights], default=0) or 1)
     out = []
     for (name, rate, found), mean in zip(rows, means, strict=True):
-        at, parts = 0.0, []
-        for phase in PHASES:
-            span = found[key, phase]
-            text, wide = f"{phase}: {span.text() if span else 0} {unit}", scale * mean[key, phase]
-            parts.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
-            at += wide
+        spans = ((phase, found[key, phase]) for phase in PHASES)
+        texts = ((phase, f"{phase}: {span.text() if span else 0} {unit}") for phase, span in spans)
+        parts = chart.stacked((phase, text, scale * mean[key, phase]) for phase, text in texts)
         total, ends = found[end, ""], round(scale * mean[end, ""], 3)
         told = f"{total.mean:.3f} {unit}" if total else "no completed round"
         out.append({"name": name, "rate": rate, "total": told, "parts": parts, "end": ends})

@@ -1,13 +1,12 @@
 """The section of a page on those who took part: T, F and C (Multi-RoundSecAgg, section 3.2)."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from simfl.reports.folder import Run
+from simfl.reports.tables import NO_VALUE
+from simfl.reports.units import whole
 from simfl.results.columns import at
-
-EXACT_FAMILY = 10**7  # from there on the size of a family is told in powers of ten
 
 
 def participation(run: Run) -> dict[str, Any] | None:
@@ -21,9 +20,8 @@ def participation(run: Run) -> dict[str, Any] | None:
         # where the search for weak T ended early, the lower end is what is known to hold
         weak = [T[0] if T else None for T in found.T_weak]
         cells = [column.over_seeds([p]) for column in columns]
-        rows.append(
-            {"name": name, "cells": cells, "sets": _family(found.family), "T": (weak, found.T_strong)}
-        )
+        sets = NO_VALUE if found.family is None else whole(found.family)
+        rows.append({"name": name, "cells": cells, "sets": sets, "T": (weak, found.T_strong)})
     most = max((T for row in rows for values in row["T"] for T in values if T), default=1)
     return {"headings": [column.seeds for column in columns], "rows": rows, "most": most}
 
@@ -42,9 +40,3 @@ def steps(values: Sequence[int | None], most: int) -> str:
                 path += f"V{most - value}" if before is not None else f"M{place} {most - value}"
         before = value
     return path + f"H{len(values)}" * (before is not None)
-
-
-def _family(size: int | None) -> str:
-    if size is None:
-        return "–"
-    return str(size) if size < EXACT_FAMILY else format(Decimal(size), ".1e")  # no float holds any size

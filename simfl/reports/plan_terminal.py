@@ -7,7 +7,6 @@ from typing import Any
 from rich.console import Console
 
 from simfl.reports.grid import line, say
-from simfl.results.statistics import Estimate
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
@@ -93,14 +92,10 @@ def _cells(c: Candidate) -> Sequence[str]:
     return (
         c.seconds.text(2),
         c.user_mb.text(1),
-        "-" if c.user_j is None else _short(c.user_j),
+        "-" if c.user_j is None else c.user_j.text(1),
         f"{promise.fails:.0e}",
         insecure,
     )
-
-
-def _short(e: Estimate) -> str:
-    return e.text(1)
 
 
 def _power(probability: float) -> str:

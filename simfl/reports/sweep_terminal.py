@@ -9,6 +9,7 @@ from simfl.reports import target_lines
 from simfl.reports.grid import failed, line, say
 from simfl.results.columns import Column, Measure, at
 from simfl.results.statistics import Estimate
+from simfl.studies.sweep.picture import short
 from simfl.studies.sweep.plan import in_words
 from simfl.studies.sweep.tables import Failures, Group
 
@@ -78,10 +79,8 @@ def _labels(points: Sequence[Point]) -> list[str]:
     single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
     told = {in_words(p) for p in single} - {""}
     chosen = single if len(points) in (len(told), 1) else points
-    keys = {key for point in chosen for key in point}
-    ends = [key.rpartition(".")[2] for key in keys]
-    short = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
-    return [in_words({short[key]: value for key, value in point.items()}) for point in chosen]
+    shorts = short(list({key for point in chosen for key in point}))
+    return [in_words({shorts[key]: value for key, value in point.items()}) for point in chosen]
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from simfl.folder.result import atomic
+from simfl.folder.disk import atomic
 from simfl.reports.folder import Run
 from simfl.results.columns import Column, Measure, Place, at
 from simfl.results.round_summary import RoundSummary

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from simfl.reports import by_class, target_lines
 from simfl.reports.grid import Row, failed, line, print_grid, say
+from simfl.reports.units import whole
 from simfl.results import drift
 from simfl.results.columns import Place, at
 from simfl.results.statistics import Estimate, estimate
@@ -123,8 +123,7 @@ def show_repeats(console: Console, summaries: Sequence[Summary], profile: str, t
         console.print()
         show_participation(console, {name: runs[name] for name in sets})
         sizes = [(name, size) for name, size in sets.items() if size is not None]
-        # a float may not hold so many
-        counts = [f"{name} {n if n < 10**7 else format(Decimal(n), '.1e')}" for name, n in sizes]
+        counts = [f"{name} {whole(size)}" for name, size in sizes]
         say(console, f"Sets to choose from (eq. 8): {', '.join(counts)}", "dim")
     for text in target_lines.of_run(first.protocols.values()):
         say(console, text, "dim")
@@ -160,12 +159,9 @@ def _ranking(runs: Mapping[str, Sequence[ProtocolSummary]], noisy: bool) -> str:
     tied = f", in a tie with {', '.join(ties)}" if ties else ""
     times = found[slowest].mean / found[best].mean
     ratio = f"{times:.{1 if times < 100 else 0}f} x as long"
-    unsure = " Times of one round have no interval: this may be noise." if noisy and _single(found) else ""
+    single = any(mean.half is None for mean in found.values())
+    unsure = " Times of one round have no interval: this may be noise." if noisy and single else ""
     return f"Fastest per aggregate: {best}{tied}. Slowest: {slowest}, {ratio}.{unsure}"
-
-
-def _single(found: Mapping[str, Estimate]) -> bool:
-    return any(estimate.half is None for estimate in found.values())
 
 
 def show_participation(console: Console, runs: Mapping[str, Sequence[ProtocolSummary]]) -> None:

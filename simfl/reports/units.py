@@ -1,6 +1,7 @@
 """Numbers and lists as a person reads them."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 
 def three_figures(value: float) -> str:
@@ -22,6 +23,15 @@ def seconds(ns: float) -> str:
         if ns >= size:
             return f"{three_figures(ns / size)} {unit}"
     return f"{ns:.0f} ns" if ns else "0 s"
+
+
+def whole(number: int) -> str:
+    """A whole number as it is, from ten millions on as a power of ten.
+
+    >>> whole(9_999_999), whole(10**400)
+    ('9999999', '1.0e+400')
+    """
+    return str(number) if number < 10**7 else format(Decimal(number), ".1e")  # no float holds any number
 
 
 def percent(part: float, whole: float) -> str:

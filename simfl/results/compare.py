@@ -49,10 +49,10 @@ class Verdict(NamedTuple):
         return f"{self.relation} by {percent:.{1 if percent < 1 else 0}f} %"
 
 
-def verdict(found: Estimate, reference: Estimate, digits: int = MOST_DIGITS) -> Verdict:
+def verdict(found: Estimate, reference: Estimate) -> Verdict:
     """Return the verdict on a time. A tie: the intervals overlap, or no shown digit of the means differs."""
     ratio = found.mean / reference.mean if reference.mean else None
-    if found.ties(reference) or round(found.mean, digits) == round(reference.mean, digits):
+    if found.ties(reference) or round(found.mean, MOST_DIGITS) == round(reference.mean, MOST_DIGITS):
         return Verdict("tie", ratio)
     return Verdict("faster" if found.mean < reference.mean else "slower", ratio)
 
@@ -159,6 +159,10 @@ class Match(NamedTuple):
     def same_rounds(self) -> bool:
         rounds = {case.rounds for case in self.cases if case}
         return len(rounds) == 1 and None not in rounds
+
+    def by_label(self, labels: Sequence[str]) -> list[tuple[str, Case]]:
+        """Return the cases that are there, each with the label of its side."""
+        return [(label, case) for label, case in zip(labels, self.cases, strict=True) if case]
 
     def columns(self, place: Place) -> list[Column]:
         """Return the columns of a place in which any side has something to tell."""

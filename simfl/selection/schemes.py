@@ -18,9 +18,6 @@ from simfl.errors import RunFailed
 from simfl.kinds import Choice, Kinds
 from simfl.selection.participation import Participation, Users, doubled
 
-if TYPE_CHECKING:
-    pass
-
 
 class Selection(Choice):
     """A selection scheme; `select` is all that one of your own needs.
@@ -101,8 +98,16 @@ class _OfOneSize(Selection):
     """K users in every round."""
 
     main_key = "users"
+    later: ClassVar[dict[str, Any]] = {}
+    """Keys that there were not always, with their defaults: left out where nothing else is given, so that a
+    run says what it said before there were any."""
     users: Count
     """K, the users of a round."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {k: value for k, value in written.items() if k not in self.later or value != self.later[k]}
 
     def cohort(self, users: int) -> int:
         return self.users
@@ -119,6 +124,7 @@ class _OverSelected(_OfOneSize):
     """K users, or more of whom K are enough (Bonawitz 2019; FedScale chooses 1.3 K): the upload ends with the
     K-th, and the rest is told so."""
 
+    later = {"over": None}
     over: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] | None = None
     """Chooses ceil(K x over) users, or all available if fewer; K uploads are enough, and the rest is told."""
 
@@ -133,12 +139,6 @@ class _OverSelected(_OfOneSize):
         if self.users <= users < self.cohort(users):
             many = f"users={self.users} x over={self.over:g} = {self.cohort(users)}"
             yield "over", f"{many} must not be above population.users={users}"
-
-    @model_serializer(mode="wrap")
-    def _without_over(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `over` out where it is not given, so that a run says what it said before there was one."""
-        written: dict[str, Any] = write(self)
-        return {key: value for key, value in written.items() if key != "over" or value is not None}
 
 
 class Random(_OverSelected):
@@ -212,6 +212,7 @@ class MultiRound(_OfOneSize):
     """
 
     main_key = ""
+    later = {"broken_batch": "keep"}
     kind: Literal["multi_round"] = "multi_round"
     users: Count
     """K, a multiple of T."""
@@ -253,12 +254,6 @@ class MultiRound(_OfOneSize):
 
     def batches(self) -> tuple[int, str]:
         return self.T, self.broken_batch
-
-    @model_serializer(mode="wrap")
-    def _without_keep(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `broken_batch` out where batches may be broken, so that a run says what it said before."""
-        written: dict[str, Any] = write(self)
-        return {key: value for key, value in written.items() if key != "broken_batch" or value != "keep"}
 
     def family(self, users: int) -> int | None:
         """Return R_BP = C(N / T, K / T) (Multi-RoundSecAgg eq. 8)."""

@@ -45,6 +45,7 @@ def test_every_yaml_file_has_a_name() -> None:
     assert NAMES.index("whole_batches") < NAMES.index("attacks/inversion")
 
 
+@pytest.mark.ci(but=["tutorial", "async_buffer"])
 @pytest.mark.parametrize("name", NAMES)
 def test_init_writes_what_a_scenario_reads(name: str, tmp_path: Path, called: Called) -> None:
     code, out, _ = called("init", name)
@@ -130,6 +131,7 @@ def test_an_unknown_name_is_answered_with_a_near_one(called: Called, arguments: 
     assert says in errors
 
 
+@pytest.mark.ci
 def test_leak_takes_a_name(called: Called) -> None:
     small = ["--set", "population.users=4", "--set", "rounds=1", "--set", "privacy={T: 1, D: 1, U: 3}"]
     code, out, errors = called("leak", "tutorial", "--collude", "0", *small)
@@ -169,6 +171,7 @@ def completed(shell: str, words: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.ci
 def test_shells_complete_names_and_files(tmp_path: Path) -> None:
     (tmp_path / "synced.yaml").write_text("")
     assert completed("bash", "simfl run syn", tmp_path).split() == ["sync_breakdown", "synced.yaml"]
@@ -184,6 +187,7 @@ def test_shells_complete_names_and_files(tmp_path: Path) -> None:
     assert completed("bash", "simfl run /nowhere", tmp_path).split() == []  # bash looks for files itself
 
 
+@pytest.mark.ci
 def test_completion_of_a_real_bash(tmp_path: Path) -> None:
     """What --show-completion prints makes bash complete."""
     simfl_here = tmp_path / "simfl"

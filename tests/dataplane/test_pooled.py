@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -190,20 +189,6 @@ def test_room_waits_until_output_fits_half_the_budget() -> None:
     asyncio.run(main())
 
 
-@pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PooledOps]]:
-    """The pools of the runs of a test, as they were when they were closed."""
-    seen: list[PooledOps] = []
-    close = PooledOps.close
-
-    def closing(self: PooledOps) -> None:
-        seen.append(self)
-        close(self)
-
-    monkeypatch.setattr(PooledOps, "close", closing)
-    return seen
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_tiny_budget_pauses_and_changes_no_result(
     workers: int, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch
@@ -325,101 +310,3 @@ def test_the_prg_is_what_the_eager_one_is() -> None:
     """The oracle of this file is itself right."""
     seed = EagerOps(Q).secret(bytes(32))
     np.testing.assert_array_equal(EagerOps(Q).prg(seed, 8).content, prg.expand(seed.content, 8, Q))
-
-
-# --- small operations ---------------------------------------------------------------------------
-@pytest.mark.parametrize(("short", "handed_over"), [(10**6, False), (300_000, True)])
-def test_a_run_of_small_operations_has_no_second_thread(
-    short: int, handed_over: bool, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its longest operation is a training of 460,000 multiply-adds."""
-    monkeypatch.setattr(pooled, "SHORT", short)
-    monkeypatch.setattr(
-        PooledOps, "_work", lambda pool, work=PooledOps._work: threads.add(pool) or work(pool)
-    )
-    threads: set[PooledOps] = set()
-    run({**SIX, **LOSSES, "rounds": 2, "workers": 2})
-    assert len(pools) == 3
-    assert threads == (set(pools) if handed_over else set())
-
-
-def test_what_was_noted_in_line_is_done_once() -> None:
-    """Calls of a batched kernel are noted in line too: a pool must not do them a second time."""
-    seen: list[int] = []
-
-    class Batch:
-        chunk = 8
-
-        def many(self, calls: list[tuple[int]]) -> list[np.ndarray]:
-            seen.extend(number for (number,) in calls)
-            return [np.full((1, 16), number, np.uint32) for (number,) in calls]
-
-    async def main() -> None:
-        ops, batch = PooledOps(Q, 2, 10**9), Batch()
-        noted = [ops._op(batch, (1, 16, U32), {}, number) for number in range(3)]
-        total = ops.weighted_sum(noted, [1, 1, 1])
-        assert (await ops.get(total)).tolist() == [[3] * 16]
-        await ops.drain()
-        ops.close()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pooled, "SHORT", 40)
-        asyncio.run(main())
-    assert seen == [0, 1, 2]
-
-
-def test_small_operations_after_a_long_one_are_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooled, "SHORT", 1000)
-    done: list[str] = []
-
-    async def sums() -> None:
-        ops = PooledOps(Q, 2, 10**9)
-        monkeypatch.setattr(ops._pool, "submit", lambda work: done.append("handed over"))
-        try:
-            ops.prg(ops.secret(bytes([7]) * 32), 2000)
-            small = [ops.prg(ops.secret(bytes([k]) * 32), 99) for k in range(2)]
-            total = ops.add(*small)  # nobody asked for it
-            expected = EagerOps(Q)
-            plain = [expected.prg(expected.secret(bytes([k]) * 32), 99) for k in range(2)]
-            assert (total.content.value == expected.add(*plain).content).all()
-            await ops.get(total)
-            assert ops.pending_bytes == 0
-            assert not done
-            large = ops.add(*[ops.prg(ops.secret(bytes([k]) * 32), 2000) for k in range(2)])
-            assert not large.content.done
-            ops._want([large.content])
-            assert done == ["handed over"]
-        finally:
-            ops.close()
-
-    asyncio.run(sums())
-
-
-def test_a_small_operation_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In line too: an error of a kernel is nothing that a machine may take for a peer's fault."""
-    monkeypatch.setattr(pooled, "SHORT", 300_000)  # training is longer, a message is not
-    original = keys.open_
-
-    def open_(k: Any, sealed: Any, *rest: Any) -> Any:
-        return original(k, np.asarray(sealed)[::-1], *rest)
-
-    monkeypatch.setattr(keys, "open_", open_)
-    with pytest.raises(DataPlaneError, match=r"secagg, round 0, user \d, receive inbox: open_: "):
-        run({**SIX, "protocols": ["secagg"], "rounds": 1, "workers": 2})
-
-
-def test_small_work_that_waits_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sum of what is still to be made is noted; no second thread is woken for two of those."""
-    monkeypatch.setattr(pooled, "SHORT", 1000)
-    started: list[Any] = []
-
-    async def sums() -> None:
-        ops = PooledOps(Q, 2, 10**9)
-        monkeypatch.setattr(ops._pool, "submit", started.append)
-        large = [ops.prg(ops.secret(bytes([k]) * 32), 1000) for k in range(4)]
-        small = [ops.pick(one, [0]) for one in large]
-        ops._want([one.content for one in small])
-        assert len(started) == 1
-        ops.close()
-
-    asyncio.run(sums())

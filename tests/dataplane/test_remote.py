@@ -123,6 +123,7 @@ def test_values_that_are_slow_to_be_taken_in_are_waited_for(monkeypatch: pytest.
     assert lines(result) == lines(run({**SIX, "rounds": 1, "learning.way": "loop"}, SYNC))
 
 
+@pytest.mark.ci(but=["rounds-1"])
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("base", [{**SYNC, **LOSSES}, ASYNC], ids=["rounds", "buffers"])
 def test_the_same_trace_and_updates(chunk: int, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:

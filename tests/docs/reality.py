@@ -8,11 +8,9 @@ python -m tests.docs.reality     simulates each cell again, which takes a minute
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
-from math import nan, sqrt
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,180 +19,43 @@ from benchmarks.live_grid import (
     BANDWIDTHS,
     LOST,
     RUNS,
-    Calibration,
     Cell,
-    cells,
     read,
-    simulated,
     write,
 )
 from simfl.live.play import WARN_OVERRUN
 from simfl.reports.figures.catalogue import save
 from simfl.reports.figures.style import WIDE, panels, style
-from simfl.results.statistics import Estimate, estimate
 from simfl.results.trace import PHASES
 from tests.docs.pages import ROOT
+from tests.docs.reality_points import (
+    BOUNDS,
+    CALLED,
+    COLOURS,
+    PHASE_BOUND,
+    TAU_BOUND,
+    WAYS,
+    WEAKEST,
+    Point,
+    Stored,
+    calibration_of,
+    errors,
+    groups,
+    in_order,
+    kind_of,
+    pairs_of,
+    percent,
+    phase_errors,
+    played,
+    points,
+    quantile,
+    simulate,
+    tau,
+    three_of,
+)
 from tests.docs.which_links import table
 
 PAGE, FIGURE = ROOT / "docs" / "reality.md", ROOT / "docs" / "reality.svg"
-
-CALLED = {
-    "wire": "kernel, round trips",
-    "kernel": "kernel, no round trips",
-    "user": "user space",
-}
-COLOURS = {"wire": "#b2182b", "kernel": "#2166ac", "user": "#666666"}
-WAYS = ("a priori", "calibrated")
-BOUNDS = {"a priori": (0.02, 0.07), "calibrated": (0.01, 0.04)}
-"""The aims: the median and the greatest error of totals."""
-PHASE_BOUND, LEAST_SHARE = 0.10, 0.1
-TAU_BOUND, APART = 0.93, 0.02
-WEAKEST = 12  # configurations in the first table
-
-
-class Point(NamedTuple):
-    """A configuration: of a run in rounds one round, of a buffered run the mean aggregation.
-
-    real: the total seconds of each run. simulated: by way. spans: of each phase that takes a tenth or more,
-    its real mean and what each way says. overrun: of its runs the greatest.
-    """
-
-    cell: Cell
-    lost: float
-    real: tuple[float, ...]
-    simulated: dict[str, float]
-    spans: dict[str, tuple[float, dict[str, float]]]
-    overrun: float
-
-    @property
-    def links(self) -> str:
-        return self.cell.links
-
-    @property
-    def found(self) -> Estimate:
-        return estimate(self.real)
-
-    def error(self, way: str) -> float:
-        return self.simulated[way] / self.found.mean - 1
-
-
-Stored = Mapping[str, Any]
-"""By the name of a cell: what simulations of both ways keep, as `live_grid.kept` does."""
-
-
-def played() -> list[Cell]:
-    """Return the cells of which there are runs."""
-    return [cell for cell in cells() if read(cell.name)]
-
-
-def calibration_of(cell: Cell) -> Calibration:
-    ping = read(f"ping-{cell.links}-{cell.bandwidth.replace('/', '_')}")
-    return Calibration(ping["latency_s"], ping["overhead_s"])
-
-
-def simulate(cell: Cell) -> dict[str, Any]:
-    """Return of a cell what both ways say."""
-    return {"a priori": simulated(cell), "calibrated": simulated(cell, calibration_of(cell))}
-
-
-def points(stored: Stored) -> list[Point]:
-    return [point for cell in played() for point in _points(cell, stored[cell.name])]
-
-
-def _points(cell: Cell, ways: Mapping[str, Any]) -> Iterator[Point]:
-    runs = read(cell.name)["runs"]
-    overrun = max(run["figures"]["overrun"] for run in runs)
-    listed = {way: ways[way]["aggregates"] for way in WAYS}
-    if cell.buffered:
-        real = tuple(fmean(one["total_s"] for one in run["aggregates"]) for run in runs)
-        means = {way: fmean(one["total_s"] for one in own) for way, own in listed.items()}
-        yield Point(cell, cell.lost[0], real, means, {}, overrun)
-        return
-    for k, lost in enumerate(cell.lost):
-        own = [run["aggregates"][k] for run in runs]
-        real = tuple(one["total_s"] for one in own)
-        spans = {}
-        for phase in PHASES:
-            mean = fmean(one["span_s"].get(phase, 0.0) for one in own)
-            if mean >= LEAST_SHARE * fmean(real):
-                spans[phase] = (mean, {way: listed[way][k]["span_s"].get(phase, 0.0) for way in WAYS})
-        totals = {way: listed[way][k]["total_s"] for way in WAYS}
-        yield Point(cell, lost, real, totals, spans, overrun)
-
-
-# -- statistics
-def tau(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return Kendall's tau-b of (real, simulated), over all pairs of them.
-
-    >>> tau([(1, 1), (2, 3), (3, 2)]), tau([(1, 1), (2, 2), (3, 3)])
-    (0.3333333333333333, 1.0)
-    """
-    both = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in combinations(pairs, 2)]
-    score = sum(x * y for x, y in both)
-    norm = sqrt(sum(x * x for x, _ in both) * sum(y * y for _, y in both))
-    return score / norm if norm else nan
-
-
-def in_order(pairs: Sequence[tuple[float, float]]) -> tuple[int, int]:
-    """Return of the pairs more than 2 % apart in reality how many are in order, and how many there are.
-
-    >>> in_order([(1.0, 1.0), (1.01, 0.9), (2.0, 0.95)])
-    (1, 2)
-    """
-    apart = [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] - b[0]) > APART * min(a[0], b[0])]
-    return sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in apart), len(apart)
-
-
-def _sign(x: float) -> int:
-    return (x > 0) - (x < 0)
-
-
-def quantile(values: Iterable[float], share: float) -> float:
-    """Return the value that so large a share of them do not exceed.
-
-    >>> quantile([4, 1, 3, 2], 0.9), quantile([4, 1, 3, 2], 0.5)
-    (4, 2)
-    """
-    ordered = sorted(values)
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
-
-
-def errors(found: Iterable[Point], way: str) -> list[float]:
-    return [abs(point.error(way)) for point in found]
-
-
-def phase_errors(found: Iterable[Point], way: str, phase: str = "") -> list[float]:
-    return [
-        ways[way] / real - 1
-        for point in found
-        for name, (real, ways) in point.spans.items()
-        if phase in ("", name)
-    ]
-
-
-def groups(found: Sequence[Point]) -> Iterator[tuple[str, bool, list[Point]]]:
-    """Yield links, whether they are of buffered runs, and the points; the weakest kind of links first."""
-    for links in CALLED:
-        for buffered in (False, True):
-            own = [p for p in found if p.links == links and p.cell.buffered == buffered]
-            if own:
-                yield links, buffered, own
-
-
-def _pairs(found: Iterable[Point], way: str) -> list[tuple[float, float]]:
-    return [(point.found.mean, point.simulated[way]) for point in found]
-
-
-def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f} %"
-
-
-def _three(values: Sequence[float]) -> str:
-    return " / ".join(f"{100 * v:.1f}" for v in (median(values), quantile(values, 0.9), max(values))) + " %"
-
-
-def _kind(links: str, buffered: bool) -> str:
-    return f"{CALLED[links]}; {'buffered' if buffered else 'rounds'}"
 
 
 # -- tables
@@ -206,17 +67,17 @@ def of_aims(found: Sequence[Point], stored: Stored) -> str:
         most = [(median(own), max(own)) for own in (errors(points, way) for _, _, points in kinds)]
         for k, called in enumerate(("median", "greatest")):
             bound = BOUNDS[way][k]
-            told = [_met(each[k] <= bound, _percent(each[k])) for each in most]
+            told = [_met(each[k] <= bound, percent(each[k])) for each in most]
             rows.append([f"totals {way}: {called} error at most {bound:.0%}", *told])
     own = [phase_errors(points, "a priori") for _, _, points in kinds]
     told = [_met(max(map(abs, each)) <= PHASE_BOUND, _within(each)) if each else "" for each in own]
     rows.append([f"phases of a tenth of the round or more, a priori, within {PHASE_BOUND:.0%}", *told])
-    taus = [tau(_pairs(points, "a priori")) for _, _, points in kinds]
+    taus = [tau(pairs_of(points, "a priori")) for _, _, points in kinds]
     rows.append([f"Kendall's tau at least {TAU_BOUND}", *(_met(t >= TAU_BOUND, f"{t:.3f}") for t in taus)])
-    orders = [in_order(_pairs(points, "a priori")) for _, _, points in kinds]
+    orders = [in_order(pairs_of(points, "a priori")) for _, _, points in kinds]
     told = [_met(good == every, f"{good} of {every}") for good, every in orders]
     rows.append(["pairs more than 2 % apart in order: all", *told])
-    return table(["aim", *(_kind(links, buffered) for links, buffered, _ in kinds)], rows)
+    return table(["aim", *(kind_of(links, buffered) for links, buffered, _ in kinds)], rows)
 
 
 def _met(met: bool, text: str) -> str:
@@ -232,12 +93,12 @@ def of_groups(found: Sequence[Point], stored: Stored) -> str:
     rows = []
     for links, buffered, own in groups(found):
         for way in WAYS:
-            good, every = in_order(_pairs(own, way))
+            good, every = in_order(pairs_of(own, way))
             signed = fmean(point.error(way) for point in own)
-            ranks = [f"{tau(_pairs(own, way)):.3f}", f"{good} of {every}"]
-            name = _kind(links, buffered)
+            ranks = [f"{tau(pairs_of(own, way)):.3f}", f"{good} of {every}"]
+            name = kind_of(links, buffered)
             rows.append(
-                [name, way, str(len(own)), _three(errors(own, way)), f"{100 * signed:+.1f} %", *ranks]
+                [name, way, str(len(own)), three_of(errors(own, way)), f"{100 * signed:+.1f} %", *ranks]
             )
     head = ("links", "simulated", "configurations", "error: median / p90 / greatest", "mean, signed")
     return table([*head, "tau", "pairs in order"], rows)
@@ -260,7 +121,7 @@ def _row(point: Point) -> list[str]:
             for phase, (span, ways) in point.spans.items()
             if abs(ways["a priori"] / span - 1) > PHASE_BOUND
         ),
-        _percent(point.overrun),
+        percent(point.overrun),
     ]
 
 
@@ -292,7 +153,7 @@ def of_phases(found: Sequence[Point], stored: Stored) -> str:
             each = {way: phase_errors(own, way, phase) for way in WAYS}
             if each["a priori"]:
                 signed = f"{100 * fmean(each['a priori']):+.1f} %"
-                sizes = [_three([abs(e) for e in each[way]]) for way in WAYS]
+                sizes = [three_of([abs(e) for e in each[way]]) for way in WAYS]
                 rows.append([CALLED[links], phase, str(len(each["a priori"])), signed, *sizes])
     head = ("links", "phase", "n", "mean a priori, signed", "a priori: median / p90 / greatest", "calibrated")
     return table(head, rows)
@@ -363,7 +224,7 @@ def of_machine(found: Sequence[Point], stored: Stored) -> str:
     rows = [
         ["cores; kernel; scheduling", f"{machine['cores']}; {machine['kernel']}; {machine['scheduler']}"],
         ["runs; of them exact", f"{len(runs)}; {sum(run['exact'] for run in runs)}"],
-        ["overrun: median / p90 / greatest", _three(overruns)],
+        ["overrun: median / p90 / greatest", three_of(overruns)],
         ["runs with overrun above 2 %", str(sum(one > WARN_OVERRUN for one in overruns))],
         ["runs played again for their overrun", str(sum(run["tries"] > 1 for run in runs))],
     ]

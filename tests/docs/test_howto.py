@@ -18,6 +18,7 @@ PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 TUTORIAL = yaml.safe_load((ROOT / "scenarios" / "tutorial.yaml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_snippets_run(page: Path) -> None:
     shown = blocks(page, "yaml")
@@ -28,6 +29,7 @@ def test_its_snippets_run(page: Path) -> None:
         assert any(r["status"] == "completed" for r in summary["rounds"]), block.text
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_commands_print_what_it_shows(page: Path, shell: Shell) -> None:
     commands = [command for block in blocks(page, "console") for command in session(block)]

@@ -43,6 +43,7 @@ def test_the_page_counts_the_cases_that_are_tried() -> None:
     assert "four of the 152 differ" in page
 
 
+@pytest.mark.ci
 def test_the_check_costs_what_the_page_says() -> None:
     entries: dict[str, Any] = {}
     for protocol in ("secagg", "lightsecagg"):

@@ -37,6 +37,7 @@ async def run_cells(cells: list[Block]) -> None:
     assert not printed
 
 
+@pytest.mark.ci
 def test_the_cells_print_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     cells = blocks(PAGE)

@@ -96,6 +96,7 @@ def test_every_key_has_a_meaning() -> None:
         assert [key for key, text in descriptions(row).items() if not (text or key in SHARED)] == [], name
 
 
+@pytest.mark.ci
 def test_it_has_every_key_of_a_summary(folders: list[Path]) -> None:
     known, seen = section("summary.json"), set()
     for folder in folders:
@@ -130,6 +131,7 @@ def test_it_has_every_column(folders: list[Path]) -> None:
     assert {re.sub(r"updates-.*\.npz", "updates-NAME.npz", name) for name in written} <= named
 
 
+@pytest.mark.ci
 def test_it_has_every_column_of_a_sweep(shell: Shell) -> None:
     study = "base: scenarios/tutorial.yaml\nset: {payload: shadow, rounds: 1}\n"
     study += "grid: {dropout.rate: [0.0, 0.1]}\nseeds: 2\n"

@@ -11,6 +11,7 @@ from tests.docs.pages import ROOT, blocks, session
 PAGE = ROOT / "docs" / "privacy.md"
 
 
+@pytest.mark.ci
 def test_its_command_prints_what_the_page_shows(capsys, monkeypatch, tmp_path) -> None:
     (command,) = (command for block in blocks(PAGE, "console") for command in session(block))
     monkeypatch.chdir(tmp_path)

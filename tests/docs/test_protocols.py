@@ -29,6 +29,7 @@ def test_the_code_is_the_examples() -> None:
 COMMANDS = [command for block in blocks(PAGE, "console") for command in session(block)]
 
 
+@pytest.mark.ci(only=["verify"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.line)
 def test_its_commands_print_what_the_page_shows(
     command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -46,6 +47,7 @@ def test_its_commands_print_what_the_page_shows(
         assert [cell.strip() for cell in rows["users lost"]] == ["1"] * 3
 
 
+@pytest.mark.ci
 def test_in_the_tree_it_is_a_module_and_a_line(tmp_path: Path) -> None:
     """Product files edited besides the new one: the registry."""
     copy = tmp_path / "simfl"

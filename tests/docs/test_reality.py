@@ -25,13 +25,10 @@ from simfl.experiment.build import build
 from simfl.live.sides import Figures
 from simfl.results import trace as rows
 from simfl.results.trace import SERVER, Trace
-from tests.docs.reality import (
+from tests.docs.reality import FIGURE, PAGE, TABLES, between
+from tests.docs.reality_points import (
     APART,
     CALLED,
-    FIGURE,
-    PAGE,
-    TABLES,
-    between,
     calibration_of,
     in_order,
     phase_errors,
@@ -61,6 +58,7 @@ def drift(cell: Cell) -> float:
     return abs(today / then - 1)
 
 
+@pytest.mark.ci
 def test_the_evidence_is_of_todays_simulator() -> None:
     """Of the quickest cell; the slow test has the rest. Where it is not: `make live` again."""
     assert drift(next(cell for cell in played() if cell.protocol == "fedavg")) < MOST_DRIFT
@@ -93,6 +91,7 @@ def test_the_grid_has_all_protocols_losses_and_links() -> None:
             assert got == {(name, lost) for name in (*ROUNDS, *BUFFERED) for lost in LOST}
 
 
+@pytest.mark.ci(but=["wire"])
 @pytest.mark.parametrize("links", CALLED)
 def test_the_grid_is_as_the_page_says(links: str) -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
@@ -146,6 +145,7 @@ def test_the_pings_are_of_the_links() -> None:
         assert 0 <= calibration_of(cell).latency_s < 0.05
 
 
+@pytest.mark.ci(but=["overruns1"])
 @pytest.mark.parametrize(
     ("overruns", "kept", "tries"), [((0.01,), 0.01, 1), ((0.05, 0.03), 0.03, 2), ((0.03, 0.05), 0.03, 2)]
 )

@@ -21,6 +21,7 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=quiet)
 
 
+@pytest.mark.ci
 def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="the site needs simfl[docs]")
     done = build(ROOT, tmp_path / "site")
@@ -33,6 +34,7 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     assert '"location":"glossary.html#' in text
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("link", ["[x](nowhere.md)", "[x](other.md#nothing)", "[x](../README.md)"])
 def test_a_dead_link_is_found(tmp_path: Path, link: str) -> None:
     pytest.importorskip("material", reason="the site needs simfl[docs]")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore.pinned import described
 from tests.docs.pages import ROOT, blocks
@@ -12,6 +14,7 @@ from tests.test_pytest_plugin import pytest_in
 PAGE = ROOT / "docs" / "testing.md"
 
 
+@pytest.mark.ci
 def test_the_pages_tests_pass(tmp_path: Path) -> None:
     files = {b.text.splitlines()[0].removeprefix("# "): b.text for b in blocks(PAGE) if b.language != "text"}
     assert sorted(files) == ["lost_at_upload.yaml", "test_explored.py", "test_rounds.py"]

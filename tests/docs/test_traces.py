@@ -63,6 +63,7 @@ def test_its_tables_name_every_column(shell: Shell) -> None:
         assert shown == header
 
 
+@pytest.mark.ci
 def test_its_scenarios_run(shell: Shell) -> None:
     shown = [yaml.safe_load(block.text) for block in blocks(PAGE, "yaml")]
     assert len(shown) == 2

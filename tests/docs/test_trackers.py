@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "trackers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.ci
 def test_the_command_writes_where_the_page_says(shell: Shell) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     (block,) = blocks(PAGE, "console")
@@ -27,6 +28,7 @@ def test_the_command_writes_where_the_page_says(shell: Shell) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.ci
 def test_the_code_prints_what_the_page_shows(shell: Shell) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     (code,), (text,) = blocks(PAGE, "python"), blocks(PAGE, "text")

@@ -41,6 +41,7 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Dataset, "loaded", loaded)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("drawn_once")
 def test_every_command_prints_what_the_page_shows(shell: Shell) -> None:
     ran = 0

@@ -51,6 +51,7 @@ def test_readme_shows_two_of_them() -> None:
     assert rows(README) == {at: page[at] for at in SHOWN}
 
 
+@pytest.mark.ci
 def test_the_shown_points_are_what_the_study_gives() -> None:
     found = perform(plan(), SHOWN)
     assert {at: row(at, seconds) for at, seconds in found.items()} == rows(README)
@@ -90,6 +91,7 @@ def test_what_it_says_of_relaying_is_so() -> None:
             assert relayed["lightsecagg"] > direct["lightsecagg"]
 
 
+@pytest.mark.ci
 def test_its_costs_are_those_that_check_prints() -> None:
     built: dict[str, Any] = studies()
     facts = {name: assumed(study) for name, study in built.items()}

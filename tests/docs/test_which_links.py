@@ -91,6 +91,7 @@ def ahead(scenario: Scenario) -> float:
     return found[LIGHTSECAGG].seconds - found[SECAGG_PLUS].seconds
 
 
+@pytest.mark.ci
 def test_the_rows_are_the_points_of_the_study() -> None:
     study = planned()
     points = [point(study, number) for number in range(len(study.points))]
@@ -101,6 +102,7 @@ def test_the_rows_are_the_points_of_the_study() -> None:
         assert settings.keys() - always == set(CHANGES[words])
 
 
+@pytest.mark.ci
 def test_the_base_is_what_the_study_gives() -> None:
     """At the paper's costs and over one kind of links; the slow test has the rest."""
     found = perform(planned(), product([PAPERS], [BASE], [FEDSCALE]))
@@ -164,6 +166,7 @@ def test_its_sentences_have_the_numbers_of_its_paths() -> None:
     assert f"SecAgg+'s recovery takes {PATHS[FAST, FEDSCALE, SECAGG_PLUS]['recovery']} s" in WORDS
 
 
+@pytest.mark.ci
 def test_the_model_is_what_secagg_pluss_keys_queue_behind() -> None:
     """Keys and shares of some kB are on the way for as long as the slowest user downloads the model."""
     slow = first_cell(PAPERS, BASE, FEDSCALE)
@@ -175,6 +178,7 @@ def test_the_model_is_what_secagg_pluss_keys_queue_behind() -> None:
     assert "SecAgg+'s 35.6 s on the network there are the model's download" in WORDS
 
 
+@pytest.mark.ci
 def test_a_summary_has_the_path_by_class() -> None:
     slow = first_cell(PAPERS, BASE, FEDSCALE)
     found = simfl.run(slow).summary["protocols"][LIGHTSECAGG]["classes"][SLOWEST]["waited_s"]
@@ -187,11 +191,13 @@ def test_what_a_sharing_costs_is_so() -> None:
     assert f"pay {seconds} s for one sharing" in WORDS
 
 
+@pytest.mark.ci
 def test_the_lead_is_lost_where_it_says() -> None:
     base = first_cell(PAPERS)
     assert ahead(with_links(base, 4)) < 0 < ahead(with_links(base, 3))
 
 
+@pytest.mark.ci
 def test_another_slow_tail_gives_the_same_order() -> None:
     """The log-normal distribution with a median of 6 and a quarter below 3."""
     sigma = math.log(6 / 3) / -NormalDist().inv_cdf(0.25)
@@ -201,6 +207,7 @@ def test_another_slow_tail_gives_the_same_order() -> None:
     assert f"ahead by {min(found):.0f} to {max(found):.0f} s" in TEXT
 
 
+@pytest.mark.ci
 def test_what_it_says_of_shares_is_so() -> None:
     models = {}
     for words in (BASE, "D = 20", "T = 40"):
@@ -219,6 +226,7 @@ def test_what_it_says_of_shares_is_so() -> None:
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("cost", "words"), [*product((PAPERS, FAST), [w for w in CHANGES if w[:3] == "d ="])]
 )

@@ -20,6 +20,7 @@ def prescribed(low: int, high: int) -> dict[str, Any]:
             "buffer.staleness": {"uniform": [low, high]}}  # fmt: skip
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_updates_are_as_stale_as_prescribed(name: str) -> None:
     result = run(prescribed(0, 5), ASYNC)

@@ -83,6 +83,7 @@ def test_no_more_are_in_flight_than_the_concurrency(name: str, detect: str) -> N
     assert most == CONCURRENCY
 
 
+@pytest.mark.ci(but=["timeout"])
 @pytest.mark.parametrize(("name", "detect"), CASES)
 def test_aggregates_are_exact_and_the_runs_deterministic(name: str, detect: str) -> None:
     rounds = world(detect).summary["protocols"][name]["rounds"]

@@ -92,6 +92,7 @@ MISSED = {"model": "training", "inbox": "upload", "upload": "upload"} | dict.fro
 """The phase in which a user is missed whose link broke in such a message: by default in the offline phase."""
 
 
+@pytest.mark.ci(but=["-0]", "-1]"])
 @pytest.mark.parametrize(("name", "up", "k"), CUTS)
 def test_a_round_survives_a_link_that_breaks_in_any_message(
     name: str, up: bool, k: int, tmp_path: Path
@@ -239,6 +240,7 @@ def messages_of(name: str, up: bool) -> list[Sent]:
     return list(dict.fromkeys([*last.values(), *(first.values() if up else ())]))
 
 
+@pytest.mark.ci(only=["up-light"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
 def test_a_buffer_survives_a_link_that_breaks_in_any_message(name: str, up: bool, tmp_path: Path) -> None:

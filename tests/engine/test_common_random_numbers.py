@@ -108,6 +108,7 @@ def in_rounds(dropout: str, availability: str = "always") -> Result:
     return run({**SYNC_WORLD, **losses, **here}, SYNC)
 
 
+@pytest.mark.ci(only=["-bernoulli"])
 @pytest.mark.parametrize("availability", BY_ROUND)
 @pytest.mark.parametrize("dropout", DROPOUTS)
 @pytest.mark.parametrize("name", IN_ROUNDS)
@@ -130,6 +131,7 @@ def test_in_rounds_the_same_users_are_lost_at_the_same_points(
         assert due <= mine.keys()
 
 
+@pytest.mark.ci
 def test_the_rounds_that_are_compared_lose_users_at_every_point() -> None:
     """Otherwise the comparisons would hold for want of losses."""
     places = {place for kind in DROPOUTS for place in losses(in_rounds(kind).traces["secagg"]).values()}
@@ -147,6 +149,7 @@ def presence(result: Result) -> dict[str, list[tuple[int, int, bool]]]:
     }
 
 
+@pytest.mark.ci(only=["-diurnal"])
 @pytest.mark.parametrize("availability", BY_TIME)
 @pytest.mark.parametrize("dropout", ["", "per_step"])
 def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropout: str) -> None:

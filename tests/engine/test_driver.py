@@ -51,6 +51,7 @@ def eager(which: str) -> list[str]:
     return lines(run(*WORLDS[which]))
 
 
+@pytest.mark.ci(only=["'workers': 1", "'short'", "'workers': 2, 'pending'"])
 @pytest.mark.parametrize("which", WORLDS)
 @pytest.mark.parametrize(
     "how",
@@ -140,6 +141,7 @@ def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, folder
 
 
+@pytest.mark.ci(only=["workers"])
 @pytest.mark.parametrize("how", [{}, {"workers": 2}, {"payload": "shadow"}], ids=str)
 def test_a_measured_run_replays_to_the_same_bytes(recording: tuple[str, Path], how: dict[str, Any]) -> None:
     which, folder = recording

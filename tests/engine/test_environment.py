@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import pytest
@@ -68,3 +69,17 @@ def test_who_has_seen_enough_stops_the_steps() -> None:
     assert done == [1, 2]
     env.steps(10)
     assert done == [1, 2, 3]
+
+
+def test_steps_that_are_due_stop_after_an_event() -> None:
+    env, done = Environment(), list[int]()
+    for when in range(3):
+        env.at(when, partial(done.append, when))
+    assert env.steps(10, due_s=time.monotonic())
+    assert done == [0]
+    assert env.steps(10, until=1)
+    assert done == [0, 1]
+    assert not env.steps(10, until=1)
+    assert env.steps(10, due_s=time.monotonic() + 1000)
+    assert done == [0, 1, 2]
+    assert not env.steps(10)

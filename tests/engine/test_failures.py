@@ -53,6 +53,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "train", spoilt)
 
 
+@pytest.mark.ci(but=["[fedavg", "[lightsecagg]"])
 @pytest.mark.parametrize(
     "protocol",
     [

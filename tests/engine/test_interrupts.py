@@ -103,6 +103,7 @@ def test_a_run_that_fails_leaves_its_finished_rounds(tmp_path: Path, monkeypatch
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
+@pytest.mark.ci
 def test_a_coroutine_beside_a_run_stays_live() -> None:
     async def main() -> int:
         running, turns = asyncio.create_task(simulate(SYNC, {**SIX, "rounds": 60})), 0

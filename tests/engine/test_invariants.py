@@ -62,6 +62,7 @@ def traces(which: str) -> Iterator[tuple[str, Trace]]:
     yield from world(which).traces.items()
 
 
+@pytest.mark.ci(only=["edges"])
 @pytest.mark.parametrize("which", WORLDS)
 def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
     for _, trace in traces(which):

@@ -26,6 +26,7 @@ def test_all_protocols_are_here() -> None:
     assert {*IN_ROUNDS, *BUFFERED} == set(PROTOCOLS)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}])
 def test_in_rounds_the_same_users_are_lost_and_all_is_sent(detect: Any) -> None:
     world = {**TWELVE, "protocols": list(IN_ROUNDS), "detect": detect}

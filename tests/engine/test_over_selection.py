@@ -53,6 +53,7 @@ def ran(factor: float | None, kind: str = "random") -> Result:
     return run({**WORLD, **over(factor, kind=kind)})
 
 
+@pytest.mark.ci(but=["[random"])
 @pytest.mark.parametrize("kind", ["random", "weighted_random"])
 def test_over_one_is_as_if_there_was_none(kind: str) -> None:
     assert lines(ran(1.0, kind)) == lines(ran(None, kind))
@@ -69,6 +70,7 @@ def closing(trace: Trace, index: int, K: int) -> Step:
     return last
 
 
+@pytest.mark.ci(but=["[secagg-", "lightsecagg"])
 @pytest.mark.parametrize("kind", ["random", "weighted_random"])
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_upload_ends_with_the_kth(name: str, kind: str) -> None:
@@ -240,12 +242,14 @@ def test_no_other_draw_of_the_world_changes() -> None:
         assert {key: lasted[0][key] for key in both} == {key: lasted[1][key] for key in both}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("more", [{"payload": "shadow"}, {"workers": 2}])
 def test_content_does_not_change_the_trace(more: dict[str, Any]) -> None:
     assert lines(run({**WORLD, **over(1.3), **more})) == lines(ran(1.3))
 
 
 # --- summaries ----------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_summaries_without_it_are_what_they_were() -> None:
     before, after = (ran(factor).summary["protocols"]["fedavg"] for factor in (None, 1.3))
     assert "surplus" not in before["rounds"][0]

@@ -119,6 +119,7 @@ BUFFERED = (
 )
 
 
+@pytest.mark.ci(but=["rounds-samples", "buffers-steps"])
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
 def test_the_same_in_line_in_threads_and_in_shadow(
@@ -137,6 +138,7 @@ def test_the_same_in_line_in_threads_and_in_shadow(
     assert lines(run({**given, "payload": "shadow"}, base)) == lines(here)
 
 
+@pytest.mark.ci(but=["buffers"])
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
 def test_a_deadline_that_binds_nobody_changes_nothing(
     base: Mapping[str, Any], overrides: dict[str, Any]
@@ -233,6 +235,7 @@ def test_a_measured_training_is_really_cut(monkeypatch: pytest.MonkeyPatch) -> N
     assert products[0] == sum(expected) + trainer.steps(0)  # which the warm-up trains
 
 
+@pytest.mark.ci(but=["[steps"])
 @pytest.mark.usefixtures("_ticking")
 @pytest.mark.parametrize("weight", ["steps", "normalised"])
 def test_a_recording_is_replayed_with_its_steps(weight: str, tmp_path: Path) -> None:
@@ -250,6 +253,7 @@ def test_a_recording_is_replayed_with_its_steps(weight: str, tmp_path: Path) -> 
         run({**given, "learning.partial": None, "clock": f"recorded:{tmp_path / 'first'}"})
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.usefixtures("_ticking")
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_a_measured_run_is_resumed_with_its_steps(base: Mapping[str, Any], tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPa
     assert changes == [(10**9, False), (10**9, True), (0, False)]
 
 
+@pytest.mark.ci(but=["None-fedavg", "None-fedbuff"])
 @pytest.mark.parametrize("name", [*SYNC_PROTOCOLS, *ASYNC_PROTOCOLS])
 @pytest.mark.parametrize("horizon_s", [None, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -> None:
@@ -218,6 +219,7 @@ def test_an_update_stays_whose_deadline_passed_while_it_waited() -> None:
     assert completed(result)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("upload_s", [pytest.param(1.0, marks=pytest.mark.slow), 0.6])
 def test_short_deadlines_of_the_shipped_buffers(upload_s: float) -> None:
     changes = {"clock": "modelled", "payload": "shadow", "rounds": 25, "deadlines.upload": upload_s}

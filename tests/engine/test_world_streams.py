@@ -178,6 +178,7 @@ def test_the_world_has_something_to_change() -> None:
     assert any(state[0] == 0 for states in KNOWN["links"].values() for state in states)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(60), deadline=None)
 @given(st.sets(st.sampled_from(ADDED), min_size=1))
 def test_additions_change_no_other_draw(additions: set[Addition]) -> None:

@@ -46,6 +46,7 @@ def test_twins_hold_the_same_samples() -> None:
     run("twins")
 
 
+@pytest.mark.ci
 def test_a_perceptron_learns_the_digits() -> None:
     result = run("perceptron", payload="real", protocols=["fedavg"])
     assert build(load(EXAMPLES / "perceptron.yaml")).trainer.d == 65 * 32 + 33 * 32 + 33 * 10
@@ -111,6 +112,7 @@ def test_a_study_varies_strangers_like_ours(tmp_path: Path) -> None:
     assert means.count(",total_s,") == 4 * 3  # of each cell and protocol
 
 
+@pytest.mark.ci
 def test_the_focal_loss_is_cross_entropy_at_zero() -> None:
     overrides = {"payload": "real", "rounds": 1, "protocols": ["fedavg"]}
     ours = run("focal", **overrides, **{"learning.loss": "cross_entropy", "learning.way": "loop"})

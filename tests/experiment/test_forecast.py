@@ -30,6 +30,7 @@ def shadow(users: int, name: str, rounds: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "least", "most"), [("fedavg", 5.5, 6.5), ("lightsecagg", 18, 21), ("secagg", 18, 21)]
 )
@@ -85,6 +86,7 @@ def succeed(arguments: list[str]) -> None:
     assert not left.value.code
 
 
+@pytest.mark.ci
 def test_a_piped_run_tells_of_each_protocol_as_it_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.ci
 def test_a_new_run_removes_the_reports_of_the_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
     command = ["run", TUTORIAL, *QUICK, "--out", str(tmp_path)]
@@ -88,6 +89,7 @@ def test_a_folder_without_a_run_is_a_strangers(tmp_path: Path) -> None:
     assert files(tmp_path) == FILES | mine
 
 
+@pytest.mark.ci
 def test_a_run_says_which_report_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ def test_a_cell_is_named_for_its_resolved_scenario_and_the_code() -> None:
     assert plain != scenario_key(load(BASE), "2")
 
 
+@pytest.mark.ci
 def test_the_name_is_the_same_in_another_process() -> None:
     """Whatever its hash seed: this one's is random."""
     code = "from simfl.folder.identity import *; from simfl.scenario.load import load\n"

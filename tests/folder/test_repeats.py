@@ -54,6 +54,7 @@ def test_report_prints_the_table_of_repeats(three: Path, capsys: pytest.CaptureF
         assert errors.endswith(f"holds repeats: name one of them, such as {three}/repeat-1\n")
 
 
+@pytest.mark.ci
 def test_json_is_a_list_and_tables_are_in_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +84,7 @@ def test_repeats_that_would_be_the_same_are_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.ci
 def test_a_repeat_without_an_aggregate_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = ["--set", "deadlines.upload=0.001", "--out", str(tmp_path / "r")]
     out, errors = told(capsys, NO_AGGREGATE, "run", *MEASURED, *late, "--repeat", "2")
@@ -110,6 +112,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, call: int, rounds: int) -> None:
     monkeypatch.setattr(simfl.simulation, "run", run)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_an_interrupt_keeps_what_is_finished(
     rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -138,6 +141,7 @@ def test_an_interrupt_before_anything_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.ci
 def test_more_repeats_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, 0, "run", *MEASURED, "--out", str(tmp_path / "r"), "--repeat", "1")
     out, _ = told(capsys, 0, "run", "--resume", str(tmp_path / "r"), "--repeat", "2")

@@ -75,6 +75,7 @@ def interrupted(
 LATER = {"rounds in two threads", "fedyogi, buffered"}
 
 
+@pytest.mark.ci(but=["[rounds]", "[buffers]", "shadow"])
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.slow) if case in LATER else case for case in CASES]
 )
@@ -110,6 +111,7 @@ def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     assert all(r[-1] for r in rounds)
 
 
+@pytest.mark.ci
 def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
     overrides = {**SIX, "population.users": 8, "privacy": {"T": 1, "D": 0, "U": 8}, "workers": 1, "rounds": 3}
     overrides |= {"learning.model": "cnn", "protocols": ["lightsecagg"], "memory_limit_gb": 0.015}
@@ -226,6 +228,7 @@ def lines(journal: Path) -> int:
 TUTORIAL = [str(ROOT / "scenarios" / "tutorial.yaml"), "--set", "rounds=12", "--set", "dropout={rate: 0.2}"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_leaves_the_same_bytes(kills: int, tmp_path: Path) -> None:
     content = ["rounds=40", "--set", "payload=shadow"] if kills == 1 else ["rounds=12"]

@@ -75,6 +75,7 @@ def test_reserved_folders_differ(tmp_path: Path) -> None:
     assert names == ["x", "x-2", "x-3"]
 
 
+@pytest.mark.ci
 def test_two_runs_at_once_get_two_folders(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "run.py"), TUTORIAL, "--set", "rounds=1", "--protocols", "fedavg"]
     command += ["--set", "payload=shadow"]
@@ -109,6 +110,7 @@ def ended_by(number: signal.Signals, out: Path, how: list[str]) -> tuple[int, st
     return running.returncode, errors
 
 
+@pytest.mark.ci(but=["plain"])
 @pytest.mark.parametrize(
     "how", [[], ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]], ids=["plain", "no SIGINT"]
 )
@@ -150,6 +152,7 @@ def test_a_second_interrupt_while_writing_loses_nothing(
     assert rounds_of(out) == 20
 
 
+@pytest.mark.ci
 def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = ended_by(signal.SIGKILL, tmp_path / "r", [])
     assert code == -signal.SIGKILL
@@ -167,6 +170,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
+@pytest.mark.ci(only=["60000"])
 @pytest.mark.parametrize("size", [100, 20_000, 60_000])
 def test_a_full_disk_leaves_what_was_saved(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +201,7 @@ def test_a_full_disk_leaves_what_was_saved(
     assert rounds_of(tmp_path / "r") == 30
 
 
+@pytest.mark.ci(only=["400"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk of its own needs root")
 @pytest.mark.parametrize("kilobytes", [64, 400])
 def test_a_disk_that_is_really_full(tmp_path: Path, kilobytes: int) -> None:

@@ -79,6 +79,7 @@ def test_waiting_for_ever_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attempt(TINY).key == "build: TimeUp"
 
 
+@pytest.mark.ci
 def test_memory_beyond_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "SLACK_BYTES", 10**7)
     monkeypatch.setattr(attempts, "build", lambda scenario: np.ones(10**8) is None or build(scenario))
@@ -91,6 +92,7 @@ def test_too_much_memory_is_an_error_and_not_taken(monkeypatch: pytest.MonkeyPat
         assert attempt(TINY).key.startswith("build: MemoryError")
 
 
+@pytest.mark.ci
 def test_a_process_lost_twice_is_one_and_is_replaced() -> None:
     worker = workers.Worker()
     worker.give((TINY, True, 20.0))

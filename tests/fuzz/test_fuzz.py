@@ -14,6 +14,7 @@ SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 50
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 
+@pytest.mark.ci(but=["[20]"])
 @pytest.mark.parametrize(
     "first",
     [
@@ -33,6 +34,7 @@ def test_mutants_are_refused_or_run(first: int) -> None:
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.ci(but=["tiny", "buffer"])
 @pytest.mark.parametrize("path", sorted(SEEDS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_what_is_mutated_runs_itself(path: Path) -> None:
     report = attempt(Mutant(path.read_bytes(), (), path.name))

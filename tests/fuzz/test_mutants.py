@@ -22,6 +22,7 @@ DIGEST = (
 )
 
 
+@pytest.mark.ci
 def test_a_number_makes_the_same_mutant_in_any_process() -> None:
     here = sha256(repr([mutant(1, n) for n in range(200)]).encode()).hexdigest()
     there = subprocess.run(
@@ -31,6 +32,7 @@ def test_a_number_makes_the_same_mutant_in_any_process() -> None:
     assert there.stdout.strip() == here
 
 
+@pytest.mark.ci
 def test_mutants_differ_and_are_of_all_kinds() -> None:
     made = [mutant(1, n) for n in range(1000)]
     assert len({(m.data, m.sets) for m in made}) > 980

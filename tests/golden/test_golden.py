@@ -49,11 +49,52 @@ def test_every_kept_digest_has_a_case() -> None:
     assert names == {*SMALL, *WHOLE, *STUDIES}
 
 
+@pytest.mark.ci(
+    only=[
+        "papers/",
+        "studies/",
+        "reconstruction",
+        "whole_batches",
+        "dropout_edges",
+        "direct_losses",
+        "script",
+        "overlap",
+        "worst_case",
+        "per_step]",
+        "jitter_losses",
+        "rounds/diurnal",
+        "rounds/slots",
+        "by_round",
+        "over_selected",
+        "rounds/busy",
+        "direct]",
+        "per_step_mid",
+        "jitter]",
+        "multi_round]",
+        "rounds/aborted",
+    ]
+)
 @pytest.mark.parametrize("name", marked([*SMALL, *WHOLE, *STUDIES], COUNTED_LONG))
 def test_shadow_digests(name: str) -> None:
     assert of_case(name, "shadow") == kept(name)
 
 
+@pytest.mark.ci(
+    only=[
+        "script",
+        "threshold_u",
+        "tutorial",
+        "whole_batches",
+        "fedadam",
+        "clip",
+        "late",
+        "diurnal",
+        "slots",
+        "polynomial",
+        "strict",
+        "busy",
+    ]
+)
 @pytest.mark.parametrize("name", marked([*SMALL, *WHOLE], LONG | SAME_CONTENT))
 def test_real_digests(name: str) -> None:
     """The small ones and the shipped; studies of paper size have no real run within a test's time."""

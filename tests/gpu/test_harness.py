@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def test_a_stage_that_fails_is_told() -> None:
     assert ended.output == "1\n"
 
 
+def test_a_stage_finds_what_the_caller_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "carried.py").write_text("print('here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ended = gpu.carried_out(stage("import carried, simfl; print(simfl.__file__)"), 30)
+    assert ended.output == f"here\n{ROOT / 'simfl' / '__init__.py'}\n"
+
+
 def test_a_stage_is_stopped_with_what_it_started() -> None:
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     start = time.perf_counter()
@@ -38,11 +46,13 @@ def test_a_stage_is_stopped_with_what_it_started() -> None:
 
 
 def test_lines_of_a_case_add_up() -> None:
-    lines = ('{"goal": 3, "clients_per_s": {"plain": 1.5}}', '{"clients_per_s": {"loop": 2}}', '{"chunk": 7}')
+    lines = ('{"goal": 3, "clients_per_s": {"plain": 1.5}}', '{"clients_per_s": {"loop": 2}}', '{"chunk": 7}',
+             '{"failed": {"graphs": "no"}}', "[1]", '{"failed": {"batched": "neither"}}')  # fmt: skip
     assert gpu.figures("\n".join(["noise", *lines, '{"cut o'])) == {
         "goal": 3,
         "chunk": 7,
         "clients_per_s": {"plain": 1.5, "loop": 2},
+        "failed": {"graphs": "no", "batched": "neither"},
     }
     assert gpu.figures("") == {"clients_per_s": {}}
 
@@ -62,7 +72,8 @@ def test_results_are_written_after_every_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, seen = tmp_path / "deep" / "gpu.json", list[int]()
-    figures = '{"goal": 10, "clients_per_s": {"plain": 2, "loop": 3, "vectorised": 8}, "peak_bytes": 2e9}'
+    rates = '{"goal": 10, "clients_per_s": {"plain": 2, "loop": 3, "vectorised": 8}, "peak_bytes": 2e9'
+    figures = rates + ', "failed": {"graphs": "no such device"}}'
 
     def planned(device: str) -> list[gpu.Stage]:
         look = f"import json; print(len(json.load(open({str(file)!r}))['stages']))"
@@ -86,12 +97,15 @@ def test_results_are_written_after_every_stage(
     assert list(tmp_path.rglob("*.partial")) == []
     printed = capsys.readouterr().out
     row = next(line.split() for line in printed.splitlines() if line.startswith("a case"))
-    assert row == ["a", "case", "10", "2.0", "3.0", "8.0", "-", "vectorised", "4.00", "2.00", "-", "-"]
+    rates = ["2.0", "3.0", "8.0", "-", "-", "failed"]
+    assert row == ["a", "case", "10", *rates, "vectorised", "4.00", "2.00", "-", "-"]
+    assert "a case, graphs: no such device" in printed.splitlines()
 
 
 def test_a_table_of_nothing_known_has_its_rows() -> None:
     found: dict[str, Any] = {"device": "cuda", "stages": [], "cases": {"logistic": gpu.figures("")}}
-    assert gpu.table(found).splitlines()[-1].split() == ["logistic", *"-" * 10]
+    rows = [line.split() for line in gpu.table(found).splitlines()]
+    assert ["logistic", *"-" * 12] in rows
 
 
 def test_missing_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,25 +124,46 @@ def test_the_cnn_of_pfl_by_hand() -> None:
 def test_a_case_tells_each_way(capsys: pytest.CaptureFixture[str]) -> None:
     gpu_cases.measure("logistic", "cpu")
     found = gpu.figures(capsys.readouterr().out)
-    assert list(found["clients_per_s"]) == ["plain", "loop", "vectorised", "closed_form"]
+    assert list(found["clients_per_s"]) == ["plain", "loop", "vectorised", "closed_form", "batched"]
     assert min(found["clients_per_s"].values()) > 0
     assert found["predicted_bytes"] > 0
+    assert found["failed"] == {"graphs": "ValueError: CUDA graphs need a GPU"}
+
+
+@pytest.mark.parametrize(("fails", "code"), [("batched", None), ("loop", "failed: loop")])
+def test_a_way_that_fails_stops_no_other(
+    fails: str, code: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = gpu_cases.made
+
+    def broken(way: str, *arguments: Any) -> Any:
+        if way == fails:
+            raise RuntimeError("no kernel\nand much more")
+        return made(way, *arguments)
+
+    monkeypatch.setattr(gpu_cases, "made", broken)
+    with pytest.raises(SystemExit, match=str(code)) if code else nullcontext():
+        gpu_cases.measure("logistic", "cpu")
+    found = gpu.figures(capsys.readouterr().out)
+    assert found["failed"][fails] == "RuntimeError: no kernel"
+    assert set(found["clients_per_s"]) == {*gpu.WAYS} - {fails, "graphs"}
 
 
 def test_a_rate_leaves_the_warm_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(gpu_cases.time, "perf_counter", lambda: now[0])
 
-    def rate(*seconds: float) -> float:
+    def rate(*seconds: float, least_s: float = 5.0) -> float:
         left = list(seconds)
 
         def train() -> None:
             now[0] += left.pop(0)
 
-        return gpu_cases.per_second(train, 6, "cpu", least_s=5.0)
+        return gpu_cases.per_second(train, 6, "cpu", least_s)
 
     assert rate(9, 2, 2, 2) == 3.0
     assert rate(12) == 0.5
+    assert rate(2, least_s=0.0) == 3.0
 
 
 BLOCKED = """
@@ -145,6 +180,7 @@ main(["run", "scenarios/async_buffer.yaml", "--set", "rounds=1", "--set", "clock
 """
 
 
+@pytest.mark.ci
 def test_a_run_needs_nothing_that_is_optional(tmp_path: Path) -> None:
     code = BLOCKED.format(optional=set(gpu.OPTIONAL), out=str(tmp_path / "run"))
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

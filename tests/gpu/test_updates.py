@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from simfl.errors import RunFailed
 from simfl.learning.data import Split
 from simfl.learning.data.dataset import Dtype
+from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.on_device import settle_arithmetic
 from simfl.learning.sgd import LocalSgd, WayName
@@ -43,8 +46,10 @@ def updates(
     Batch statistics of few values enlarge every rounding, and from step to step: models that have them take
     one step, on samples that leave 2x2 positions at their last layer."""
     normed = name in NORMED
-    rng, shape, sizes = np.random.default_rng(0), (1, 33, 33) if normed else SMALL[name], (5, 4, 2)
+    rng, shape, sizes = np.random.default_rng(0), (1, 33, 33) if normed else SMALL.get(name, (7,)), (5, 4, 2)
     x, y = rng.standard_normal((11, *shape)).astype(np.float32), rng.integers(0, 5, 11)
+    if name == "char_lstm":
+        x = rng.integers(0, 5, (11, *shape))
     parts = np.split(np.arange(11), np.cumsum(sizes)[:-1])
     sgd = LocalSgd(epochs=1, batch_size=8 if normed else 3, lr=0.01)
     trainer = Trainer(Split(x, y, x, y, 5), parts, MODELS[name](), sgd, device, way, dtype,
@@ -62,6 +67,7 @@ CASES = [
     *((name, way) for name in OF_NUMBERS for way in ("loop", "vectorised")),
     ("logistic", "closed_form"),
     ("softmax", "closed_form"),
+    ("char_lstm", "loop"),  # cuDNN has no kernel for several at once
 ]
 
 
@@ -101,17 +107,37 @@ def test_products_are_those_of_float32() -> None:
     assert float((narrow - wide).abs().max() / wide.abs().max()) < 2e-5
 
 
-def test_the_chunk_follows_the_free_memory() -> None:
+def resnets(clients: int) -> Trainer:
     rng = np.random.default_rng(0)
     x, y = rng.random((8, 3, 24, 24), np.float32), rng.integers(0, 5, 8)
-    trainer = Trainer(
-        Split(x, y, x, y, 5),
-        [np.arange(8)],
-        MODELS["resnet18_gn"](),
-        LocalSgd(1, 4, 0.1),
-        DEVICE,
-        "vectorised",
-    )
+    parts, model = [np.arange(8)] * clients, MODELS["resnet18_gn"]()
+    return Trainer(Split(x, y, x, y, 5), parts, model, LocalSgd(1, 4, 0.1), DEVICE, "vectorised")
+
+
+def test_the_chunk_follows_the_free_memory() -> None:
+    trainer = resnets(1)
     assert 1 <= trainer.chunk <= 2048
     if DEVICE == "cuda":
         assert trainer.chunk * trainer.client_bytes < torch.cuda.get_device_properties(0).total_memory
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="the memory of a GPU")
+def test_too_little_memory_is_one_error_after_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, tried = resnets(4), list[int]()
+    weights, train = trainer.initial(bytes(32)), trainer._learner.train
+
+    def trying(cohort: Cohort) -> Any:
+        tried.append(len(cohort.parts))
+        return train(cohort)
+
+    monkeypatch.setattr(trainer._learner, "train", trying)
+    torch.cuda.empty_cache()
+    whole = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**24) / whole)
+    try:
+        with pytest.raises(RunFailed, match=r"a single client of model resnet18_gn: predicted .* GB, "):
+            trainer.train([weights] * 4, range(4), [bytes(32)] * 4, [0] * 4)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert tried == [4, 2, 1]
+    trainer.train([weights], [0], [bytes(32)], [0])

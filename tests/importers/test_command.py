@@ -114,6 +114,7 @@ def test_files_are_replaced_with_force_only(files: Path, capsys: pytest.CaptureF
     assert (files / "traces" / "capacity.csv").read_text() == WRITTEN["capacity"]
 
 
+@pytest.mark.ci(only=["dev/zero"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -179,6 +180,7 @@ def test_a_failed_write_leaves_nothing(
     assert list((files / "traces").iterdir()) == []
 
 
+@pytest.mark.ci
 def test_pipes_are_read_and_written(files: Path) -> None:
     os.mkfifo(files / "pipe")
     writer = threading.Thread(target=lambda: (files / "pipe").write_text(OOKLA), daemon=True)
@@ -197,6 +199,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT).returncode == 0
 
 
+@pytest.mark.ci
 def test_importing_does_not_import_torch(files: Path) -> None:
     code = "import sys; from simfl.cli import main\n"
     code += f"try: main({['import', *FEDSCALE]})\nexcept SystemExit as left: assert not left.code\n"

@@ -79,6 +79,7 @@ for clock in ("modelled", "measured"):
 """
 
 
+@pytest.mark.ci
 def test_a_run_of_it_does_not_import_torch(tmp_path: Path) -> None:
     """Under both clocks, and its files are written."""
     command = [sys.executable, "-c", RUNS, str(tmp_path)]

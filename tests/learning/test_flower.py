@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr")
 
@@ -137,6 +141,23 @@ def test_draws_are_of_the_user_and_the_round(tmp_path: Path) -> None:
     assert not np.allclose(first[0, :2], other[0, :2])
 
 
+@pytest.mark.parametrize("fault", ["pass", "raise KeyError('fit')"])
+def test_an_embedding_program_draws_on_unchanged(tmp_path: Path, fault: str) -> None:
+    def drawn(meanwhile: Callable[[], object]) -> list[float]:
+        random.seed(1)
+        np.random.seed(2)
+        torch.manual_seed(3)
+        with suppress(KeyError, RunFailed):
+            meanwhile()
+        return [random.random(), np.random.random(), torch.rand(1).item()]
+
+    def call() -> None:
+        made = trainer(tmp_path, fault=fault)
+        made.train([made.initial(seeded(1))], [0], [seeded(2)], [0])
+
+    assert drawn(call) == drawn(lambda: None)
+
+
 def test_the_test_is_each_clients_by_its_num_examples(tmp_path: Path) -> None:
     made = trainer(tmp_path)
     weights = made.initial(seeded(1))
@@ -225,6 +246,7 @@ def test_a_clients_error_names_its_file_and_line(tmp_path: Path) -> None:
         simfl.run(load(scenario, {"learning.flower.samples": 2}).model_copy())
 
 
+@pytest.mark.ci
 def test_flwrs_own_client_is_timed_masked_and_replayed(tmp_path: Path) -> None:
     changes = {
         "rounds": 2, "population.users": 3, "privacy": {"T": 1, "D": 1}, "protocols": ["lightsecagg"],

@@ -21,6 +21,7 @@ def one_sample_each(model: Logistic | Cnn) -> tuple[Split, Trainer]:
     return split, Trainer(split, [np.array([k]) for k in range(4)], model, LocalSgd(1, 1, 0.1), "cpu")
 
 
+@pytest.mark.ci
 def test_linear_update_by_hand_is_the_sample() -> None:
     """The search must find what the closed form says: row c of the update is (p_c - 1) (x, 1)."""
     split, trainer = one_sample_each(Logistic())
@@ -38,6 +39,7 @@ def test_linear_update_by_hand_is_the_sample() -> None:
     assert cost.max() < 1e-4
 
 
+@pytest.mark.ci
 def test_a_network_gives_its_sample_away_too() -> None:
     split, trainer = one_sample_each(Cnn())
     weights = trainer.initial(bytes(32))

@@ -51,6 +51,8 @@ def test_a_gpu_computes_without_tf32(way: Any, monkeypatch: pytest.MonkeyPatch) 
     assert not torch.backends.cuda.matmul.allow_tf32
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.are_deterministic_algorithms_enabled()
+    # Or torch would refuse the products of a deterministic run after this one: it looks once a process.
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
 @pytest.mark.usefixtures("_arithmetic")

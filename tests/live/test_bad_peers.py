@@ -156,6 +156,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "HELLOS", 10**6)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
 def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
     """10,000 of them among the three protocols, amid a round of each."""
@@ -247,6 +248,7 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(all_of_it())
 
 
+@pytest.mark.ci
 def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*sent: Any) -> list[str]:
         door = a_door("fedavg")

@@ -49,6 +49,7 @@ ADAPTIVE = {
 }
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize(("name", "more"), [("fedbuff", {}), ("lightsecagg_async", ADAPTIVE)])
 def test_a_buffer_is_exact(name: str, more: dict[str, Any]) -> None:
     result, figures, simulated = played(name, **more)
@@ -70,6 +71,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.ci
 def test_losses_in_cycles_are_those_of_a_simulation() -> None:
     given = {"dropout": {"kind": "script", "losses": LOSSES}}
     result, _, simulated = played("lightsecagg_async", **given)
@@ -82,6 +84,7 @@ def test_losses_in_cycles_are_those_of_a_simulation() -> None:
     assert len(back) == 6
 
 
+@pytest.mark.ci
 def test_an_update_that_comes_too_late_is_given_up() -> None:
     late = [{"user": 0, "round": 0, "at": "upload", "when": "delay", "delay_s": 0.5}]
     given = {"dropout": {"kind": "script", "losses": late}, "deadlines.upload": 0.4}
@@ -92,6 +95,7 @@ def test_an_update_that_comes_too_late_is_given_up() -> None:
         assert ignored == ["0.0"]
 
 
+@pytest.mark.ci
 def test_users_of_a_buffer_leave_and_come_as_in_a_simulation() -> None:
     days = {"population.availability": {"kind": "sessions", "on_s": 0.5, "off_s": 0.3}}
     result, _, simulated = played("lightsecagg_async", rounds=3, **days)
@@ -115,6 +119,7 @@ class Mine(FedBuff):
 """
 
 
+@pytest.mark.ci
 def test_a_buffer_of_a_file_is_played(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     study = prepared(load(SMALL, BUFFER | {"protocols": {"mine": {"module": f"{tmp_path}/mine.py:Mine"}}}))
@@ -123,6 +128,7 @@ def test_a_buffer_of_a_file_is_played(tmp_path: Path) -> None:
     assert all(m.aggregate_exact for m in result.measured["mine"])
 
 
+@pytest.mark.ci
 def test_a_user_that_counts_wrongly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     tell = LiveBufferUser._tell_taken
 

@@ -18,6 +18,7 @@ def called(*arguments: str) -> int:
     return 0
 
 
+@pytest.mark.ci
 def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL | {"protocols": ["fedavg"]}))
     scenario, real, simulated = (str(tmp_path / name) for name in ("small.yaml", "real", "simulated"))

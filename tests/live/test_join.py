@@ -80,6 +80,7 @@ def elsewhere(does: Callable[[], object]) -> Iterator[int]:
 codes = list[int]()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("reveals", [True, False])
 def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experiment) -> None:
     """Exact where users tell how they rounded; else nobody knows, and the run says so."""
@@ -103,6 +104,7 @@ def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experimen
     assert len(figures[NAME].clocks) == 4
 
 
+@pytest.mark.ci
 def test_users_leave_when_the_server_is_gone(place: Place, study: Experiment) -> None:
     def dies(*_: Any) -> None:
         os._exit(9)

@@ -36,6 +36,7 @@ def killed(name: str, *_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.ci
 def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         play(study(), tmp_path, "none", 1, interrupted)
@@ -53,6 +54,7 @@ def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> No
     assert not (tmp_path / "unfinished").exists()
 
 
+@pytest.mark.ci
 def test_a_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:

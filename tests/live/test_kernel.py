@@ -60,6 +60,7 @@ def three(**overrides: Any) -> Any:
     return prepared(load(THREE, overrides))
 
 
+@pytest.mark.ci
 @as_root
 @pytest.mark.parametrize("delay", ["user", "wire"])
 def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleaned: None) -> None:
@@ -77,6 +78,7 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
     assert bool(told["wire"].get("packets")) == (delay == "wire")
 
 
+@pytest.mark.ci
 @as_root
 def test_users_reach_each_other_through_the_hub(cleaned: None) -> None:
     result, _ = play(three(**{"network.peers": "direct"}), links="kernel", delay="user")
@@ -99,6 +101,7 @@ def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
     assert "rate 2091Kbit" in buckets  # 2000 x 1514 / 1448
 
 
+@pytest.mark.ci
 @as_root
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_namespace(ends: signal.Signals, tmp_path: Path, cleaned: None) -> None:

@@ -53,6 +53,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return install
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CASES)
 def test_a_killed_user_is_a_loss_like_any_other(name: str, deadly: Callable[[str], None]) -> None:
     given, asks = CASES[name]

@@ -95,6 +95,7 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.ci(but=["[secagg"])
 @pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
 def test_a_round_is_exact_whoever_else_knocks(
     name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +127,7 @@ def test_a_round_is_exact_whoever_else_knocks(
         stranger.close()
 
 
+@pytest.mark.ci
 def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     took = LiveUser._arrived
 
@@ -142,6 +144,7 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
     assert "bytes for 1 x 1000000000 elements" in next(iter(figures.refused))
 
 
+@pytest.mark.ci
 def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
     train = UserRound.train
 
@@ -159,6 +162,7 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     assert figures.held_s < 0.2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
 def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has references to them in place of their bytes; their trace is that of a simulation."""
@@ -184,6 +188,7 @@ def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch)
     assert passed(result.traces[name]) == passed(run(SMALL, given).traces[name])
 
 
+@pytest.mark.ci
 def test_who_is_lost_amid_its_shares_is_lost_to_its_peers_too() -> None:
     losses = [{"user": 2, "round": 0, "at": "shares", "when": "mid_send"}]
     script = {"kind": "script", "losses": losses}
@@ -216,6 +221,7 @@ def test_losses_at_every_point_are_those_of_a_simulation() -> None:
     assert told(result.rounds["lightsecagg"]) == told(run(SMALL, given).rounds["lightsecagg"])
 
 
+@pytest.mark.ci
 def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Path) -> None:
     """One leaves amid training and is back amid the next round, one comes for the first time then."""
     online = tmp_path / "online.csv"
@@ -236,6 +242,7 @@ def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Pa
     assert sorted(seen[2:]) == [(2, True), (3, True)]
 
 
+@pytest.mark.ci
 def test_a_user_that_stays_away_reports_all_the_same() -> None:
     """An outage takes it offline amid the only round; the server learns it by its connection."""
     tower = {"of": {"class": "far"}, "from_s": 0.3, "to_s": 99.0, "offline": True}
@@ -251,6 +258,7 @@ def test_a_user_that_stays_away_reports_all_the_same() -> None:
     assert lost.why == "went offline"
 
 
+@pytest.mark.ci
 def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
     part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
     result, _ = played(
@@ -265,6 +273,7 @@ def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
     assert len(cut) == 4
 
 
+@pytest.mark.ci
 def test_a_round_that_fails_is_aborted_live_too() -> None:
     losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
     study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
@@ -305,6 +314,7 @@ def test_rows_that_are_not_a_users_own_are_dropped() -> None:
     assert not is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
 
 
+@pytest.mark.ci
 def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
     given = {"learning.server": {"kind": "fedyogi"}, "rounds": 2, "protocols": ["fedavg"]}
     result, _ = played(**given)
@@ -314,6 +324,7 @@ def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
     assert None not in learned[0]
 
 
+@pytest.mark.ci
 def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
     result, _ = played()
     trace: Trace = result.traces["lightsecagg"]
@@ -327,6 +338,7 @@ def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
     assert metrics.rounds(trace)[0].span["offline"] > 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("tampered", [False, True])
 def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the seeds of rounding, which users tell in the end; another one would not pass."""

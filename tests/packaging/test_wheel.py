@@ -45,6 +45,7 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in done.stdout.splitlines() if (ROOT / name).is_file()}
 
 
+@pytest.mark.ci
 def test_it_carries_all_of_simfl_scenarios_and_examples(built: Path) -> None:
     with ZipFile(built) as files:
         carried = {name for name in files.namelist() if ".dist-info/" not in name}
@@ -53,6 +54,7 @@ def test_it_carries_all_of_simfl_scenarios_and_examples(built: Path) -> None:
     assert carried == tracked("simfl") | shipped
 
 
+@pytest.mark.ci
 def test_it_runs_where_no_checkout_is(built: Path, tmp_path: Path) -> None:
     """With the libraries of this environment; test_pythons.py makes environments of its own."""
     place, empty = tmp_path / "site", tmp_path / "empty"

@@ -20,6 +20,20 @@ def counted(protocol: str) -> Round:
     return count(protocol, PARAMS, N, D, seed=1)
 
 
+@pytest.mark.parametrize(("power", "found"), [(1, 1.0), (2, 2.0)])
+def test_the_exponent_of_d_is_that_of_the_count(power: int, found: float) -> None:
+    """c(d) = 7 + d^power, at three d."""
+
+    def made(protocol: str, N: int, length: int) -> Round:
+        r = Round()
+        r.work[SERVER, "upload"]["field_add"] = 7 + length**power
+        return r
+
+    grid = exponents.Grid((8,), (2**4, 2**6, 2**8), made, {})
+    ours = exponents.exponent_of_d(grid, lambda r: r.work[SERVER, "upload"]["field_add"], "x")
+    assert ours == pytest.approx(found, abs=1e-4)
+
+
 def test_secagg_by_hand() -> None:
     """N - 1 agreements for channels and as many for masks; 9 limbs of two secrets in N shares of t terms."""
     r = counted("secagg")
@@ -88,6 +102,12 @@ def test_exponents_of_powers_and_logarithms() -> None:
     assert exponents.exponent(table.USERS, [N**2 for N in table.USERS]) == 2
     assert exponents.exponent(table.USERS, [5.0] * len(table.USERS)) == 0
     assert 0.2 < exponents.exponent(table.USERS, [exponents.log_(N) for N in table.USERS]) < 0.22
+
+
+def test_a_part_of_a_row_is_shown_and_not_judged() -> None:
+    row = exponents.Quantity("x", measures.online_computation, (table.BOTH["d"],) * 3, printed=False)
+    cells = exponents.cells_of(table.GRID, (row,))
+    assert {(cell.paper, cell.agrees) for cell in cells} == {(None, None)}
 
 
 def test_the_transform_goes_over_all_rows_once_a_pass() -> None:

@@ -46,6 +46,12 @@ def test_ticks_of_logarithmic_axes_are_plain_numbers() -> None:
     assert not [label for label in labels if "$" in label]
 
 
+def test_a_line_without_values_is_left_out() -> None:
+    lines = [Line(str(k), (1.0, 2.0), (1.0, 1.0 + k)) for k in range(4)]
+    (axes,) = draw(Chart("t", "x", "y", (*lines[:2], Line("none", (), ()), *lines[2:]))).axes
+    assert [text.get_text() for text in axes.texts] == ["0", "1", "2", "3"]
+
+
 def test_many_lines_have_looks_and_names_of_their_own() -> None:
     """Names stand at the ends, none over another; beyond what finds room, in a legend."""
     lines = tuple(Line(f"line {k}", (1.0, 2.0), (0.0, 5.0 + (k % 3) / 100)) for k in range(9))

@@ -39,9 +39,13 @@ def test_work_by_hand() -> None:
     assert work[USERS, "round 1"]["agree"] == work[USERS, "rounds 2 and 4"]["agree"] == 99
     assert work[ITS_SERVER, "round 4"]["agree"] == 10 * 99
     masks = 10 * 99 + 90
-    assert work[ITS_SERVER, "round 4"]["element"] == 2 * masks * 1_001  # expanded, and taken off
+    assert work[ITS_SERVER, "round 4"]["prg_element"] == masks * 1_001
+    assert (
+        work[ITS_SERVER, "round 4"]["field_add"] == (masks + 90 - 1) * 1_001
+    )  # taken off the sum of uploads
 
 
+@pytest.mark.ci
 def test_what_takes_long_is_predicted_within_the_bound() -> None:
     log = ftsa.logged()
     found = {

@@ -33,6 +33,7 @@ def test_table4_as_it_is_typed_in_adds_up(name: str, overlap: bool) -> None:
         assert table["total"][column] == pytest.approx(total, rel=0.06)  # six do not quite
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("p", "overlap"),
     [
@@ -113,6 +114,7 @@ def test_the_smallest_models_gains() -> None:
     assert gains(alone) == (pytest.approx(13.0, rel=0.15), pytest.approx(4.1, rel=0.15))
 
 
+@pytest.mark.ci
 def test_finding_coefficients_takes_what_a_profile_says(tmp_path: Path) -> None:
     taken = []
     for rate in (1e-12, COEFFICIENT_S[0]):

@@ -37,7 +37,8 @@ def test_a_cell_of_table4_says_what_it_is_worth() -> None:
         **dict.fromkeys(phases, "predicted"), "training": "fitted", "total": "by construction"
     }  # fmt: skip
     assert bases(0.1, True)["offline"] == "fitted"  # of the link to the users
-    assert bases(0.3, True)["offline"] == bases(0.1, True)["upload"] == "predicted"
+    assert bases(0.3, True)["offline"] == "predicted"
+    assert bases(0.1, True)["upload"] == bases(0.3, True)["recovery"] == "by construction"  # the other half's
 
 
 def test_totals_that_do_not_add_up_are_told_and_not_judged() -> None:
@@ -78,11 +79,16 @@ def test_the_papers_gains_are_those_of_its_table4() -> None:
 
 def test_a_row_of_gains_names_its_source_and_order() -> None:
     ours = dict.fromkeys(lightsecagg_gains.KINDS, (13.0, 4.0))
-    *cells, order = lightsecagg_gains.cells("logistic", ours)
+    *cells, order = lightsecagg_gains.cells("logistic", ours, 0.93)
     assert [cell.paper for cell in cells] == [6.7, 2.5, 8.0, 2.9, 13.0, 4.1]
     assert [bool(cell.remark) for cell in cells] == [True, *[False] * 5]
+    assert [cell.basis for cell in cells] == [
+        "fitted", *["predicted"] * 3, *["by construction"] * 2
+    ]  # fmt: skip
+    *cells, _ = lightsecagg_gains.cells("femnist_cnn", ours, 22.8)
+    assert {cell.basis for cell in cells} == {"by construction"}  # Table 4's totals
     assert order.agrees
-    *_, order = lightsecagg_gains.cells("logistic", {**ours, "overlapped": (13.0, 0.9)})
+    *_, order = lightsecagg_gains.cells("logistic", {**ours, "overlapped": (13.0, 0.9)}, 0.93)
     assert order.agrees is False
 
 
@@ -106,6 +112,15 @@ def test_what_is_said_of_a_figure_is_found_out() -> None:
     swapped[False, "lightsecagg", 0.5] = {50: 1.0, 200: 1e6}
     wrong = [cell.label for cell in lightsecagg_figs.cells(swapped) if not cell.agrees]
     assert wrong == ["non-overlapped: order at N = 200, p = 50%"]
+
+
+def test_growth_is_judged_against_the_square() -> None:
+    told = {cell.label: cell for cell in lightsecagg_figs.growth(curves())}
+    assert len(told) == 9
+    linear = told["SecAgg's recovery, p = 10%: exponent of N"]
+    assert (linear.paper, linear.ours, linear.agrees) == (2.0, pytest.approx(1.0, abs=1e-3), False)
+    square = {key: {N: N * s for N, s in curve.items()} for key, curve in curves().items()}
+    assert {cell.agrees for cell in lightsecagg_figs.growth(square)} == {True, None}
 
 
 def test_a_chart_has_the_lines_of_one_half() -> None:

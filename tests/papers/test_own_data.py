@@ -174,6 +174,13 @@ def att_faces(folder: Path, each: int) -> None:
 
 FILES = {"cifar10": cifar10, "cifar100": cifar100, "mnist": mnist, "att_faces": att_faces}
 FEW = {"rounds": 1, "population.users": 12, "population.availability": "always", "dropout": "none"}
+BUFFERED = {
+    "rounds": 1,
+    "population.users": 12,
+    "buffer.K": 2,
+    "buffer.concurrency": 2,
+    "privacy": {"T": 2, "D": 2},
+}
 RANDOM = {**FEW, "selection": {"random": 6}, "privacy": {"T": 2, "D": 2}}
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "multi_round_table2": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
@@ -182,16 +189,17 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "multi_round_ablation_cifar10": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
     "ccesa_fig4_cifar10": ("secagg", {**FEW, "privacy": {"T": 5, "D": 3}}),
     "ccesa_figb1_att_faces": ("secagg", {"rounds": 1, "learning.epochs": 1}),
-    "lightsecagg_fig11_mnist": ("lightsecagg_async_poly", {"rounds": 1}),
-    "lightsecagg_fig11_cifar10": ("lightsecagg_async_poly", {"rounds": 1}),
-    "lightsecagg_fig12_mnist": ("lightsecagg_async_poly", {"rounds": 1}),
-    "lightsecagg_fig12_cifar10": ("lightsecagg_async_poly", {"rounds": 1}),
+    "lightsecagg_fig11_mnist": ("lightsecagg_async_poly", BUFFERED),
+    "lightsecagg_fig11_cifar10": ("lightsecagg_async_poly", BUFFERED),
+    "lightsecagg_fig12_mnist": ("lightsecagg_async_poly", BUFFERED),
+    "lightsecagg_fig12_cifar10": ("lightsecagg_async_poly", BUFFERED),
 }
 """Study of the paper's own data -> one of its protocols, and what makes it small."""
 LONG = {"multi_round_table2", "ccesa_fig4_cifar10"}
 """VGG-11."""
 
 
+@pytest.mark.ci(but=["ablation_cifar10"])
 @pytest.mark.parametrize(
     "study", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMALL]
 )

@@ -75,6 +75,7 @@ def test_wrong_usage_is_one_message(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.ci
 def test_the_command_stores_draws_and_writes_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

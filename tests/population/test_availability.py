@@ -10,17 +10,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.blocks import Exponential, Fixed
-from simfl.errors import RunFailed, ScenarioError
-from simfl.experiment.build import build
-from simfl.learning import partition
+from simfl.errors import RunFailed
 from simfl.population import availability
 from simfl.population.availability import (
     Always,
@@ -31,13 +29,9 @@ from simfl.population.availability import (
     Trace,
     UserStates,
 )
-from simfl.population.holdings import Share, shares
-from simfl.population.numbers import entries_of
 from simfl.random_streams import Streams
 from simfl.results.trace import Begin, Presence
-from simfl.scenario.load import load
-from tests.engine.harness import SIX, SYNC, days, of, run
-from tests.sizes import examples
+from tests.engine.harness import SIX, days, of, run
 
 HOUR, DAY = 3600.0, 86400.0
 NS = 10**9
@@ -173,198 +167,6 @@ def test_a_users_time_zone_stays() -> None:
     first, second = peak_hours(seen[:, :50]), peak_hours(seen[:, 50:])
     assert abs(first - second).max() < 1
     assert 3 * (1 - 5 / np.sqrt(60)) < np.std(first) < 3 * (1 + 5 / np.sqrt(60))
-
-
-# --- traces -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("intervals", "expected"),
-    [
-        ([], [(0, False)]),
-        ([(0.0, 5.0)], [(5, True), (0, False)]),
-        ([(2.0, 5.0)], [(2, False), (3, True), (0, False)]),
-        ([(0.0, 5.0), (7.0, 8.0)], [(5, True), (2, False), (1, True), (0, False)]),
-        ([(0.0, 5.0), (5.0, 8.0)], [(5, True), (3, True), (0, False)]),  # they touch: never offline between
-        ([(1.0, 5.0), (5.0, 6.0), (9.0, 10.0)],
-         [(1, False), (4, True), (1, True), (3, False), (1, True), (0, False)]),
-    ],
-)  # fmt: skip
-def test_a_trace_is_followed(
-    intervals: list[tuple[float, float]], expected: list[tuple[int, bool]], tmp_path: Path
-) -> None:
-    everyone = Trace(file=csv(tmp_path, {1: intervals})).times(2, Streams(0))
-    assert list(days(everyone, 1)) == [(length * NS, online) for length, online in expected]
-    assert list(days(everyone, 0)) == [(0, False)]
-
-
-PERIODS = st.integers(1, 40)
-WINDOWS = st.lists(st.integers(0, 40), max_size=8)
-"""Ends of windows, in turn: two that are equal are a window without length."""
-
-
-@settings(max_examples=examples(200))
-@given(
-    entries=st.lists(st.tuples(PERIODS, WINDOWS), min_size=1, max_size=4),
-    own=st.booleans(),
-    assign=st.sampled_from([None, "modulo", "draw"]),
-    times=st.lists(st.integers(0, 400), min_size=1, max_size=20),
-    users=st.integers(1, 9),
-)
-def test_wrapping_is_that_of_brute_force(
-    tmp_path_factory: pytest.TempPathFactory,
-    entries: list[tuple[int, list[int]]],
-    own: bool,
-    assign: Any,
-    times: list[int],
-    users: int,
-) -> None:
-    """Second by second. Each entry has a period of its own, or all have the first one's."""
-    listed = {}
-    for number, (period, ends) in enumerate(entries):
-        at = sorted(min(end, period if own else entries[0][0]) for end in ends)
-        windows = list(zip(at[::2], at[1::2], strict=False))
-        listed[number] = windows if assign else [(a, b) for a, b in windows if a < b]
-    periods = [period if own else entries[0][0] for period, _ in entries]
-    users = users if assign else max(users, len(entries))
-    file = csv(tmp_path_factory.mktemp("wrap"), listed, periods if own else None)
-    if not any(listed.values()) and assign:
-        return  # no line, so no entry
-    spec = Trace(file=file, assign=assign, period_s=None if own else float(periods[0]))
-    everyone = spec.times(users, Streams(1))
-    there = [number for number, windows in listed.items() if windows]
-    found = entries_of(assign or "modulo", len(there), users, Streams(1)) if assign else range(users)
-    whose = [there[place] if assign else place for place in found]
-
-    def online(user: int, second: int) -> bool:
-        windows = listed.get(whose[user], [])
-        return bool(windows) and any(a <= second % periods[whose[user]] < b for a, b in windows)
-
-    ever = [any(online(user, second) for second in range(41)) for user in range(users)]
-    assert everyone.ever_online is not None
-    assert everyone.ever_online.tolist() == ever
-    for user in range(users):
-        for second in times:
-            state, until = everyone.at(user, second * NS)
-            assert state == online(user, second)
-            assert until > second * NS
-            if until == availability.FOR_EVER:
-                assert {online(user, second + later) for later in range(81)} == {state}
-            else:
-                assert until % NS == 0
-                assert {online(user, later) for later in range(second, until // NS)} == {state}
-                assert state or online(user, until // NS)  # nobody is looked at for nothing
-
-
-def test_many_users_share_the_entries_of_a_trace(tmp_path: Path) -> None:
-    file = csv(tmp_path, {7: [(0, 5)], 10**17: [(2, 3)], 3: [(4, 4)]}, {7: 10, 10**17: 4, 3: 9})
-    everyone = Trace(file=file, assign="modulo").times(7, Streams(1))
-    assert everyone.ever_online is not None
-    assert everyone.ever_online.tolist() == [False, True, True] * 2 + [False]
-    assert [everyone.at(user, 12 * NS) for user in range(3)] == [
-        (False, availability.FOR_EVER), (True, 15 * NS), (False, 14 * NS)
-    ]  # fmt: skip
-    assert everyone.at(4, 5 * NS) == (False, 10 * NS)
-    (tmp_path / "none.csv").write_text("user,from_s,to_s\n")
-    with pytest.raises(ScenarioError, match="no entries below the header"):
-        Trace(file=str(tmp_path / "none.csv"), assign="draw").times(7, Streams(1))
-
-
-# --- by what users hold -------------------------------------------------------------------------
-HELD = np.array([[4, 0, 0, 0], [0, 2, 0, 0], [0, 1, 1, 6], [0, 0, 0, 1], [0, 0, 0, 0]])
-
-
-@pytest.mark.parametrize(
-    ("by", "low", "high", "power", "p"),
-    [
-        ("more_data", 0, 1, 1, [4 / 8, 2 / 8, 1, 1 / 8, 0]),
-        ("more_data", 0, 1, 0.5, [(4 / 8) ** 0.5, (2 / 8) ** 0.5, 1, (1 / 8) ** 0.5, 0]),
-        ("less_data", 0, 1, 2, [1 / 4**2, 1 / 2**2, 1 / 8**2, 1, 0]),
-        ("least_label", 0.9, 1, 1, [0.9, 0.1 / 3 + 0.9, 0.1 / 3 + 0.9, 1, 0.9]),
-        ("labels", 0.8, 1, 1, [0.2 / 4 + 0.8, 0.2 / 4 + 0.8, 0.2 * 3 / 4 + 0.8, 0.2 / 4 + 0.8, 0.8]),
-    ],
-)
-def test_what_a_user_holds_decides_how_often_it_is_there(
-    by: Any, low: float, high: float, power: float, p: list[float]
-) -> None:
-    spec = ByData(by=by, low=low, high=high, power=float(power))
-    drawn = spec.times_of(5, Streams(1), lambda: HELD).by_round
-    assert drawn is not None
-    count = np.sum([drawn(index) for index in range(4000)], axis=0)
-    assert surely(count, 4000, np.array(p))
-    slots = ByData(by=by, low=low, high=high, power=float(power), slot_s=1.0)
-    everyone = slots.times_of(5, Streams(1), lambda: HELD)
-    count = np.array([sum(everyone.at(user, t * NS)[0] for t in range(2000)) for user in range(5)])
-    assert surely(count, 2000, np.array(p))
-    assert everyone.ever_online is not None
-    assert everyone.ever_online.tolist() == [x > 0 for x in p]
-
-
-def test_users_who_hold_nothing_have_no_share() -> None:
-    for by in get_args(Share):
-        assert shares(by, np.zeros((3, 2), np.int64)).tolist() == [0, 0, 0]
-        assert shares(by, np.array([[5]])).tolist() == [0.0 if by == "least_label" else 1.0]
-
-
-HOLDERS = """
-from simfl.population.availability import Availability, OnlineTimes
-
-
-class Holders(Availability):
-    least: int = 0
-
-    def times(self, users, streams):
-        return OnlineTimes()
-
-    def times_of(self, users, streams, holdings):
-        return OnlineTimes(ever_online=holdings().sum(axis=1) >= self.least)
-"""
-
-
-def test_a_model_of_your_own_may_ask_what_users_hold(tmp_path: Path) -> None:
-    (tmp_path / "holders.py").write_text(HOLDERS)
-    own = {"module": f"{tmp_path}/holders.py:Holders", "least": 500}
-    study = build(load(SYNC, {"population.availability": own, "learning.partition": {"dirichlet": 0.3}}))
-    held = study.partitions["fedavg"].sum(axis=1)
-    assert study.people.online.ever_online is not None
-    assert study.people.online.ever_online.tolist() == (held >= 500).tolist()
-    assert len({*study.people.online.ever_online.tolist()}) == 2
-
-
-COMING = {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0}
-
-
-def test_users_with_more_labels_take_part_more_often() -> None:
-    """Eight users of a Dirichlet partition in 40 rounds: each is in as many as its labels make likely."""
-    result = run(
-        {
-            **SIX, "protocols": ["fedavg"], "rounds": 40, "payload": "shadow",
-            "population.availability": COMING, "learning.partition": {"dirichlet": 0.1},
-        }
-    )  # fmt: skip
-    scenario = result.scenario
-    held = build(scenario).partitions["fedavg"]
-    (trace,) = result.traces.values()
-    count = np.bincount([user for begin in of(trace, Begin) for user in begin.users], minlength=6)
-    p = (held > 0).sum(axis=1) / held.shape[1]
-    assert len(set(p)) > 2
-    assert surely(count, 40, p)
-
-
-def test_two_partitions_are_refused_where_what_is_held_decides() -> None:
-    iid = {"protocol": "fedavg", "partition": "iid"}
-    entries = {"a": iid, "b": {"protocol": "fedavg", "partition": {"dirichlet": 1.0}}}
-    with pytest.raises(ScenarioError, match=r"population\.availability: depends on what users hold, so all"):
-        build(load({**SYNC, "protocols": entries}, {"population.availability": COMING}))
-    build(load({**SYNC, "protocols": {"a": iid, "b": iid}}, {"population.availability": COMING}))
-
-
-@pytest.mark.parametrize("kind", ["always", {"bernoulli": 0.5}, COMING])
-def test_holdings_are_counted_only_where_they_are_asked_for(
-    kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = []
-    monkeypatch.setattr(partition, "label_counts", lambda *given: counted.append(given) or HELD[:3])
-    build(load(SYNC, {"population.availability": kind}))
-    assert len(counted) == (kind is COMING)
 
 
 # --- what they have in common -------------------------------------------------------------------

@@ -137,6 +137,7 @@ def of(folder: Path, name: str, **window: Any) -> Attack:
     return attack(folder / f"updates-{name}.npz", **window)
 
 
+@pytest.mark.ci
 def test_random_selection_gives_every_user_away(folder: Path) -> None:
     found = of(folder, "random")
     assert (found.rank, found.aggregates, found.first, found.last) == (40, 80, 120, 199)

@@ -93,6 +93,7 @@ def test_least_squares_of_the_last_rounds_only() -> None:
     assert (last["rounds"], last["users"], last["rank"]) == (1, 2, 1)
 
 
+@pytest.mark.ci
 def test_inversion_finds_images_of_single_updates() -> None:
     world = World(size=1, epochs=1, lr=0.1)
     attack = Inversion(users=6, steps=300, variation=0)
@@ -154,6 +155,7 @@ def test_regression_is_at_its_optimum() -> None:
     np.testing.assert_allclose(A.T @ (p - member) + 0.2 * fit.w, 0, atol=1e-8)
 
 
+@pytest.mark.ci
 def test_model_inversion_shows_a_class_of_one_image() -> None:
     world = World(size=1, epochs=200, lr=1.0)
     shown, _ = world.numbers(ModelInversion(steps=200), world.view(CHAIN, world.updates))

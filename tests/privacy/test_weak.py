@@ -155,6 +155,7 @@ def test_multi_round_keeps_its_promise_in_both_notions(T: int) -> None:
     assert all(bounds is None or bounds[0] >= T for bounds in over_time)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("N", "K", "J"), [(60, 6, 90), pytest.param(120, 12, 160, marks=pytest.mark.slow)])
 def test_many_users_and_rounds(N: int, K: int, J: int) -> None:
     """Up to the paper's size: intervals on the way, the truth at both ends, and every claim consistent."""

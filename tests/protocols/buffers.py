@@ -67,7 +67,7 @@ class Buffers(LoopbackBuffer):
         if self.timers and rng.random() < late:
             self.expire(rng.choice(self.timers))
             return True
-        can = [(self.deliver, k) for k in self.deliverable()]
+        can = [(self.deliver, k) for k in self.waiting()]
         can += [(self.begin, (u,)) for u in self.admitted()]
         can += [(self.submit, (u,)) for u in self.trained if u not in self.away]
         if can:

@@ -38,6 +38,7 @@ def fate_of_uploads(run):
     return fates
 
 
+@pytest.mark.ci(but=["paper"])
 @both
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.02, 0.05]), late=st.sampled_from([0, 0.02]))
@@ -60,6 +61,7 @@ def test_an_upload_is_in_one_aggregate_or_thrown_away_by_name(machines, seed, lo
         assert not run.refused
 
 
+@pytest.mark.ci
 @both
 def test_random_runs_reach_the_edge_cases(machines):
     """So that the laws above are not empty."""

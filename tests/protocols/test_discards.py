@@ -44,6 +44,7 @@ def refusals(forged):
 
 
 # --- one row ----------------------------------------------------------------------------------------
+@pytest.mark.ci(only=["ntt"])
 @both
 @pytest.mark.parametrize("flagged", [True, False], ids=["flag", "content alone"])
 @pytest.mark.parametrize(("i", "j"), PAIRS)

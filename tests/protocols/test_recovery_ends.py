@@ -34,6 +34,7 @@ def late(out: LoopbackRound) -> list[int]:
     return [i.sender for _, i in out.ignored if (i.message, i.reason) == ("answer", Reason.LATE)]
 
 
+@pytest.mark.ci(but=["-0]", "-1]"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("protocol", "how"), SPARSE, ids=str)
 def test_it_ends_with_t_shares_of_each_secret(protocol: str, how: dict[str, Any], seed: int) -> None:

@@ -66,6 +66,7 @@ def patterns(n):
         yield {user: point for user, point in enumerate(points) if point}
 
 
+@pytest.mark.ci(but=["paper-lost"])
 @pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["lost", "late", "told"])

@@ -186,6 +186,7 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ")]
 
 
+@pytest.mark.ci
 def test_check_names_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
     (scenario,) = [str(path) for path in SCENARIOS if path.stem == "sync_breakdown"]
     lines = checked(capsys, scenario, "--clock", "modelled", "--set", "deadlines.upload=0.1")

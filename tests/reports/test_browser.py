@@ -9,68 +9,21 @@ from typing import Any
 import pytest
 
 from simfl.reports.folder import Run
-from simfl.reports.one_round import Focus
-from simfl.reports.page import page
-from tests.engine.harness import ASYNC, run
-from tests.reports.conftest import opened, renamed
+from tests.reports.browser_pages import IN_SIGHT, MARKED, bar, outcomes, settled, shown, sight, tip, written
 from tests.reports.test_chart import luminance
 from tests.reports.test_page import EVIL
-from tests.reports.test_strip import many
-
-# Two of three batches of two; a round in which fewer of them are online is skipped.
-CHOSEN = {
-    "population.users": 6,
-    "selection": {"kind": "multi_round", "users": 4, "T": 2},
-    "population.availability": {"bernoulli": 0.7},
-    "privacy": {"T": 1, "D": 1, "U": 3},
-    "rounds": 8,
-    "protocols": ["lightsecagg"],
-}
 
 
 @pytest.fixture(scope="module")
 def files(losing: Run, buffered: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
-    run({"protocols": ["fedbuff"]}, ASYNC, out=folder / "evil")
-    evil = renamed(opened(folder / "evil"), EVIL, EVIL)
-    run(CHOSEN, out=folder / "chosen")
-    pages = {
-        "losing": page(losing),
-        "buffered": page(buffered),
-        "evil": page(evil),
-        "chosen": page(opened(folder / "chosen")),
-        "first": page(losing, (0, 0)),
-        "many": page(many(losing, "secagg", 5000)),
-        "asked": page(losing, None, Focus(1, 5, "secagg")),
-        "asked_buffered": page(buffered, None, Focus(4, None, "fedbuff")),
-    }
-    for name, text in pages.items():
-        (folder / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: folder / f"{name}.html" for name in pages}
-
-
-def settled(tab: Any) -> Any:
-    """After the next frames, in which the timeline is drawn."""
-    tab.evaluate("() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
-    return tab.evaluate("({...document.getElementById('tl').dataset})")
-
-
-def tip(tab: Any) -> str:
-    settled(tab)
-    return str(tab.locator("#tip").inner_text()) if tab.locator("#tip").is_visible() else ""
-
-
-def sight(tab: Any, element: str) -> dict[str, float]:
-    """Where an element is, once it is in sight."""
-    tab.locator(element).evaluate("e => e.scrollIntoView({block: 'center'})")
-    box: dict[str, float] = tab.locator(element).bounding_box()
-    return box
+    return written(losing, buffered, tmp_path_factory.mktemp("pages"))
 
 
 VIEWS = list(product(("losing", "buffered", "evil", "chosen", "many"), (400, 1600), ("light", "dark")))
 FIRST = {("losing", 1600, "dark"), ("chosen", 400, "dark"), ("buffered", 400, "dark"), ("evil", 400, "light")}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
     [pytest.param(*view, marks=[] if view in FIRST else pytest.mark.slow) for view in VIEWS],
@@ -112,6 +65,7 @@ def test_a_hover_shows_the_span_that_the_keyboard_shows(show: Any) -> None:
     assert tip(tab) == ""
 
 
+@pytest.mark.ci
 def test_a_hover_over_the_link_counts_messages(show: Any) -> None:
     tab = show("losing")
     box = sight(tab, "#tl-canvas")
@@ -139,6 +93,7 @@ def test_filters_filter(show: Any) -> None:
     assert int(everything["spans"]) > spans[0] > spans[1] >= spans[2] >= spans[3] == 0
 
 
+@pytest.mark.ci
 def test_only_the_critical_path_can_be_shown(show: Any, losing: Run) -> None:
     tab = show("losing")
     before = settled(tab)
@@ -150,6 +105,7 @@ def test_only_the_critical_path_can_be_shown(show: Any, losing: Run) -> None:
     assert 0 < int(after["spans"]) < int(before["spans"])
 
 
+@pytest.mark.ci
 def test_protocols_and_rounds_can_be_chosen(show: Any, losing: Run) -> None:
     tab = show("losing")
     assert tab.locator("#tl-protocol option").all_inner_texts() == list(losing.traces)
@@ -162,6 +118,7 @@ def test_protocols_and_rounds_can_be_chosen(show: Any, losing: Run) -> None:
     assert tab.locator("#tl-view option:checked").inner_text() == "2"
 
 
+@pytest.mark.ci
 def test_the_keyboard_steps_zooms_and_goes_to_causes(show: Any) -> None:
     tab = show("losing")
     whole = settled(tab)
@@ -191,6 +148,7 @@ def test_the_keyboard_steps_zooms_and_goes_to_causes(show: Any) -> None:
     assert tip(tab) == ""
 
 
+@pytest.mark.ci
 def test_everything_can_be_reached_by_tab(show: Any) -> None:
     tab = show("buffered")
     reached = set()
@@ -212,6 +170,7 @@ def test_everything_can_be_reached_by_tab(show: Any) -> None:
     assert wanted <= reached
 
 
+@pytest.mark.ci
 def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
     tab = show("buffered")
     whole = int(settled(tab)["spans"])
@@ -232,29 +191,6 @@ def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
 
 
 # --- the strips of all rounds -------------------------------------------------------------------
-IN_SIGHT = "(b => b.bottom > 0 && b.top < innerHeight)(document.getElementById('tl').getBoundingClientRect())"
-MARKED = """(strip, k) => {  // is there anything below the bar of round k of three?
-  const from = strip.firstChild, copy = document.createElement("canvas"), ratio = devicePixelRatio;
-  copy.width = from.width;
-  copy.height = from.height;
-  const pen = copy.getContext("2d", {willReadFrequently: true}), third = from.width / 3;
-  pen.drawImage(from, 0, 0);
-  return pen.getImageData(k * third, 45 * ratio, third, 4 * ratio).data.some(value => value > 0);
-}"""
-
-
-def bar(tab: Any, strip: int, part: float) -> tuple[float, float]:
-    """A place on a strip, from its left to its right."""
-    tab.locator(".strip").nth(strip).evaluate("e => e.scrollIntoView({block: 'center'})")
-    box = tab.locator(".strip").nth(strip).bounding_box()
-    return box["x"] + part * box["width"], box["y"] + 20
-
-
-def shown(tab: Any) -> tuple[str, str]:
-    chosen = [tab.locator(f"#tl-{what} option:checked").inner_text() for what in ("protocol", "view")]
-    return chosen[0], chosen[1]
-
-
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, width: int) -> None:
     tab = show("losing", width)
@@ -275,6 +211,7 @@ def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, widt
             assert tab.evaluate(IN_SIGHT)
 
 
+@pytest.mark.ci
 def test_strips_are_gone_through_by_keyboard(show: Any, losing: Run) -> None:
     tab = show("losing")
     strip = tab.locator(".strip").nth(1)
@@ -298,6 +235,7 @@ def test_strips_are_gone_through_by_keyboard(show: Any, losing: Run) -> None:
     assert shown(tab) == ("secagg", str(longest.index))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None:
     tab = show("losing", color_scheme=scheme)
@@ -306,12 +244,7 @@ def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None
         assert marks == [letter == "f" for letter in outcomes(tab, strip)]
 
 
-def outcomes(tab: Any, strip: int) -> str:
-    return str(tab.evaluate(
-        "k => JSON.parse(document.getElementById('strips-data').textContent).rows[k].outcome", strip
-    ))  # fmt: skip
-
-
+@pytest.mark.ci
 def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
     tab = show("first")
     before = shown(tab)
@@ -326,6 +259,7 @@ def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
     assert shown(tab) == ("fedavg", "0")
 
 
+@pytest.mark.ci
 def test_skipped_rounds_are_told(show: Any) -> None:
     tab = show("chosen", 400)
     found = outcomes(tab, 0)
@@ -336,6 +270,7 @@ def test_skipped_rounds_are_told(show: Any) -> None:
     assert "skipped: nobody was selected" in tab.locator("#rounds .legend").inner_text()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_of_thousands_of_bars_the_longest_is_hit(show: Any, width: int) -> None:
     tab = show("many", width)
@@ -348,6 +283,7 @@ def test_of_thousands_of_bars_the_longest_is_hit(show: Any, width: int) -> None:
     assert tab.locator(".strip").get_attribute("aria-valuenow") == "500"
 
 
+@pytest.mark.ci
 def test_an_aggregation_is_zoomed_to(show: Any, buffered: Run) -> None:
     tab = show("buffered")
     whole = int(settled(tab)["spans"])
@@ -356,6 +292,7 @@ def test_an_aggregation_is_zoomed_to(show: Any, buffered: Run) -> None:
     assert 0 < int(settled(tab)["spans"]) < whole
 
 
+@pytest.mark.ci
 def test_the_page_opens_on_the_round_that_is_asked_for(show: Any) -> None:
     tab = show("asked", reduced_motion="no-preference")
     assert shown(tab) == ("secagg", "1")
@@ -373,12 +310,14 @@ def test_the_page_opens_on_the_round_that_is_asked_for(show: Any) -> None:
     assert show("losing").evaluate("scrollY") == 0
 
 
+@pytest.mark.ci
 def test_motion_is_reduced_where_it_is_asked_for(show: Any) -> None:
     behaviour = "getComputedStyle(document.documentElement).scrollBehavior"
     assert show("losing", reduced_motion="reduce").evaluate(behaviour) == "auto"
     assert show("losing", reduced_motion="no-preference").evaluate(behaviour) == "smooth"
 
 
+@pytest.mark.ci
 def test_over_the_chart_the_list_says_what_was_reached(show: Any, losing: Run) -> None:
     tab = show("losing")
     box = sight(tab, "#acc")

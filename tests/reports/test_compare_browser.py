@@ -35,6 +35,7 @@ VIEWS = list(product(("runs", "sweeps", "evil"), (400, 1600), ("light", "dark"))
 FIRST = {("runs", 1600, "dark"), ("sweeps", 400, "dark"), ("evil", 400, "light")}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
     [pytest.param(*view, marks=[] if view in FIRST else pytest.mark.slow) for view in VIEWS],
@@ -54,6 +55,7 @@ def test_it_opens_in_any_width_and_scheme(show: Any, name: str, width: int, sche
         assert tab.locator("#critical h3").first.inner_text() == EVIL
 
 
+@pytest.mark.ci
 def test_everything_can_be_reached_by_tab(show: Any) -> None:
     tab = show("evil", 400)
     reached = set()
@@ -64,6 +66,7 @@ def test_everything_can_be_reached_by_tab(show: Any) -> None:
     assert wanted <= reached
 
 
+@pytest.mark.ci
 def test_the_keyboard_opens_all_figures(show: Any) -> None:
     tab = show("runs")
     tab.locator("#figures summary").first.focus()
@@ -72,6 +75,7 @@ def test_the_keyboard_opens_all_figures(show: Any) -> None:
     assert not tab.locator("#figures table").last.is_visible()
 
 
+@pytest.mark.ci
 def test_over_each_chart_its_own_list_says_what_was_reached(show: Any) -> None:
     tab = show("evil")
     charts = tab.locator("#accuracy figure")

@@ -166,6 +166,7 @@ def refused(what: Callable[[], object]) -> bool:
     return False
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("part", [0, 1, *(pytest.param(k, marks=pytest.mark.slow) for k in range(2, 8))])
 def test_damage_ends_in_one_message(part: int, folders: list[Path], tmp_path: Path) -> None:
     reports, replays = [], []

@@ -9,31 +9,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from simfl.cli import main
-from simfl.errors import BadInput
 from simfl.folder.earlier import outdated
 from simfl.reports import chart, units
-from simfl.reports.figures import catalogue, run_figures, sweep_figures, timing
+from simfl.reports.figures import catalogue, run_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
-from simfl.reports.figures.sweep_figures import Total
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
 from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
+from tests.reports.drawn import axes_of, covered, drawn_bars, texts
 from tests.reports.test_latex import SHADOW
-from tests.studies.sweep.small import study
 
 NS = 10**9
 
@@ -62,11 +58,6 @@ def choosing(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "all": {"protocol": "fedavg"},
     }
     return made(tmp_path_factory.mktemp("choosing"), rounds=6, protocols=how, privacy=privacy)
-
-
-def axes_of(figure: Figure | None) -> list[Axes]:
-    assert figure is not None
-    return list(figure.axes)
 
 
 # --- the breakdown -------------------------------------------------------------------------------
@@ -107,16 +98,6 @@ def test_totals_have_three_figures(value: float, shown: str) -> None:
 
 
 # --- the timing diagram --------------------------------------------------------------------------
-def drawn_bars(axes: Axes) -> Iterator[tuple[float, str, float, float]]:
-    """(middle in the axes, colour, from, to) of each bar."""
-    for collection in axes.collections:
-        for path in collection.get_paths():
-            low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
-            yield (low[1] + high[1]) / 2, to_hex(collection.get_facecolor()[0]), low[0], high[0]
-
-
-def covered(spans: list[tuple[float, float]], at: float) -> bool:
-    return any(start <= at < end for start, end in spans)
 
 
 @pytest.mark.parametrize("which", ["rates", "buffered"])
@@ -203,6 +184,7 @@ def test_bars_that_nearly_touch_are_one() -> None:
     assert merged == [bar(14, 15, "offline"), bar(0, 14), bar(20, 25)]
 
 
+@pytest.mark.ci
 def test_many_protocols_make_several_figures(tmp_path: Path) -> None:
     names = {f"p{k}": {"protocol": "fedavg"} for k in range(8)}
     parts = timing.timing(made(tmp_path, protocols=names))
@@ -249,6 +231,7 @@ def test_where_T_is_an_interval_it_is_shaded() -> None:
     assert (path.vertices[:, 1].min(), path.vertices[:, 1].max()) == (2, 5)
 
 
+@pytest.mark.ci
 def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
     rates: Run, losing: Run, buffered: Run, choosing: Run
 ) -> None:
@@ -261,88 +244,10 @@ def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
     assert catalogue.of_run(empty) == {}
 
 
-# --- sweeps --------------------------------------------------------------------------------------
-def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The interval of two values is ±12.706 (t of 1 degree of freedom) times half their distance."""
-    grid = {"population.users": [6, 7, 8], "dropout.rate": [0.0, 0.2]}
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit) as left:
-        main(["sweep", str(study(tmp_path, grid=grid)), "--out", str(out), "--jobs", "1"])
-    assert left.value.code == 0
-    values: dict[tuple[str, str, str], list[float]] = {}
-    for line in (out / "sweep.csv").read_text().splitlines()[1:]:
-        _, users, rate, _, _, protocol, measure, _, value = line.split(",")
-        if measure == "total_s":
-            values.setdefault((rate, protocol, users), []).append(float(value))
-    panels = axes_of(sweep_figures.total(sweep_figures.read(out / "means.csv")))
-    assert [axes.get_title() for axes in panels] == ["0% lost", "20% lost"]
-    for axes, rate in zip(panels, ("0.0", "0.2"), strict=True):
-        for drawn, protocol in zip(axes.containers, ("fedavg", "lightsecagg"), strict=True):
-            line, _, (bars,) = drawn.lines
-            assert list(line.get_xdata()) == [6, 7, 8]
-            for k, users in enumerate("678"):
-                a, b = values[rate, protocol, users]
-                low, high = bars.get_segments()[k][:, 1]
-                assert line.get_ydata()[k] == pytest.approx((a + b) / 2)
-                assert high - low == pytest.approx(12.706 * abs(a - b), rel=1e-4)
-    with pytest.raises(SystemExit) as left:
-        main(["report", str(out), "--figures"])
-    assert left.value.code == 0
-    assert {path.name for path in (out / "figures").iterdir()} == {"total.svg", "total.png"}
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as left:
-        main(["report", str(out)])
-    assert left.value.code == 2
-    assert "--figures" in capsys.readouterr().err
-
-
-def totals(*points: dict[str, Any]) -> list[Total]:
-    return [Total(point, "p", float(k), 0.0) for k, point in enumerate(points)]
-
-
-def test_of_no_panel_anything_is_cut_off() -> None:
-    points = [{"population.users": users, "dropout.rate": rate} for rate in (0.0, 0.2) for users in (6, 9)]
-    values = [Total(point, "p", 1 + 40 * point["dropout.rate"], 0.5) for point in points]
-    for axes in axes_of(sweep_figures.total(values)):
-        low, high = axes.get_ylim()
-        assert low == 0
-        assert high >= axes.dataLim.ymax == pytest.approx(axes.dataLim.ymin + 1)
-
-
-def test_what_varies_makes_the_axis_and_the_panels() -> None:
-    def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
-        return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
-
-    across, found = sweep_figures.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
-    assert across == "population.users"
-    assert found == {
-        "learning.model = cnn, 10% lost": {"p": [(25, 1.0, 0.0), (50, 0.0, 0.0)]},
-        "learning.model = cnn, 30% lost": {"p": [(25, 2.0, 0.0)]},
-        "learning.model = lr, 10% lost": {"p": [(25, 3.0, 0.0)]},
-    }
-    across, found = sweep_figures.series(totals(at(25, 2), at(25, 5), at(50, 2)))
-    assert {len(lines["p"]) for lines in found.values()} == {1, 2}
-    assert all("privacy" in name for name in found)
-    assert sweep_figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
-    with pytest.raises(BadInput, match="no number varies"):
-        sweep_figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "point,measure\n0,total_s\n", "\x00", "mean,measure,protocol\nx,total_s,p\n"]
-)
-def test_what_is_no_table_of_means_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "means.csv").write_text(text)
-    with pytest.raises(BadInput, match=r"means\.csv|no number varies"):
-        catalogue.of_sweep(tmp_path)
-
-
 # --- the files -----------------------------------------------------------------------------------
-def texts(svg: bytes) -> str:
-    found = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
-    return "\n".join("".join(element.itertext()) for element in found)
 
 
+@pytest.mark.ci
 def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tmp_path: Path) -> None:
     def save(name: str) -> None:
         figures = catalogue.of_run(losing)
@@ -361,6 +266,7 @@ def test_the_same_run_gives_the_same_bytes_whatever_the_settings(losing: Run, tm
         assert b"<dc:date>" not in content
 
 
+@pytest.mark.ci
 def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
     made(tmp_path, rounds=1)
     with pytest.raises(SystemExit) as left:
@@ -391,6 +297,7 @@ def test_the_command_writes_figures_whose_text_is_text(tmp_path: Path) -> None:
         assert text in said
 
 
+@pytest.mark.ci
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     names = ["x_1-2.0", "_hidden"]
     some = made(tmp_path, protocols={name: {"protocol": "fedavg"} for name in names}, selection={"random": 2})
@@ -417,6 +324,7 @@ def test_without_matplotlib_figures_are_refused_and_nothing_else(
     assert left.value.code == 0
 
 
+@pytest.mark.ci
 def test_a_new_run_knows_the_names_of_all_figures(rates: Run, choosing: Run, tmp_path: Path) -> None:
     """It removes those of the run before it."""
     names = {f"{name}.svg" for some in (rates, choosing) for name in catalogue.of_run(some)}

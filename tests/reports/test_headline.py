@@ -117,6 +117,7 @@ def test_the_figure_ranks_by_it(flipped: Run) -> None:
         assert sum(bar.seconds.values()) == pytest.approx(bar.total_s)
 
 
+@pytest.mark.ci
 def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
     base = str(ROOT / "scenarios/tutorial.yaml")
     sweep = swept(study(tmp_path, base=base, set=TUTORIAL, grid={"rounds": [30]}, seeds=1), tmp_path / "out")
@@ -133,6 +134,7 @@ def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
         assert "failed_s" in {line["measure"] for line in csv.DictReader(file)}
 
 
+@pytest.mark.ci
 def test_selections_that_skip_rounds_are_slower() -> None:
     """partition completes 7 of 120 rounds; the means of completed rounds are the same for all."""
     scenario = load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"})

@@ -72,6 +72,7 @@ def test_of_too_many_rounds_a_bar_is_the_longest_of_some(losing: Run) -> None:
     assert set(row["data"]["round"][9::10]) == set(range(99, 1000, 100))
 
 
+@pytest.mark.ci
 def test_strips_have_a_bounded_size(losing: Run) -> None:
     run = many(losing, "lightsecagg", 2 * MAX_BARS + 1)
     found = strips(run, packed(run))

@@ -79,6 +79,7 @@ def test_the_heat_map_has_the_means(tab: Any, found: Picture) -> None:
     assert cells == pytest.approx(own, abs=5e-4)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_narrow_windows_scroll_in_tables_alone(tab: Any, scheme: str) -> None:
     tab.emulate_media(color_scheme=scheme)

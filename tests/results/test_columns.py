@@ -119,6 +119,7 @@ def test_surplus_is_of_runs_that_over_select(entry: ProtocolSummary) -> None:
     assert told.rounds[0].lost == over.rounds[0].lost
 
 
+@pytest.mark.ci
 def test_a_new_column_is_two_files(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     (copy / "simfl").mkdir(parents=True)

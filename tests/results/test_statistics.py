@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from simfl.results.statistics import Estimate, estimate
+from simfl.results.statistics import Estimate, estimate, student_quantile
 
 
 def test_the_interval_is_student_s() -> None:
@@ -15,6 +15,11 @@ def test_the_interval_is_student_s() -> None:
     assert found.half == pytest.approx(3.1824 * 1.29099 / 2, rel=1e-4)
     low, high = stats.ttest_1samp([1.0, 2.0, 3.0, 4.0], 0).confidence_interval(0.95)
     assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
+
+
+def test_quantiles_are_scipy_s() -> None:
+    for df in (*range(1, 60), 99, 100, 999, 100_000):
+        assert student_quantile(df) == pytest.approx(float(stats.t.ppf(0.975, df)), rel=1e-11)
 
 
 def test_one_value_has_no_interval() -> None:

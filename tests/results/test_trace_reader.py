@@ -91,6 +91,7 @@ def test_a_runs_trace_is_read_back(tmp_path: Path) -> None:
     assert (tmp_path / "trace.jsonl").read_text() == "".join(lines(result))
 
 
+@pytest.mark.ci
 def test_the_drop_out_edges_are_read_back(tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_text("".join(lines(edges())))
     assert read(tmp_path / "trace.jsonl") == edges().traces

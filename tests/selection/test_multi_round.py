@@ -95,6 +95,7 @@ def test_with_fairness_ties_are_drawn_uniformly() -> None:
     assert uniform(seen, [(2, 3), (4, 5)])
 
 
+@pytest.mark.ci
 def test_fairness_narrows_the_gap_of_unequal_users() -> None:
     """Algorithm 2's purpose: p_i of 0.1 to 0.5 at random, as in section 6.
 

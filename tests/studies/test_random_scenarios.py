@@ -188,6 +188,7 @@ def holds(scenario: dict[str, Any]) -> None:
 quick = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(50), phases=(Phase.generate, Phase.shrink), **quick)
 @given(scenarios())
 def test_50_random_scenarios(scenario: dict[str, Any]) -> None:

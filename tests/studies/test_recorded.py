@@ -101,6 +101,7 @@ def attack(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tu
     return told(capsys, code, "attack", *arguments)
 
 
+@pytest.mark.ci
 def test_a_table_a_figure_and_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(FEW, out=tmp_path)
     out, _ = attack(capsys, 0, "inversion", str(tmp_path), "--with", "steps=30", "--with", "users=2")

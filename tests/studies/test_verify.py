@@ -61,6 +61,7 @@ def found(subject: Subject, *names: str) -> dict[str, list[str]]:
     return {name: findings for name, _, findings in verify(subject, chosen) if findings}
 
 
+@pytest.mark.ci(only=["takes any shape"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     old, new, check = FAULTS[name]
@@ -70,10 +71,12 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     assert found(Subject(f"{file}:DealtPads", {}), check)
 
 
+@pytest.mark.ci
 def test_the_example_passes() -> None:
     assert not found(Subject(f"{ROOT / 'examples' / 'dealt_pads.py'}:DealtPads", {}))
 
 
+@pytest.mark.ci(but=["[fedavg", "[fedbuff"])
 @pytest.mark.parametrize(
     "protocol",
     [pytest.param(p, marks=pytest.mark.slow) if p in ("secagg_plus", "ccesa") else p for p in PROTOCOLS],
@@ -88,6 +91,7 @@ def test_ours_pass_everything(protocol: str) -> None:
     assert not found(Subject(protocol, {}))
 
 
+@pytest.mark.ci
 def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "pads.py"
     file.write_text(PADS.replace(*FAULTS["understates a message"][:2]))

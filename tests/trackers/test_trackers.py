@@ -134,6 +134,7 @@ def test_tensorboard_reads_its_files_back(tmp_path: Path) -> None:
             assert [e.wall_time for e in events] == [r["end_s"] for r in rounds]
 
 
+@pytest.mark.ci
 def test_mlflow_reads_its_store_back(tmp_path: Path) -> None:
     pytest.importorskip("mlflow.tracking", reason="simfl[mlflow] is not installed")
     from mlflow.tracking import MlflowClient
@@ -167,6 +168,7 @@ assert "wandb" in sys.modules
 """
 
 
+@pytest.mark.ci
 def test_wandb_reads_its_files_back(tmp_path: Path) -> None:
     """In a process of its own, after which no service of it is left."""
     pytest.importorskip("wandb", reason="simfl[wandb] is not installed")

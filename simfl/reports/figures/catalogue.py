@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simfl.folder.result import atomic
+from simfl.folder.disk import atomic
 from simfl.reports.figures import category_figure, run_figures, sweep_figures, timing
 from simfl.reports.figures.style import style
 from simfl.reports.folder import Run

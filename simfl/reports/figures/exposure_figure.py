@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from simfl.folder.result import atomic
-from simfl.reports.figures.catalogue import DOTS_PER_INCH, KINDS
 from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, panels, style
 from simfl.studies.leaks.exposure import Exposed
 
@@ -51,10 +48,3 @@ def _cell(row: Exposed, user: int) -> tuple[str, str]:
         return (SUM, "sum only") if user in row.summed else (NOTHING, "nothing")
     others = sorted(circle - {user})
     return (TOGETHER, f"with {', '.join(map(str, others))}") if others else (ALONE, "alone")
-
-
-def save(file: Path, figure: Figure) -> None:
-    """Write a figure, as SVG or PNG by its name's ending."""
-    kind = file.suffix.removeprefix(".")
-    with style(), atomic(file, binary=True) as out:
-        figure.savefig(out, format=kind, dpi=DOTS_PER_INCH, metadata=KINDS[kind])

@@ -11,9 +11,8 @@ from pydantic_core import from_json
 
 from simfl.errors import BadInput
 from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
+from simfl.studies.sweep.tables import MEANS
 
-# The columns of `means.csv` beside those of what varies.
-FIXED = ("point", "protocol", "measure", "phase", "seeds", "mean", "half_95")
 USERS, MEASURE = "population.users", "per_aggregate_s"
 MAX_ACROSS = 3  # panels beside each other
 # Panel -> protocol -> (what varies along the axis, mean, half of the interval), ascending.
@@ -38,7 +37,7 @@ def read(path: Path) -> list[Total]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["measure"] == MEASURE and row["mean"]]
-        points = [{key: _value(text) for key, text in row.items() if key not in FIXED} for row in rows]
+        points = [{key: _value(text) for key, text in row.items() if key not in MEANS} for row in rows]
         return [
             Total(point, row["protocol"], _finite(row["mean"]), _finite(row["half_95"] or "0"))
             for point, row in zip(points, rows, strict=True)

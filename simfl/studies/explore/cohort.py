@@ -64,10 +64,10 @@ def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern
             yield tuple(met.get(user) for user in range(users))
 
 
-def script(pattern: Pattern) -> dict[str, Any]:
-    """Return a pattern as a scenario's `dropout`."""
+def script(pattern: Pattern, index: int = 0) -> dict[str, Any]:
+    """Return a pattern, of the round of this number, as a scenario's `dropout`."""
     losses = [
-        {"user": user, "round": 0, "at": fate.point, "when": fate.when, "delay_s": fate.delay_s}
+        {"user": user, "round": index, "at": fate.point, "when": fate.when, "delay_s": fate.delay_s}
         for user, fate in enumerate(pattern)
         if fate is not None
     ]
@@ -299,10 +299,10 @@ class RoundCohort(Cohort):
         differ, wrapped, _ = audit.in_field(total, deltas, weights, ones, seeds, p.clip, p.levels, p.q)[0]
         return not differ and not wrapped
 
-    def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
-        """Return the scenario in which `simfl run` meets a pattern."""
+    def replayable(self, pattern: Pattern, detect: Detect, index: int = 0) -> Scenario:
+        """Return the scenario in which `simfl run` meets a pattern in its last round, of this number."""
         spoken = "timeout" if detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
-        return load(self.scenario, {"dropout": script(pattern), "detect": spoken})
+        return load(self.scenario, {"rounds": index + 1, "dropout": script(pattern, index), "detect": spoken})
 
 
 def fate_of(pattern: Pattern, detect: Detect) -> Fates:

@@ -149,18 +149,27 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
 
 def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = lambda report: None) -> Report:
     """Try random patterns, drawn and shrunk by hypothesis."""
-    from hypothesis import Phase, find, settings
-    from hypothesis import strategies as st
-    from hypothesis.errors import NoSuchExample
-
     report = Report()
 
-    def breaks(case: tuple[Detect, Pattern]) -> bool:
-        detect, pattern = case
+    def breaks(detect: Detect, pattern: Pattern) -> bool:
         part = attempt(cohort, detect, (pattern,))
         report.add(part)
         watch(report)
         return part.violation is not None
+
+    found = shrunk(cohort, examples, breaks)
+    if found is not None:
+        report.violation = attempt(cohort, found[0], (found[1],)).violation
+    return report
+
+
+def shrunk(
+    cohort: AnyCohort, examples: int, breaks: Callable[[Detect, Pattern], bool]
+) -> tuple[Detect, Pattern] | None:
+    """Return a smallest one of the random patterns that break something; None if none of so many does."""
+    from hypothesis import Phase, find, settings
+    from hypothesis import strategies as st
+    from hypothesis.errors import NoSuchExample
 
     def patterns(detect: Detect) -> Any:
         fate = st.none() | st.sampled_from(cohort.fates(detect))
@@ -168,7 +177,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = l
 
     phases = (Phase.generate, Phase.shrink)
     how = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
+    cases = st.sampled_from(cohort.detects).flatmap(patterns)
     with suppress(NoSuchExample):
-        detect, pattern = find(st.sampled_from(cohort.detects).flatmap(patterns), breaks, settings=how)
-        report.violation = attempt(cohort, detect, (pattern,)).violation
-    return report
+        return find(cases, lambda case: breaks(*case), settings=how)  # type: ignore[no-any-return]
+    return None

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from simfl.dataplane.symbolic import SymbolicOps
-from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import (
@@ -25,7 +24,6 @@ from simfl.studies.explore.cohort import (
     describe,
     every,
     fate_of,
-    script,
 )
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.views import Setup, Transcript, play, union
@@ -102,10 +100,7 @@ class Small:
 
     def scenario(self, case: Case) -> Scenario:
         """Return the scenario in which `simfl run`, and `simfl leak`, meet a case."""
-        losses = script(case.pattern)
-        losses["losses"] = [{**loss, "round": case.round} for loss in losses["losses"]]
-        told = "timeout" if case.detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
-        return load(self.cohort.scenario, {"rounds": case.round + 1, "dropout": losses, "detect": told})
+        return self.cohort.replayable(case.pattern, case.detect, case.round)
 
 
 def every_round(

@@ -11,7 +11,7 @@ nothing new comes. Then the unknowns are eliminated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Self
 
 from simfl.crypto.shamir import P
@@ -198,7 +198,3 @@ def in_words(line: Line, q: int) -> str:
     """Return a combination of updates as a sum."""
     terms = [f"{signed(c, q)}{symbol}" for symbol, c in line.items() if isinstance(symbol, Term)]
     return " ".join(terms).removeprefix("+ ")
-
-
-def update_of(symbol: Coordinate) -> tuple[int, Hashable]:
-    return symbol.user, symbol.update

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
 from typing import Any
@@ -227,18 +227,12 @@ class Lied:
 
 
 def search(
-    asked: Asked,
-    coalition: tuple[int, ...],
-    lies: Iterator[Told],
-    report: Lied,
-    before: str = "",
-    tell: Callable[[Lied], None] = lambda report: None,
+    asked: Asked, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
 ) -> bool:
     """Try lies about survivors until one leaks. before: what was told earlier, in words."""
     base = asked.seen.view(coalition)
     for told in lies:
         report.tried[len(coalition)] += 1
-        tell(report)
         knowledge = base.joined_by(())
         for sent in asked.answers(told, coalition):
             for label, item in items(sent):
@@ -258,28 +252,21 @@ def in_words(told: Told) -> str:
     return f"survivors are said to be {'; '.join(parts)}"
 
 
-def lies(
-    setup: Setup, lie: str, collude: int = 0, tell: Callable[[Lied], None] = lambda report: None
-) -> Lied:
+def lies(setup: Setup, lie: str, collude: int = 0, report: Lied | None = None) -> Lied:
     """Try the lies of one kind with the last so many users as colluders, from none on, until one leaks.
-    BadInput for another kind, and for a protocol that asks nobody who survived."""
+    report: takes the counts as they come. BadInput for another kind, and for a protocol that asks nobody who
+    survived."""
     if lie not in LIES:
         raise BadInput(f"lie={lie} is none of {', '.join(LIES)}")
-    report, users = Lied(), setup.users
+    report, users = report or Lied(), setup.users
     for size in range(collude + 1):
         coalition = users[len(users) - size :]
-        if lied(setup, lie, coalition, report, tell):
+        if lied(setup, lie, coalition, report):
             break
     return report
 
 
-def lied(
-    setup: Setup,
-    lie: str,
-    coalition: tuple[int, ...],
-    report: Lied,
-    tell: Callable[[Lied], None] = lambda report: None,
-) -> bool:
+def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bool:
     """Try the lies of one kind with one coalition."""
     if lie == "keys":
         return _with_own_keys(setup, coalition, report)
@@ -289,12 +276,12 @@ def lied(
     if lie == "survivors":
         kinds = [few_alive, one_missing]
         kinds += [every_lie] if len(users) <= ALL_LIES else [two_stories] if len(users) <= TWO_STORIES else []
-        return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report, tell=tell)
+        return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
     partners = (*coalition, *users[1 : asked.least - len(coalition)])
     asked = ask(setup, narrow(0, partners))
     shared = {0, *partners}
     told = f"user 0 is told that {shared} shared; "
-    return search(asked, coalition, iter([spread(asked, partners, coalition)]), report, told, tell)
+    return search(asked, coalition, iter([spread(asked, partners, coalition)]), report, told)
 
 
 def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
@@ -19,7 +18,7 @@ from simfl.studies.explore import effort
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort
 from simfl.studies.explore.effort import FEW_PATTERNS
-from simfl.studies.explore.rounds import make_cohort, total
+from simfl.studies.explore.rounds import make_cohort, shrunk, total
 from simfl.studies.leaks.cases import Case, Small, SmallBuffer
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.laws import Leak, beyond, broken
@@ -109,22 +108,14 @@ def make_small(
     return Small(cohort) if isinstance(cohort, RoundCohort) else SmallBuffer(cohort)
 
 
-def sweep(
-    small: Small | SmallBuffer,
-    collude: int = 1,
-    watch: Callable[[Report], None] = lambda report: None,
-    until_found: bool = False,
-) -> Report:
+def sweep(small: Small | SmallBuffer, collude: int = 1, report: Report | None = None) -> Report:
     """Try every case with every coalition of at most so many users. Where nothing is found, `further` is what
-    one colluder more learns. until_found: end with the first finding."""
-    report, users = Report(), small.cohort.users
+    one colluder more learns. report: takes the counts as they come."""
+    report, users = report or Report(), small.cohort.users
     most = min(collude, users - 2)
     coalitions = coalitions_of(users, range(most + 1))
     for case, seen in small.every_case():
         report.look(case, seen, coalitions)
-        watch(report)
-        if until_found and report.first:
-            return report
     if not report.first and most + 1 <= users - 2:
         report.further = _beyond_the_threshold(small, most + 1)
     return report
@@ -155,33 +146,18 @@ def _beyond_the_threshold(small: Small | SmallBuffer, collude: int) -> Found | N
 
 
 def sample(
-    small: Small | SmallBuffer,
-    examples: int,
-    collude: int = 1,
-    watch: Callable[[Report], None] = lambda report: None,
+    small: Small | SmallBuffer, examples: int, collude: int = 1, report: Report | None = None
 ) -> Report:
-    """Try random patterns, drawn and shrunk by hypothesis, with every coalition."""
-    from hypothesis import Phase, find, settings
-    from hypothesis import strategies as st
-    from hypothesis.errors import NoSuchExample
-
-    cohort, report = small.cohort, Report()
+    """Try random patterns, drawn and shrunk by hypothesis, with every coalition. report: as of `sweep`."""
+    cohort, report = small.cohort, report or Report()
     coalitions = coalitions_of(cohort.users, range(min(collude, cohort.users - 2) + 1))
 
-    def leaks(case: tuple[Detect, Pattern]) -> bool:
-        before, tried = report.leaks.total(), Case(case[1], case[0])
+    def leaks(detect: Detect, pattern: Pattern) -> bool:
+        before, tried = report.leaks.total(), Case(pattern, detect)
         report.look(tried, small.replay(tried), coalitions)
-        watch(report)
         return report.leaks.total() > before
 
-    def patterns(detect: Detect) -> Any:
-        fate = st.none() | st.sampled_from(cohort.fates(detect))
-        return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
-
-    phases = (Phase.generate, Phase.shrink)
-    how = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
-    with suppress(NoSuchExample):
-        find(st.sampled_from(cohort.detects).flatmap(patterns), leaks, settings=how)
+    shrunk(cohort, examples, leaks)
     return report
 
 

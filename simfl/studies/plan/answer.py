@@ -9,7 +9,7 @@ from simfl.scenario.load import filled_yaml
 from simfl.scenario.schema import Scenario
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import Flip
-from simfl.studies.plan.settings import Promise, Setting
+from simfl.studies.plan.settings import Setting
 
 HIDDEN = ("protocol", "module", "sigma", "eta")  # the last two are shared out of the promise
 
@@ -65,15 +65,11 @@ def _candidate(c: Candidate) -> dict[str, Any]:
         **chosen(s),
         "sums": sums(s),
         "deadlines_s": {name: deadline.after_s for name, deadline in s.deadlines.given.items()},
-        "promise": _promise(c.setting.promise),
+        "promise": asdict(c.setting.promise),
         "seconds": _estimate(c.seconds),
         "user_mb": _estimate(c.user_mb),
         "user_j": None if c.user_j is None else _estimate(c.user_j),
     }
-
-
-def _promise(promise: Promise) -> dict[str, Any]:
-    return {"fails": promise.fails, "insecure": promise.insecure}
 
 
 def _estimate(e: Estimate) -> dict[str, Any]:

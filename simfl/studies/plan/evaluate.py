@@ -96,12 +96,13 @@ class World:
 
 @dataclass(frozen=True)
 class PlainSums:
-    """Plain sums of a fleet's users, in rounds and by a buffer."""
+    """Plain sums of a fleet's users, in rounds and by a buffer: settings follow from them."""
 
     world: World
     fleet: Fleet
 
     def per_second(self, buffer: Mapping[str, Any]) -> float:
+        """Return the updates that a buffer takes in a second."""
         said = {"buffer": buffer, "protocols": ["fedbuff"]}
         s = load(self.fleet.world() | said)
         seconds = self.world.run(Setting("fedbuff", s, Promise(0.0, None)), AGGREGATIONS).seconds

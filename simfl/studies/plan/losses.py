@@ -7,7 +7,8 @@ not know whom it draws.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -77,29 +78,26 @@ class Losing:
         >>> Losing(((1.0, 0.1, 0.1),), sure=True).more_than(2, 20)
         0.0
         """
-        from scipy.special import bdtrc
-
-        if lost >= users:
-            return 0.0
-        found = 0.0
-        for probability, early, in_all in self.cases:
-            p = early if before else in_all
-            over = float(round(p * users) > lost) if self.sure else float(bdtrc(lost, users, p))
-            found += probability * over
-        return min(1.0, found)
+        chances = ((p, early if before else in_all) for p, early, in_all in self.cases)
+        return self._over(lost, users, ((p, each, each * users) for p, each in chances))
 
     def after_more_than(self, lost: int, uploads: int, users: int) -> float:
         """Return the probability that more than so many of those whose uploads are there, out of a round's
         users, are lost after that."""
+        cases = ((p, in_all - early, 1 - early) for p, early, in_all in self.cases)
+        chances = ((p, late / left if left else 0.0, late * users) for p, late, left in cases)
+        return self._over(lost, uploads, chances)
+
+    def _over(self, lost: int, drawn: int, cases: Iterable[tuple[float, float, float]]) -> float:
+        """Return the probability that more than so many of those who are drawn are lost. cases: of each its
+        probability, the chance of a user, and the number of those lost where that is sure."""
         from scipy.special import bdtrc
 
-        if lost >= uploads:
+        if lost >= drawn:
             return 0.0
         found = 0.0
-        for probability, early, in_all in self.cases:
-            late = in_all - early
-            each = late / (1 - early) if early < 1 else 0.0
-            over = float(round(late * users) > lost) if self.sure else float(bdtrc(lost, uploads, each))
+        for probability, each, number in cases:
+            over = float(round(number) > lost) if self.sure else float(bdtrc(lost, drawn, each))
             found += probability * over
         return min(1.0, found)
 
@@ -167,8 +165,4 @@ def pdtrc(many: int, mean: float) -> float:
 
 def least(most: int, fits: Callable[[int], bool]) -> int:
     """Return the least number from 0 to `most` that fits, as all above it do."""
-    low, high = -1, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisect_left(range(most), True, key=fits)

@@ -6,11 +6,12 @@ in a round than T, as its users are drawn; half for the protocol's own bound. Wh
 is measured (`waits`), and no part of the bounds.
 """
 
+from __future__ import annotations
+
 import math
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment
@@ -20,6 +21,9 @@ from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.plan.losses import Coalition, Losing, least, pdtrc
+
+if TYPE_CHECKING:
+    from simfl.studies.plan.evaluate import PlainSums
 
 MOST_LEVELS = 2**16  # of LightSecAgg's section 7.1
 FLYING = (1, 2, 4)  # times K, that are in flight
@@ -63,16 +67,6 @@ class Cohort:
     buffer: Mapping[str, Any] | None = None
 
 
-class Plainly(typing.Protocol):
-    """Plain sums of a fleet's users, from which settings follow: they are measured in shadow."""
-
-    def per_second(self, buffer: Mapping[str, Any]) -> float:
-        """Return the updates that a buffer takes in a second."""
-
-    def losing(self) -> Losing:
-        """Return the chances of losses, as they are seen in rounds."""
-
-
 @dataclass(frozen=True)
 class Choices:
     """The settings of a fleet. heaviest: the most samples of a user. plainly: these users'
@@ -81,10 +75,10 @@ class Choices:
     fleet: Fleet
     losing: Losing
     heaviest: int
-    plainly: Plainly
+    plainly: PlainSums
 
     @classmethod
-    def of(cls, fleet: Fleet, study: Experiment, plainly: Plainly) -> "Choices":
+    def of(cls, fleet: Fleet, study: Experiment, plainly: PlainSums) -> Choices:
         """Return the settings of a fleet with these users; losses that no model tells are counted."""
         losing = Losing.of(study.scenario) or plainly.losing()
         samples = map(study.trainer.samples, range(fleet.population.users))

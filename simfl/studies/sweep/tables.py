@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simfl.folder.result import atomic
+from simfl.folder.disk import atomic
 from simfl.results.columns import COLUMNS, Measure, at
 from simfl.results.reasons import reasons
 from simfl.results.round_summary import RoundSummary

@@ -23,6 +23,7 @@ def shadow(name: str, model: Any) -> list[Row]:
     return list(simfl.run(load(world, changes)).traces[name])
 
 
+@pytest.mark.ci(but=["[fedavg", "[lightsecagg]"])
 @pytest.mark.parametrize("name", list(PROTOCOLS))
 def test_it_runs_as_any_model_of_its_size(name: str) -> None:
     real = facts(MODELS["cnn"](), (1, 8, 8), 10)

@@ -141,6 +141,7 @@ def convolutions(name: str) -> list[nn.Conv2d]:
     return [layer for layer in module_of(name, CIFAR, 10).modules() if isinstance(layer, nn.Conv2d)]
 
 
+@pytest.mark.ci
 def test_blocks_of_efficientnet() -> None:
     depthwise = [layer for layer in convolutions("efficientnet_b0") if layer.groups > 1]
     # Tan and Le, Table 1: each stage's first block works at its stride on six times the channels before it.
@@ -193,6 +194,7 @@ def reference_resnet(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch
     return x.mean((2, 3)) @ weights["14.weight"].T + weights["14.bias"]
 
 
+@pytest.mark.ci
 def test_resnet_is_the_reference_written_out() -> None:
     module = filled("resnet18_gn", CROP, 5, torch.float64)
     x = normal(3, *CROP, dtype=torch.float64)
@@ -204,6 +206,7 @@ def test_resnet_is_the_reference_written_out() -> None:
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[SLOW] if name == "efficientnet_b0" else []) for name in OF_NUMBERS]
 )
@@ -224,6 +227,7 @@ def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
     assert (norms > 0) == (name in ("xie_cnn", "mobilenet_v3", "efficientnet_b0", "resnet18_gn"))
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_each_trains_on_a_tiny_batch(name: str) -> None:
     module = filled(name, SMALL[name], 7)
@@ -266,12 +270,14 @@ def test_gradients_of_clients_side_by_side(name: str, shape: Shape) -> None:
         )
 
 
+@pytest.mark.ci
 def test_a_batch_of_one_sample() -> None:
     module = filled("mobilenet_v3", (1, 17, 17), 3)
     cross_entropy(module(normal(1, 1, 17, 17)), torch.tensor([1])).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
 
 
+@pytest.mark.ci
 def test_stochastic_depth_skips_whole_samples() -> None:
     block = filled("efficientnet_b0", CIFAR, 3).get_submodule("5")
     depth = block.get_submodule("depth")
@@ -284,6 +290,7 @@ def test_stochastic_depth_skips_whole_samples() -> None:
     torch.testing.assert_close(skipped[1], x[1] + (whole[1] - x[1]) / (1 - 0.2 * 2 / 16))
 
 
+@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
 @pytest.mark.parametrize(
     ("name", "least", "too_small"),
     [

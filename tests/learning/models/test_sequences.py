@@ -87,6 +87,7 @@ def model(name: str) -> Model:
     return made(lambda shape, classes: Reads(make(), out, how), name)
 
 
+@pytest.mark.ci(only=["deep", "cell", "transformer"])
 @each_layer
 def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
     module = blank(model(name), (T,), LETTERS, tokens=True)
@@ -116,6 +117,7 @@ def update(name: str, way: WayName, epochs: int = 2) -> np.ndarray:
     return trainer.train([trainer.initial(bytes(32))] * 2, [0, 1], seeds, [0, 0])
 
 
+@pytest.mark.ci(only=["deep", "cell", "transformer"])
 @each_layer
 def test_side_by_side_gives_the_loops_updates(name: str) -> None:
     alone = update(name, "loop")
@@ -151,6 +153,7 @@ def test_starting_weights_are_spread_as_torchs() -> None:
     assert 0.9 / 16 < np.abs(lstm).max() <= 1 / 16
 
 
+@pytest.mark.ci
 def test_it_learns_what_follows() -> None:
     spec = MODELS["char_lstm"](embedding=8, hidden=16, layers=1)  # type: ignore[call-arg]
     trainer = Trainer(text(200), [np.arange(200)], spec, LocalSgd(40, 10, 0.5), "cpu")

@@ -14,6 +14,7 @@ from tests.studies.explore.faults import FAULTS, plant
 SIGNED = {"consistency": "signatures"}
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize(
     ("protocol", "more", "unlucky"),
     [
@@ -65,6 +66,7 @@ def test_a_refusal_is_told(monkeypatch) -> None:
     assert "refusals reached: survivors" in list(told(report.reached, []))
 
 
+@pytest.mark.ci
 def test_two_processes_reach_what_one_does() -> None:
     one, two = (explore(make_cohort("fedavg", 3), jobs=jobs) for jobs in (1, 2))
     assert one.reached == two.reached >= {("ignored", Reason.LATE), ("server", "upload")}

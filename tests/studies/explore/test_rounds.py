@@ -25,6 +25,7 @@ SYNC_IN_FULL = [pytest.param(p, marks=pytest.mark.slow) if p == "secagg_plus" el
 ASYNC = ("fedbuff", "lightsecagg_async")
 
 
+@pytest.mark.ci(but=["fedavg", "lightsecagg"])
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 @pytest.mark.parametrize(
     ("users", "unlucky"),
@@ -54,6 +55,7 @@ def test_ccesa_keeps_every_law_over_other_graphs(seed: int) -> None:
     assert explore(make_cohort("ccesa", 4, seed, majority)).violation is None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["fedbuff", pytest.param("lightsecagg_async", marks=pytest.mark.slow)])
 def test_a_buffer_keeps_every_law_whatever_becomes_of_one(protocol: str) -> None:
     cohort = make_cohort(protocol, 3)
@@ -77,6 +79,7 @@ def test_a_buffer_keeps_every_law_whatever_becomes_of_four_users(protocol: str) 
     assert explore(make_cohort(protocol, 4), jobs=2).violation is None
 
 
+@pytest.mark.ci
 def test_the_explored_buffers_meet_what_buffers_are_feared_for() -> None:
     cohort = make_cohort("lightsecagg_async", 4)
     assert isinstance(cohort, BufferCohort)
@@ -114,6 +117,7 @@ def test_explored_buffers_meet_waiting_uploads_and_flapping() -> None:
     assert any(isinstance(row, rows.Lost) and row.why == "went offline" for row in flapping)
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
     cohort = make_cohort(protocol, 4)
@@ -132,6 +136,7 @@ def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
             assert seen.out.verdict == other.verdict
 
 
+@pytest.mark.ci
 def test_a_round_is_run_once_and_found_again() -> None:
     cohort = make_cohort("lightsecagg", 3)
     assert isinstance(cohort, RoundCohort)
@@ -174,6 +179,7 @@ def test_the_command_counts_and_says_that_every_law_held(capsys: pytest.CaptureF
     assert "the server's stages, 1 of 1 reached: upload\n" in reached
 
 
+@pytest.mark.ci
 def test_a_broken_law_is_written_as_a_scenario_to_replay(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

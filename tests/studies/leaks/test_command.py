@@ -23,6 +23,7 @@ def leak(capsys, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.ci
 def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0
@@ -56,6 +57,7 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
 
 
+@pytest.mark.ci
 def test_a_scenario_is_looked_at_as_a_whole(leak) -> None:
     code, out, _ = leak(ROOT / "scenarios" / "tutorial.yaml", "--set", "rounds=2")
     assert code == 1  # of fedavg's uploads

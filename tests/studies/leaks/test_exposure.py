@@ -43,12 +43,13 @@ def test_a_late_upload_of_a_key_for_all_is_known_alone() -> None:
 
 def test_the_figure_says_it_in_words(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("matplotlib")
-    from simfl.reports.figures.exposure_figure import exposure_figure, save
+    from simfl.reports.figures.catalogue import save
+    from simfl.reports.figures.exposure_figure import exposure_figure
 
     small = make_small("lightsecagg", 4, changes={"U": 4})
     coalitions = [one for some in coalitions_of(4, range(3)).values() for one in some]
     figure = exposure_figure(table(small, NOBODY, *coalitions), range(4), "title")
-    save(tmp_path / "f.svg", figure)
+    save(tmp_path, {"f": figure}, ["svg"])
     words = re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "f.svg").read_text())
     assert words.count("alone") == 6 * 2
     assert words.count("sum only") == 4 + 4 * 3

@@ -48,6 +48,7 @@ def test_a_fault_that_breaks_no_law_of_sums_leaks(protocol, client, colluders, l
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
 
 
+@pytest.mark.ci(but=["OneKeyForAll"])
 @pytest.mark.parametrize(("protocol", "client"), [case[:2] for case in SILENT])
 def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatch) -> None:
     """The laws of sums, life, haste and honesty hold: nothing but a view shows these faults."""
@@ -103,6 +104,7 @@ def test_what_is_used_twice_within_a_round_is_found(client, server, says) -> Non
 
 
 # --- over rounds ------------------------------------------------------------------------------------
+@pytest.mark.ci(but=["names0"])
 @pytest.mark.parametrize(
     ("protocol", "names", "colluders", "losses"),
     [
@@ -128,6 +130,7 @@ def test_a_channel_key_of_two_rounds_is_a_nonce_used_twice(protocol, machine) ->
     assert "sealed two rows under nonce" in str(found.what)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["lightsecagg", "secagg"])
 def test_two_honest_rounds_tell_two_sums(protocol) -> None:
     machine = {"lightsecagg": LightSecAggClient, "secagg": SecAggClient}[protocol]

@@ -130,6 +130,7 @@ def test_secagg_gives_a_sum_over_too_few_by_its_rule_alone(case: tuple[int, int,
         assert len(report.leak.users) == -(-h * (2 * tau - h) // tau) < tau  # the fewest that there can be
 
 
+@pytest.mark.ci(only=["5-3-0"])
 @pytest.mark.parametrize(("n", "t", "C"), [(5, 3, 0), (6, 4, 1), (7, 5, 2), (9, 6, 2)])
 def test_signatures_end_sums_over_too_few(n: int, t: int, C: int) -> None:
     assert tried(setup("secagg", n, t=t, T=C), C, few_alive).leak is not None

@@ -54,6 +54,7 @@ def test_a_problem_names_its_line(tmp_path: Path) -> None:
     assert str(wrong.value) == f"{file}:{line}: collude: collude=99 must be below population.users=12"
 
 
+@pytest.mark.ci(only=["within_s"])
 @pytest.mark.parametrize("change", ["collude: 99", "failure: 1.0e-11\nupdates: 12", "within_s: 0.001"])
 def test_what_cannot_be_kept_ends_with_code_2(
     tmp_path: Path, change: str, capsys: pytest.CaptureFixture[str]

@@ -22,10 +22,12 @@ def answer() -> Answer:
     return plan(small(updates=6))
 
 
+@pytest.mark.ci
 def test_the_real_work_takes_the_planned_time(answer: Answer) -> None:
     assert_planned(answer, rounds=5, payload="real")
 
 
+@pytest.mark.ci
 def test_a_buffer_is_planned_where_it_may_be() -> None:
     answer = plan(small(asynchronous="either", return_s=1.0, updates=4))
     assert answer.best.name == "lightsecagg_async"
@@ -46,6 +48,7 @@ def assert_planned(answer: Answer, rounds: int, payload: str = "shadow") -> None
     assert sum(seconds) / len(seconds) == pytest.approx(best.seconds.mean, rel=1e-9)
 
 
+@pytest.mark.ci
 def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
     refused = {one.name: one.why for one in answer.refused}
     assert "promises nothing where 2 of" in refused["ccesa"]
@@ -57,11 +60,13 @@ def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
     assert all(c.user_mb.mean <= 0.02 for c in slow.candidates)
 
 
+@pytest.mark.ci
 def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
     answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
     assert_planned(answer, rounds=5)
 
 
+@pytest.mark.ci
 def test_losses_that_no_model_tells_are_counted() -> None:
     comes = {"kind": "bernoulli", "p": 0.9}
     answer = plan(small(population__availability=comes, population__users=30, protocols=["secagg", "fedavg"]))
@@ -75,6 +80,7 @@ def test_losses_that_no_model_tells_are_counted() -> None:
     assert len(done.completed) == 20
 
 
+@pytest.mark.ci
 def test_a_protocol_of_ones_own_is_compared() -> None:
     pads = {"module": str(ROOT / "examples" / "dealt_pads.py") + ":DealtPads", "spare": 1}
     said = {"protocols": {"pads": pads, "secagg": None}, "dropout": "none"}
@@ -95,6 +101,7 @@ def test_shares_that_take_too_long_are_not_run() -> None:
     assert why.startswith("not run: shares alone take ")
 
 
+@pytest.mark.ci
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
     answer = plan(small(collude="none"))
     assert answer.best.name == "fedavg"
@@ -102,6 +109,7 @@ def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
     assert "lightsecagg" in [c.name for c in answer.candidates]
 
 
+@pytest.mark.ci
 def test_the_command_writes_a_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "few.yaml", tmp_path / "planned.yaml"
     file.write_text(dump(SMALL | {"updates": 6}), encoding="utf-8")

@@ -24,6 +24,7 @@ def answer() -> Answer:
     return plan(small(**SLOW_MASKS))
 
 
+@pytest.mark.ci
 def test_the_answer_changes_at_the_factor(answer: Answer) -> None:
     assert answer.best.name == "lightsecagg"
     found = list(flips(answer))

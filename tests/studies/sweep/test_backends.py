@@ -26,6 +26,7 @@ def same_cells(tmp_path: Path, backend: Backend, rounds: int, seeds: int) -> Non
     assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
+@pytest.mark.ci
 def test_dask_in_this_process(tmp_path: Path) -> None:
     """One worker, which is a thread here: two would need processes, which take long to start."""
     distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")

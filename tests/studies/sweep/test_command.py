@@ -79,6 +79,7 @@ def test_a_machine_that_changes_its_speed_is_told_of(
     assert ("The machine's speed moved by" in " ".join(capsys.readouterr().out.split())) == moved
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
@@ -176,6 +177,7 @@ def test_a_second_sweep_gets_one_message(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
+@pytest.mark.ci
 def test_failures_are_listed_and_gone_once_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +209,7 @@ def test_failures_are_listed_and_gone_once_mended(
     assert not (tmp_path / "out" / "failures.txt").exists()
 
 
+@pytest.mark.ci
 def test_parquet_holds_what_the_csv_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="simfl[parquet] is not installed")
     cells = [{"dropout": "none"}, {"privacy": {"T": 1, "D": 2}, "rounds": 2}]

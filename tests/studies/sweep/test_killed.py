@@ -56,6 +56,7 @@ def try_once(file: Path, whole: Path, out: Path, jobs: int, rng: random.Random) 
     assert kept.items() <= cells(out).items(), "a cell was run again"
 
 
+@pytest.mark.ci
 def test_killed_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = study(tmp_path, grid=GRID, seeds=6)
     simfl(str(file), "--out", str(tmp_path / "whole"), "--jobs", "1")
@@ -73,6 +74,7 @@ def test_killed_and_resumed_ten_times(tmp_path: Path) -> None:
         try_once(file, tmp_path / "whole", tmp_path / f"out{attempt}", 2, rng)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_interrupted_it_ends_soon_and_says_how_to_go_on(tmp_path: Path, jobs: int) -> None:
     file = study(tmp_path, base={**BASE, "rounds": 20}, grid=GRID, seeds=6)

@@ -132,6 +132,7 @@ def test_files_have_a_column_for_each_key_that_varies(
     } == {("0", "", "")}
 
 
+@pytest.mark.ci
 def test_selections_are_told_of_where_somebody_is_left_out(tmp_path: Path) -> None:
     everyone = swept(study(tmp_path), tmp_path / "out")
     assert not list(selections(everyone))

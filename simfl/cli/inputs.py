@@ -1,0 +1,71 @@
+"""The options that commands share, and the scenarios that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from glob import escape, glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from simfl.cli.common import tell
+from simfl.python_files import executed
+
+if TYPE_CHECKING:
+    from simfl.scenario.schema import Scenario
+
+_named_files: set[str] = set()
+
+
+def names(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a shipped scenario."""
+    from simfl.scenario import shipped
+
+    return [(name, text) for name, text in shipped.listed() if name.startswith(incomplete)]
+
+
+def names_and_files(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a shipped scenario, or of a YAML file; with neither, shells look for any path."""
+    return [*names(incomplete), *((path, "") for path in sorted(glob(f"{escape(incomplete)}*.yaml")))]
+
+
+SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
+ScenarioFile = Annotated[
+    Path,
+    Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
+]
+
+_SET_HELP = "Override a value, such as a.b=c."
+Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
+Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
+Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")]
+Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
+
+
+def overrides(set_: Set) -> dict[str, Any]:
+    """Return the values of `--set` by dotted path."""
+    from simfl.scenario.load import parse_override
+
+    return dict(parse_override(text) for text in set_ or [])
+
+
+def load_scenario(
+    file: Path, set_: Set, more: Mapping[str, Any] = {}, protocols: Protocols = None
+) -> Scenario:
+    """Load a scenario with `--set` and further values by dotted path; name the files that it executes."""
+    from simfl.scenario.load import load, select_protocols
+
+    scenario = load(file, {**overrides(set_), **more})
+    tell_whose_code()
+    if protocols is None:
+        return scenario
+    return select_protocols(scenario, [name.strip() for name in protocols.split(",")])
+
+
+def tell_whose_code() -> None:
+    """Name each file whose code is executed, once: it can do whatever its user can."""
+    for file in executed():
+        if file not in _named_files:
+            _named_files.add(file)
+            tell(f"Runs the code of {file}", error=True)

@@ -1,0 +1,147 @@
+"""The loops of loops.py and interpolation_loops.py in numpy, for short vectors: most runs of a small model
+never import numba, which takes half a second, and on its first day four more to compile.
+
+Invariant: the bits are those of the compiled loops. Which of the two is taken is known by the sizes alone, so
+that a step takes the same way in every run.
+"""
+
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from simfl.crypto import A32, A64, F64, I64, Floats
+
+SHORT = 2**12
+"""The most elements that are gone over here. Beyond, a call takes tens of microseconds more than compiled."""
+
+_MERSENNE = 2**31 - 1
+
+
+def loops_for(elements: int, compiled: str = "loops") -> Any:
+    """Return the module whose loops go over so many elements: this one or a compiled one."""
+    return import_module(__name__ if elements <= SHORT else f"simfl.crypto.{compiled}")
+
+
+def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
+    y = b if minus else q - b
+    wraps = a < y  # before `out` is written, which may be `a`
+    np.subtract(a, y, out=out)
+    np.add(out, q, out=out, where=wraps)
+
+
+def weighted_sum(rows: A32, weights: list[int], q: int) -> A32:
+    """Return sum_i weights[i] rows[i] mod q, [L], for 0 <= weights[i] < q and any words [n, L]."""
+    modulus, factors, wide = np.uint64(q), np.array(weights, np.uint64), rows.astype(np.uint64)
+    total: A64
+    if sum(weights) <= 2**32:  # (2^32)(2^32 - 1) < 2^64
+        total = factors @ wide
+    else:
+        products, half = wide * factors[:, None], np.uint64(32)
+        high = (products >> half).sum(axis=0) % modulus
+        total = (high << half) + (products & np.uint64(2**32 - 1)).sum(axis=0) % modulus
+    return (total % modulus).astype(np.uint32)
+
+
+def add_limbs(product: F64, q: float, total: F64) -> None:
+    low, high = product.astype(np.int64).reshape(2, *total.shape)
+    total += (low + (high % int(q) << 16)) % int(q)
+
+
+def residues(total: F64, q: float, out: A32) -> None:
+    out[:] = total.astype(np.int64) % int(q)
+
+
+def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
+    words &= kept
+    found = np.flatnonzero(words >= q)
+    places[: found.size] = found + first
+    return found.size
+
+
+def accumulate(
+    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+) -> int:
+    elements = words & kept
+    found = np.flatnonzero(elements >= q)
+    elements[found] = 0
+    combine(total, elements, q, minus, total)
+    places[: found.size] = found + first
+    return found.size
+
+
+def _levels(delta: Floats, words: A32, clip: float, levels: float) -> I64 | None:
+    """Return the level of each coordinate; None unless all are finite."""
+    if not np.isfinite(delta).all():
+        return None
+    y = delta.astype(np.float64).clip(-clip, clip) * levels
+    floor = np.floor(y)
+    return (floor + (words < (y - floor) * 2.0**32)).astype(np.int64)
+
+
+def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
+    found = _levels(delta, words, clip, levels)
+    if found is not None:
+        out[:] = found
+    return found is not None
+
+
+def quantise(
+    delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
+) -> bool:
+    found = _levels(delta, words, clip, levels)
+    if found is not None:
+        out[:] = found * weight % q
+    return found is not None
+
+
+def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
+    negative = total >= (q - np.uint32(1)) // np.uint32(2)
+    np.divide(total.astype(np.float64) - float(q) * negative, divisor, out=out)
+
+
+def lagrange(x: A64, q: np.uint64, out: A32) -> None:
+    m, n = out.shape
+    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
+    master[0] = 1
+    for i in range(n):
+        longer = master[: i + 2] * (q - x[i])
+        longer[1:] += master[: i + 1]
+        master[: i + 2] = longer % q
+    quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
+        quotient = (quotient * x + master[k + 1]) % q
+        value = (value * x + quotient) % q
+        if k < m:
+            out[k] = quotient
+    out[:] = out * _inverses(value, int(q)) % q
+
+
+def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
+    last, weights = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    for k, (first, end) in enumerate(pairwise(start.tolist())):
+        points = x[first:end]
+        if not np.array_equal(points, last):
+            last, found = points, _at_zero(points)
+            if found is None:
+                return k
+            weights = found
+        products = values[first:end] * weights[:, None] % np.uint64(_MERSENNE)
+        out[k] = products.sum(axis=0) % np.uint64(_MERSENNE)
+    return len(start) - 1
+
+
+def _at_zero(x: A64) -> A64 | None:
+    """Return prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; None unless all x differ."""
+    p = np.uint64(_MERSENNE)
+    away = (x[:, None] + (p - x)) % p
+    np.fill_diagonal(away, 1)
+    below, product = x, np.uint64(1)
+    for one, factors in zip(x, away, strict=True):
+        below, product = below * factors % p, product * one % p
+    return product * _inverses(below, _MERSENNE) % p if below.all() else None
+
+
+def _inverses(x: A64, q: int) -> A64:
+    return np.array([pow(one, -1, q) for one in x.tolist()], np.uint64)
