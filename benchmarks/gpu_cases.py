@@ -136,7 +136,7 @@ def measure(name: str, device: str) -> None:
     """Print the case, then each way's rate, and the memory of those that train side by side."""
     case, clients, few, least_s = CASES[name], CASES[name].clients, CASES[name].few, WAY_S
     if device == "cpu":
-        case, clients, few, least_s = replace(case, samples=4, batch_size=2), 2, 1, 0.0
+        case, clients, few, least_s = replace(case, samples=2, batch_size=2), 2, 1, 0.0
     split, parts = made_up(case, clients)
     tell(goal=case.goal, shape=case.shape, samples=case.samples, batch_size=case.batch_size, clients=clients)
     closed = ("closed_form",) if case.model is MODELS["logistic"] else ()
