@@ -18,6 +18,7 @@ from tests.dataplane.test_remote import same_updates
 from tests.engine.harness import lines, run
 
 
+@pytest.mark.slow  # Ray ends its own start after 30 s, which a busy machine exceeds
 def test_the_same_files_on_a_ray_cluster(tmp_path: Path) -> None:
     overrides = {"rounds": 2, "record_updates": True, "protocols": ["fedavg", "lightsecagg"]}
     overrides |= {"learning.batch_size": 10, "learning.partial": {"within_s": 0.02, "weight": "steps"}}
