@@ -39,6 +39,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return out
 
 
+@pytest.mark.ci
 def test_a_run_prints_80_columns_and_leaves_its_folder(tmp_path: Path) -> None:
     done = simfl(EDGES, *QUICK, "--out", str(tmp_path / "run"), "--seed", "3")
     assert done.returncode == 0, done.stderr
@@ -193,6 +194,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.ci
 def test_what_ctrl_c_leaves_half_made_says_nothing(tmp_path: Path) -> None:
     """An event loop without its pipe cannot be closed, and the coroutine for it was never awaited."""
     command = [sys.executable, "-c", INTERRUPTED_EARLY, "run", EDGES, *QUICK, "--out", str(tmp_path / "r")]

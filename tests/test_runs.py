@@ -71,7 +71,7 @@ def test_the_critical_path_adds_up_to_the_duration(name: str) -> None:
             assert {kind for _, _, kind in r.critical} <= {"compute", "network", "wait"}
 
 
-@pytest.mark.ci(only=["multi_round", "dropout_edges", "whole"])
+@pytest.mark.ci(but=["async_buffer", "reconstruction"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_path_of_a_run_adds_up_to_its_rounds_durations(name: str) -> None:
     """And what is advised from it is of the same seconds, to less than 1e-9."""

@@ -106,6 +106,7 @@ def test_it_has_every_key_of_a_summary(folders: list[Path]) -> None:
     assert len(known - seen) <= 3, known - seen
 
 
+@pytest.mark.ci
 def test_it_has_every_field_of_a_trace(folders: list[Path]) -> None:
     known = section("trace.jsonl")
     heads = set(re.findall(r"^### (\w+)$", TEXT.partition("## trace.jsonl")[2].partition("\n## ")[0], re.M))

@@ -186,6 +186,7 @@ def test_a_summary_has_the_path_by_class() -> None:
     assert "as `waited_s`" in TEXT
 
 
+@pytest.mark.ci
 def test_what_a_sharing_costs_is_so() -> None:
     seconds = profiles.load(first_cell(PAPERS).profile).seconds["sharing"]
     assert f"pay {seconds} s for one sharing" in WORDS

@@ -110,6 +110,7 @@ for which, (overrides, base) in WORLDS.items():
 """
 
 
+@pytest.mark.ci
 def test_the_trace_does_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = {**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": str(ROOT)}

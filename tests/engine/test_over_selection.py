@@ -70,7 +70,7 @@ def closing(trace: Trace, index: int, K: int) -> Step:
     return last
 
 
-@pytest.mark.ci(but=["[secagg-", "lightsecagg"])
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize("kind", ["random", "weighted_random"])
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_upload_ends_with_the_kth(name: str, kind: str) -> None:

@@ -265,6 +265,7 @@ def test_a_user_delayed_after_training_is_not_selected(name: str) -> None:
     assert 1 in of(trace, Begin)[-1].users
 
 
+@pytest.mark.ci
 def test_a_user_is_in_flight_until_its_late_update_leaves() -> None:
     """Given up meanwhile, it is not asked for another one, whose mask would take the place of this one's."""
     late = {"dropout": script((1, 0, "training", "delay"), delay_s=1.5), "rounds": 80}

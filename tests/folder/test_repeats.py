@@ -33,6 +33,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.ci
 def test_each_repeat_is_a_run_of_its_own(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in repeats_in(three)] == ["repeat-1", "repeat-2", "repeat-3"]
     assert all({path.name for path in run.iterdir()} >= FILES for run in repeats_in(three))

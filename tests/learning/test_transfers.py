@@ -169,6 +169,7 @@ class OnDisk:
         return self._x[numbers]
 
 
+@pytest.mark.ci(only=["normed"])
 @pytest.mark.parametrize("tried", [NORMED, GROUPED], ids=["normed", "grouped"])
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["loop", "vectorised"])
 def test_images_on_disk_are_sent_and_nothing_comes_back(

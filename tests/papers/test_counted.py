@@ -104,6 +104,7 @@ def test_exponents_of_powers_and_logarithms() -> None:
     assert 0.2 < exponents.exponent(table.USERS, [exponents.log_(N) for N in table.USERS]) < 0.22
 
 
+@pytest.mark.ci
 def test_a_part_of_a_row_is_shown_and_not_judged() -> None:
     row = exponents.Quantity("x", measures.online_computation, (table.BOTH["d"],) * 3, printed=False)
     cells = exponents.cells_of(table.GRID, (row,))

@@ -59,6 +59,7 @@ def test_what_takes_long_is_predicted_within_the_bound() -> None:
     assert max(map(abs, found.values())) < ftsa.BOUND
 
 
+@pytest.mark.ci
 def test_rates_that_made_the_times_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     true = {kind: (k + 1) * 1e-5 for k, kind in enumerate(ftsa.KINDS)}
 

@@ -147,6 +147,7 @@ def test_random_selection_gives_every_user_away(folder: Path) -> None:
     assert found.groups == ()
 
 
+@pytest.mark.ci
 def test_batches_of_two_keep_their_users(folder: Path) -> None:
     found = of(folder, "batches")
     assert found.rank == 20

@@ -164,6 +164,7 @@ def test_the_closing_sentence_names_few_entries_and_counts_many() -> None:
 
 
 # --- folders ------------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_runs_are_compared(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = printed(capsys, folders / "base", folders / "links")
     assert "1 setting differs:\n  network.users.uplink_mbps: 8.0 in base; 80.0 in links\n" in page

@@ -130,6 +130,7 @@ def test_names_and_settings_cannot_break_the_page() -> None:
     assert "<b>bold" not in text
 
 
+@pytest.mark.ci
 def test_out_writes_the_page_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folders: Path
 ) -> None:

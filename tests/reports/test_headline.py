@@ -54,6 +54,7 @@ def printed(content: Summary, width: int = 80) -> str:
     return console.file.getvalue()
 
 
+@pytest.mark.ci
 def test_the_terminal_ranks_by_time_per_aggregate(flipped: Run) -> None:
     shown = printed(flipped.summary)
     secagg, coded = (float(cell) for cell in row(shown, "per aggregate"))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import simfl
 from tests.engine.harness import ASYNC, ROOT, SYNC
 
@@ -51,6 +53,7 @@ for delete in (False, True):
 """
 
 
+@pytest.mark.ci
 def test_report_and_compare_execute_nothing(tmp_path: Path) -> None:
     """In a process that has not made the runs: neither changed files nor missing ones are looked at."""
     for name, (base, overrides) in FILES.items():

@@ -73,6 +73,7 @@ def test_measure_and_axis_are_chosen_by_keys(tab: Any) -> None:
     assert tab.locator("#sw-plot svg").get_attribute("aria-label") == "per aggregate, s over detect"
 
 
+@pytest.mark.ci
 def test_the_heat_map_has_the_means(tab: Any, found: Picture) -> None:
     cells = [float(text) for text in tab.locator("#hm-table td").all_inner_texts()]
     own = [e.mean("per_aggregate_s") for e in found.entries if e.protocol == found.entries[0].protocol]

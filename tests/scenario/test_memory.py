@@ -37,7 +37,7 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
 WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor": 0.1, "dwell_s": 5.0}]}
 
 
-@pytest.mark.ci(but=["fedavg-users2", "secagg-users6", "fedbuff"])
+@pytest.mark.ci(but=["fedavg-users2", "secagg-users6"])
 @pytest.mark.parametrize(
     ("protocol", "users", "more"),
     [

@@ -43,6 +43,7 @@ def test_models_are_those_of_the_run(rounds: Path) -> None:
         np.testing.assert_allclose(found, losses, rtol=1e-6)
 
 
+@pytest.mark.ci
 def test_masked_uploads_are_the_runs_to_the_bit(rounds: Path) -> None:
     for name in ("secagg", "lightsecagg"):
         view, _ = seen(rounds)[name]

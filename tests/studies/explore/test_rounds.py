@@ -68,6 +68,7 @@ def test_two_processes_find_what_one_does() -> None:
     assert explore(make_cohort("fedavg", 3), jobs=2) == explore(make_cohort("fedavg", 3))
 
 
+@pytest.mark.ci
 def test_random_patterns_of_buffers() -> None:
     report = sample(make_cohort("lightsecagg_async", 4), examples(20))
     assert (report.patterns, report.violation) == (examples(20), None)

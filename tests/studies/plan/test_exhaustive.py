@@ -33,6 +33,7 @@ FLEETS: dict[str, dict[str, Any]] = {
 QUICK = ("few",)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in FLEETS]
 )

@@ -93,6 +93,7 @@ def test_a_protocol_of_ones_own_is_compared() -> None:
     assert_planned(answer, rounds=5, payload="real")
 
 
+@pytest.mark.ci
 def test_shares_that_take_too_long_are_not_run() -> None:
     model = {"model": {"d": 50_000_000, "macs": 1.0}, "dataset": {"kind": "synthetic", "train": 12}}
     slow = {"uplink_mbps": 100.0, "downlink_mbps": 100.0}
