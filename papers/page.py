@@ -29,7 +29,7 @@ that holds before anything is run, or what the entry itself brings about; it sho
 **Fitted**: the paper's value was used to set a parameter. **Predicted**: it was not. Beside these, {others}
 values are shown and not judged.
 
-## By paper, the most misses first
+## By paper, the largest share of misses first
 
 The three classes count the cells that keep the bound set for them, or the order or fact that the paper
 states; *within 15 %* those that compare two numbers, one by one, whether the paper prints its number or a

@@ -111,7 +111,7 @@ def test_data_of_the_papers_own_are_told() -> None:
 def test_weak_results_come_first_and_are_those_of_entries() -> None:
     assert set(LIMITS) <= set(ENTRIES)
     text = HERE.page.read_text(encoding="utf-8")
-    titles = ["## By paper, the most misses first", "## Weak results", "## Left out, and why"]
+    titles = ["## By paper, the largest share of misses first", "## Weak results", "## Left out, and why"]
     assert re.findall(r"^## .*$", text, re.M) == titles
     assert all(f"| {paper} | {what} | {why} |" in text for paper, what, why in LEFT_OUT)
     weak = text.partition(titles[1])[2].partition(titles[2])[0]
