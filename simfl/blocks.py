@@ -93,7 +93,7 @@ class Block(BaseModel):
     """A part of a scenario: frozen, extra keys forbidden, no silent coercion between types."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys
+        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys, defer_build=True
     )
 
     in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block

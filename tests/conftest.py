@@ -20,7 +20,8 @@ from tests.sizes import TIER, examples, left_to_ci
 
 # Tests run side by side, and tiny batches on two threads take 40 times the CPU time on busy cores.
 os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["SIMFL_CACHE"] = tempfile.mkdtemp(prefix="simfl-cache-")
+if "PYTEST_XDIST_WORKER" not in os.environ:  # side by side they share it: a model's facts take seconds
+    os.environ["SIMFL_CACHE"] = tempfile.mkdtemp(prefix="simfl-cache-")
 
 try:
     from hypothesis import settings

@@ -137,16 +137,19 @@ def test_a_test_gets_the_result_of_its_scenario(printed: str) -> None:
     assert "PASSED test_team.py::TestOfAClass::test_here" in printed
 
 
+@pytest.mark.ci
 def test_without_a_scenario_the_fixture_says_so(printed: str) -> None:
     assert "ERROR test_team.py::test_without_a_scenario" in printed
     assert "`result` is the fixture of tests with @simfl.pytest.scenario(FILE)\n" in printed
 
 
+@pytest.mark.ci
 def test_a_mistake_in_a_scenario_is_the_error(printed: str) -> None:
     assert "ERROR test_team.py::test_mistaken" in printed
     assert "did you mean 'rounds'" in printed
 
 
+@pytest.mark.ci
 def test_a_wrong_sum_is_told_with_its_round(printed: str) -> None:
     assert "FAILED test_team.py::test_broken" in printed
     told = (
@@ -155,10 +158,12 @@ def test_a_wrong_sum_is_told_with_its_round(printed: str) -> None:
     assert re.search(rf"{told.format(0)}\nE +{told.format(1)}", printed)
 
 
+@pytest.mark.ci
 def test_a_pattern_is_replayed_as_it_is_printed(printed: str) -> None:
     assert "PASSED test_team.py::test_text" in printed
 
 
+@pytest.mark.ci
 def test_a_fault_breaks_its_pinned_pattern(printed: str) -> None:
     assert "FAILED test_team.py::test_fault_of_file" in printed
     assert "FAILED test_team.py::test_fault_of_text" in printed

@@ -7,8 +7,11 @@ Heavy modules are imported inside the commands that need them: `--help` answers 
 import atexit
 import gc
 import sys
+from functools import cache
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 # Imported for the commands that they add to `app`.
 from simfl.cli import (  # noqa: F401
@@ -30,6 +33,12 @@ from simfl.cli.common import BAD, app, heed_termination, keeping, read_to_its_en
 from simfl.errors import BadInput
 
 
+@cache
+def _command() -> Any:
+    """Return the commands as click has them; to make them takes as long as a short command."""
+    return get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. All that a user can cause ends in one message, never a traceback."""
     # Imports and rows make little garbage, and torch's modules are large: the collector looks seldom, and not
@@ -39,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     heed_termination()
     try:
         with keeping(), read_to_its_end():
-            app(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
+            _command()(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
         tell(str(error), error=True)
         sys.exit(BAD)

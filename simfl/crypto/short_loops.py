@@ -5,6 +5,7 @@ Invariant: the bits are those of the compiled loops. Which of the two is taken i
 that a step takes the same way in every run.
 """
 
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -17,11 +18,12 @@ SHORT = 2**12
 """The most elements that are gone over here. Beyond, a call takes tens of microseconds more than compiled."""
 
 _MERSENNE = 2**31 - 1
+_module = cache(import_module)  # even of a module that is there, an import takes 10 us
 
 
 def loops_for(elements: int, compiled: str = "loops") -> Any:
     """Return the module whose loops go over so many elements: this one or a compiled one."""
-    return import_module(__name__ if elements <= SHORT else f"simfl.crypto.{compiled}")
+    return _module(__name__ if elements <= SHORT else f"simfl.crypto.{compiled}")
 
 
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:

@@ -12,12 +12,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from simfl.errors import Diverged, RunFailed
 from simfl.learning.closed_form import ClosedForm
@@ -67,11 +67,18 @@ def one_thread(training: bool = True) -> Iterator[None]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
     try:
-        with threadpool_limits(1):
+        with _pools(len(sys.modules)).limit(limits=1):
             yield
     finally:
         if training:
             torch.set_num_threads(threads)
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """Return the thread pools of the libraries that are there. To look for them takes milliseconds, and only
+    an import brings others: `modules` is how many are imported."""
+    return ThreadpoolController()
 
 
 _CROSS_ENTROPY = CrossEntropy()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,9 +98,19 @@ def text(profile: Mapping[str, Any]) -> str:
 def load(name: str) -> Profile:
     """Return a shipped profile by name, or one from a YAML file by path; ProfileError if there is none, or it
     does not give each kind of work its seconds."""
-    file = resources.files(__package__) / f"{name}.yaml" if name in names() else Path(name)
-    if not file.is_file():
+    if name in names():
+        return _shipped(name)
+    if not Path(name).is_file():
         raise ProfileError(f"profile {cut(repr(name))} is neither a file nor one of {', '.join(names())}")
+    return _read(name, Path(name))
+
+
+@cache
+def _shipped(name: str) -> Profile:
+    return _read(name, resources.files(__package__) / f"{name}.yaml")
+
+
+def _read(name: str, file: Traversable) -> Profile:
     try:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except ValidationError as error:

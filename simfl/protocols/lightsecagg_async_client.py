@@ -127,7 +127,7 @@ class LightSecAggAsyncClient(BufferedClient):
             if len(new) < len(users):
                 masks, versions = tuple(masks[k] for k in new), tuple(versions[k] for k in new)
                 sealed = self.ops.pick(sealed, new)
-            senders, counters, _ = _columns(masks)
+            senders, counters = tuple(users[k] for k in new), tuple(cycles[k] for k in new)
             try:
                 rows = self.channels.open(senders, sealed, counters, U32)
             except PeerFault as fault:

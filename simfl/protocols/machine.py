@@ -73,12 +73,15 @@ def _field_names(message: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(message))
 
 
+_NUMBERS = (int, UpdateId, RecoveryId)  # a union would be made anew for each field
+
+
 def _bytes_of(value: Any) -> int:
     if isinstance(value, Handle):
         return value.size_bytes
     if value is None:
         return 0
-    if isinstance(value, int | UpdateId | RecoveryId):
+    if isinstance(value, _NUMBERS):
         return INT_BYTES
     of_updates = len(value) > 0 and isinstance(value[0], UpdateId)
     return (INT_BYTES + INT_BYTES * of_updates) * len(value)

@@ -6,6 +6,7 @@ Invariant: what is said of a finished run follows from its scenario, its summary
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from simfl.population.variations import Steady
 from simfl.reports.units import listed, percent, seconds, three_figures
@@ -141,7 +142,7 @@ def usage(sent: Iterable[Sent], rate_mbps: float, latency_ns: int, until: int) -
     """Return how far messages used a link of this rate, up to a time; the use of one that is delivered lasts
     from its sending until its last bit has left, waiting included, so that `in_use` is a lower bound."""
     moved = delivered = busy = end = 0
-    for row in sorted(sent, key=lambda row: row.sent):
+    for row in sorted(sent, key=attrgetter("sent")):
         moved += row.bytes
         if row.arrived is not None:
             last = row.arrived - latency_ns

@@ -66,15 +66,16 @@ def rounds(trace: Trace) -> list[Round]:
     by_subject: dict[str, list[Row]] = defaultdict(list)
     energy: dict[int, Energy] = defaultdict(Counter)
     for row in trace:
-        if isinstance(row, rows.Presence):
+        if isinstance(row, (Step, Sent)):  # most rows; a union would be made anew for each
+            if buffered:
+                by_subject[row.about].append(row)
+        elif isinstance(row, rows.Presence):
             continue
-        if isinstance(row, rows.Spent):
+        elif isinstance(row, rows.Spent):
             energy[row.round].update({(phase, row.party, source): fj for phase, source, fj in row.amounts})
             continue
         # A row of an asynchronous run belongs to the aggregation that was next when it was written.
         groups[len(ends) if buffered else row.round].append(row)
-        if buffered and isinstance(row, (Step, Sent)):  # a union would be made anew for each row
-            by_subject[row.about].append(row)
         if isinstance(row, End):
             ends.append(row)
     counted: set[tuple[int, str]] = set()

@@ -21,7 +21,7 @@ from simfl.scenario import checks
 from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
-from simfl.scenario.schema_shape import expand
+from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.shipped import located
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
@@ -136,7 +136,7 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)
-    tree = expand(Fleet, tree)
+    tree = expand(Shape(Fleet), tree)
     anchor(tree, folders)
     problems: list[Problem]
     try:

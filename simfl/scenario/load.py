@@ -17,7 +17,7 @@ from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
 from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
-from simfl.scenario.schema_shape import Unfit, expand, override
+from simfl.scenario.schema_shape import Shape, Unfit, expand, override
 from simfl.scenario.shipped import OTHERS, located, telling_key
 from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
 
@@ -78,7 +78,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     for value in overrides.values():
         if isinstance(value, Node):
             anchor(value, folders, ())
-    tree = expand(Scenario, tree)
+    tree = expand(Shape(Scenario), tree)
     problems = []
     for path, value in overrides.items():
         try:

@@ -124,7 +124,7 @@ def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, Shape, 
         else:
             path.append(part)
             node = node.child(part) if node else None
-            owner, shape = shape, Shape(shape.child(part, shape.model))
+            owner, shape = shape, shape.child(part, shape.model)
     return tuple(path), owner, shape
 
 

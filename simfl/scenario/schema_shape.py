@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
+from copy import copy
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -22,6 +23,11 @@ from simfl.scenario.yaml_tree import SET, Node, nodes, plain
 def hints(model: type[BaseModel]) -> dict[str, Any]:
     found = get_type_hints(model, include_extras=True)
     return {name: found[name] for name in model.model_fields}
+
+
+@cache
+def _shapes(model: type[BaseModel]) -> dict[str, Shape]:
+    return {name: Shape(annotation) for name, annotation in hints(model).items()}
 
 
 class Shape:
@@ -85,11 +91,21 @@ class Shape:
                 return model.named(module.value)
         return model
 
-    def child(self, key: str | int, model: type[BaseModel] | None) -> Any:
-        """Return the annotation of a key or entry; None where the schema has none."""
-        if model is not None:
-            return hints(model)[str(key)] if key in model.model_fields else None
-        return self.item
+    def child(self, key: str | int, model: type[BaseModel] | None) -> Shape:
+        """Return the shape of a key or entry; one of nothing where the schema has none."""
+        if model is None:
+            return self._entry
+        return _shapes(model).get(str(key), _UNKNOWN)
+
+    @cached_property
+    def _entry(self) -> Shape:
+        return Shape(self.item)
+
+    def measured_in(self, unit: InUnit) -> Shape:
+        """Return the shape with a unit for its number, if it has none of its own."""
+        other = copy(self)
+        other.unit, other.before = self.unit or unit, [*self.before, unit.func]
+        return other
 
     @property
     def keys(self) -> list[str]:
@@ -109,9 +125,11 @@ def _optional(annotation: Any) -> Any:
     return inner[0] if len(inner) == 1 and get_origin(inner[0]) is Annotated else None
 
 
-def expand(annotation: Any, node: Node) -> Node:
+_UNKNOWN = Shape(None)
+
+
+def expand(shape: Shape, node: Node) -> Node:
     """Write out all shorthands of a node; each value still knows its line."""
-    shape = Shape(annotation)
     for write_out in reversed(shape.before):
         short = _shallow(node)
         try:
@@ -122,10 +140,10 @@ def expand(annotation: Any, node: Node) -> Node:
     if isinstance(node.value, dict):
         model = shape.chosen(node)
         for key, inner in node.value.items():
-            annotation = shape.child(key, model)
-            if shape.unit and model and key in getattr(model, "in_unit", ()):
-                annotation = Annotated[annotation, shape.unit]
-            node.value[key] = expand(annotation, inner)
+            child = shape.child(key, model)
+            if shape.unit and key in getattr(model, "in_unit", ()):
+                child = child.measured_in(shape.unit)
+            node.value[key] = expand(child, inner)
     elif isinstance(node.value, list):
         node.value = [expand(shape.child(i, None), inner) for i, inner in enumerate(node.value)]
     return node
@@ -145,13 +163,12 @@ class Unfit(Exception):
 
 def override(tree: Node, path: str, value: Any) -> None:
     """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
-    node, annotation, parts = tree, Scenario, path.split(".")
+    node, shape, parts = tree, Shape(Scenario), path.split(".")
     for depth, part in enumerate(parts, 1):
-        shape = Shape(annotation)
         key = _enter(node, shape, part, ".".join(parts[: depth - 1]))
-        annotation = shape.child(key, shape.chosen(node))
+        inner = shape.child(key, shape.chosen(node))
         if depth == len(parts):
-            node.value[key] = expand(annotation, nodes(value, Node(None, SET)))
+            node.value[key] = expand(inner, nodes(value, Node(None, SET)))
             _drop_stale(node, shape, part)
             return
         child = node.child(key)
@@ -160,7 +177,7 @@ def override(tree: Node, path: str, value: Any) -> None:
                 known = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
                 raise Unfit(f"no entry {show(part)}; {known}")
             child = node.value[key] = Node({}, SET)
-        node = child
+        node, shape = child, inner
 
 
 def _enter(node: Node, shape: Shape, key: str, path: str) -> str | int:

@@ -27,7 +27,7 @@ from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, sho
 from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
-from simfl.scenario.schema_shape import expand
+from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.shipped import located
 from simfl.scenario.yaml_tree import Node, plain, read
 
@@ -123,7 +123,7 @@ def load_study(path: Path) -> Study:
         base.value.setdefault("name", Node(study.name, file))
     folders = {name: Path(name).parent for name in (file, base.file)}
     anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
-    base = expand(Scenario, base)
+    base = expand(Shape(Scenario), base)
     parts = {key: child.value for key, child in tree.value.items() if child.value}
     common = _settings("set", parts.get("set", {}))
     cells = tuple(_settings(f"cells.{i}", cell.value) for i, cell in enumerate(parts.get("cells", ())))

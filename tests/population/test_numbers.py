@@ -19,7 +19,7 @@ from simfl.population import csv_files
 from simfl.population.numbers import NUMBER, NUMBER_OR_VARIED, FileColumn, Varied, entries_of, for_users
 from simfl.random_streams import Streams
 from simfl.scenario.messages import translate
-from simfl.scenario.schema_shape import expand
+from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.yaml_tree import Node, nodes, plain
 from tests.scenario.worlds import SYNC, read, swap, write
 
@@ -162,7 +162,7 @@ class Link(Block):
     ],
 )
 def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) -> None:
-    tree = expand(Link, nodes({"up": value}, Node(None, "file")))
+    tree = expand(Shape(Link), nodes({"up": value}, Node(None, "file")))
     found = Link.model_validate(plain(tree))
     assert found == Link.model_validate({"up": value})
     assert found.model_dump(mode="json") == {"up": resolved}
@@ -182,7 +182,7 @@ def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) 
     ],
 )
 def test_what_is_wrong_beside_a_number_is_one_message(value: Any, says: str) -> None:
-    tree = expand(Link, nodes({"up": value}, Node(None, "file")))
+    tree = expand(Shape(Link), nodes({"up": value}, Node(None, "file")))
     with pytest.raises(ValidationError) as wrong:
         Link.model_validate(plain(tree))
     assert [str(problem) for problem in translate(wrong.value, tree, Link)] == [f"file: {says}"]

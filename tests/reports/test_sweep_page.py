@@ -53,6 +53,7 @@ def test_a_sweep_without_an_aggregate_has_a_page(found: Picture) -> None:
     assert "No measure differs." in html
 
 
+@pytest.mark.ci
 def test_a_dot_for_each_point_and_protocol(tab: Any, found: Picture) -> None:
     assert tab.locator("#sw-plot circle").count() == len(found.entries)
     assert tab.locator("#scatter circle").count() == len(found.entries)
@@ -61,6 +62,7 @@ def test_a_dot_for_each_point_and_protocol(tab: Any, found: Picture) -> None:
     assert tab.locator("#sw-plot a").first.get_attribute("aria-label").startswith(text)
 
 
+@pytest.mark.ci
 def test_measure_and_axis_are_chosen_by_keys(tab: Any) -> None:
     tab.focus("#sw-measure")
     before = tab.locator("#sw-plot svg").get_attribute("aria-label")

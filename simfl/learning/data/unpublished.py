@@ -53,7 +53,7 @@ def _shares(sizes: I64, draws: int, rng: np.random.RandomState) -> I64:
     exact = sizes / sizes.sum() * draws
     shares = np.floor(exact)
     remainder, left = exact - shares, int(draws - shares.sum())
-    for value in np.unique(remainder)[::-1]:
+    for value in sorted(set(remainder.tolist()), reverse=True):
         if left == 0:
             break
         tied = np.flatnonzero(remainder == value)

@@ -2,10 +2,10 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from simfl.learning.data.unpublished import Digits, stratified
+
+# scikit-learn is imported where it is the oracle: it takes a second and a half, and all workers collect.
 
 
 def test_digits_are_split_once_for_all() -> None:
@@ -37,6 +37,9 @@ def test_the_split_is_stratified() -> None:
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     x, y = load_digits(return_X_y=True)
     split = Digits().loaded(np.random.default_rng(0))
     images = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
@@ -47,6 +50,8 @@ def test_the_digits_are_those_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stratified_split_is_that_of_scikit_learn(seed: int) -> None:
+    from sklearn.model_selection import train_test_split
+
     rng = np.random.default_rng(seed)
     y = rng.choice([2, 3, 5, 7], size=50 + seed, p=[0.1, 0.2, 0.3, 0.4])
     fraction = (0.2, 0.25, 0.5)[seed % 3]
