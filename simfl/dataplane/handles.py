@@ -41,12 +41,15 @@ class Handle:
         return f"Handle({self.rows} x {self.columns} {self.dtype})"
 
 
+_forged = attrgetter("forged")
+
+
 class HandleList:
     """Handles that several operations take, each all but one of them: without(k) costs nothing."""
 
     def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
         self.handles, self.but = handles, but
-        self.clean = not any(map(attrgetter("forged"), handles)) if clean is None else clean
+        self.clean = not any(map(_forged, handles)) if clean is None else clean
 
     def without(self, k: int) -> Self:
         return type(self)(self.handles, k, self.clean)

@@ -53,8 +53,8 @@ class Channels:
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
-        sender = Same(self.user, len(to))
-        nonces, aads = nonces_of(sender, Same(counter, len(to))), aads_of(sender, to)
+        nonces = Same(nonce(self.user, counter), len(to))  # under as many keys
+        aads = aads_of(Same(self.user, len(to)), to)
         return self.ops.seal(self._keys_of(to), items, nonces, aads)
 
     def open_all(

@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple, Self
 
@@ -33,6 +34,7 @@ Subject = UpdateId | RecoveryId | None
 """The update or recovery of a message, timer or step; None in synchronous rounds, where the user says it."""
 
 
+@lru_cache(maxsize=1024)  # a message's name is asked for at its sending, its arrival and its step
 def name_of(subject: Subject) -> str:
     """Return the name of a subject in rows (`about`): empty if there is none."""
     return "" if subject is None else str(subject)

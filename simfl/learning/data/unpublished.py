@@ -28,9 +28,9 @@ class Digits(Dataset):
 
         `rng` is not used: accuracies of different scenarios are on the same 360 test samples.
         """
-        rows = np.loadtxt(str(Path(__file__).with_name("digits.csv.gz")), delimiter=",")
+        rows = np.loadtxt(str(Path(__file__).with_name("digits.csv.gz")), delimiter=",", dtype=np.int64)
         images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-        y = rows[:, -1].astype(np.int64)
+        y = rows[:, -1]
         train, test = stratified(y, test=0.2, seed=1)
         return Split(images[train], y[train], images[test], y[test], classes=10)
 
