@@ -67,7 +67,7 @@ import json, re, resource, sys, time
 import simfl
 wall = time.perf_counter()
 result = simfl.run(json.load(sys.stdin))
-exact = {m.exact for measured in result.measured.values() for m in measured}
+exact = {m.aggregate_exact for measured in result.measured.values() for m in measured}
 done = all(r.reason is None for rounds in result.rounds.values() for r in rounds)
 used = resource.getrusage(resource.RUSAGE_SELF)  # whose peak memory is at least that of the parent
 peak_kb = int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])

@@ -66,7 +66,7 @@ def _forget(interrupt: KeyboardInterrupt) -> None:
 
 @contextmanager
 def read_to_its_end() -> Iterator[None]:
-    """End a command quietly once nobody reads what it prints: with the code of a tool that SIGPIPE ends."""
+    """End a command quietly once nobody reads its output, with the exit code of a tool that SIGPIPE ends."""
     try:
         try:
             yield
@@ -78,7 +78,7 @@ def read_to_its_end() -> Iterator[None]:
     except SystemExit as left:
         if not isinstance(left.__context__, BrokenPipeError):  # which typer and rich turn into a 1
             raise
-    # What is still buffered is written once more when the interpreter ends.
+    # Output that is still buffered is written once more when the interpreter ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise typer.Exit(UNREAD)
 

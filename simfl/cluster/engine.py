@@ -55,8 +55,8 @@ def reachable(option: str, address: str | None) -> Iterator[None]:
 
 @contextmanager
 def telling_without_workers(option: str, head: str, workers: Callable[[], int]) -> Iterator[None]:
-    """Log a message whenever no worker has been there for a while. What was asked for waits for one: where
-    workers are jobs in a queue, hours may pass until then."""
+    """Log a message whenever no worker has been there for a while. Requests wait for one: where workers
+    are jobs in a queue, hours may pass until then."""
     over = threading.Event()
 
     def look() -> None:

@@ -1,9 +1,9 @@
 """Key agreement and authenticated encryption between users: X25519 (RFC 7748), HKDF-SHA256 (RFC 5869),
 AES-256-GCM (NIST SP 800-38D), through pyca/cryptography.
 
-Invariant: nothing that does not authenticate yields a value. What a peer can cause is `Forged` and names the
-row; what only the caller can cause is ValueError. A nonce must never be used twice with one key: `nonce`
-makes them from a sender and its counter.
+Invariant: nothing that does not authenticate yields a value. An error that a peer can cause is `Forged` and
+names the row; one that only the caller can cause is ValueError. A nonce must never be used twice with one
+key: `nonce` makes them from a sender and its counter.
 """
 
 import hmac

@@ -24,7 +24,7 @@ _SLACK = 15  # update_into asks for room for one more block, less a byte
 
 
 class Scratch(threading.local):
-    """A thread's own room for a block of keystream; whatever a caller keeps of it, it copies."""
+    """A thread's own room for a block of keystream; a caller copies the parts that it keeps."""
 
     def __init__(self) -> None:
         self.keystream = np.empty(4 * BLOCK + _SLACK, np.uint8)

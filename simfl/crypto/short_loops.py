@@ -1,8 +1,8 @@
 """The loops of loops.py and interpolation_loops.py in numpy, for short vectors: most runs of a small model
 never import numba, which takes half a second, and on its first day four more to compile.
 
-Invariant: the bits are those of the compiled loops. Which of the two is taken is known by the sizes alone, so
-that a step takes the same way in every run.
+Invariant: the bits are those of the compiled loops. The sizes alone decide which of the two is taken, so that
+a step takes the same way in every run.
 """
 
 from functools import cache

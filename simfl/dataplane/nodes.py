@@ -40,7 +40,7 @@ class Node:
         return node
 
     def finish(self, content: Any) -> list["Node"]:
-        """Take the value and return those that wait for it. What it was made from can go."""
+        """Take the value, drop its kernel and arguments, and return the nodes that wait for it."""
         consumers = self.consumers
         self.value, self.done = content, True
         self.kernel, self.args, self.consumers = _forgotten, (), []

@@ -2,7 +2,7 @@
 
 A machine never touches content. It asks its `Ops` and gets a `Handle`, whose size is known at once and
 whose content is known now (`EagerOps`), later (`simfl.dataplane.pooled.PooledOps`) or never (`ShadowOps`).
-What is executed and what is charged come from the same line, so they cannot drift apart.
+One line states both the execution and the charge, so they cannot drift apart.
 """
 
 from abc import ABC, abstractmethod

@@ -1,8 +1,8 @@
 """A pool that sends some kernels (local training, evaluation) elsewhere: only their data moves.
 
 The timeline runs some rounds ahead, and then all trainings that it has asked for are sent as soon as their
-weights are there: those of rounds to come too, where they do not wait for a round before. What a training's
-result goes into is done here, by the pool's own threads. A call that is elsewhere occupies no thread.
+weights are there: those of rounds to come too, where they do not wait for a round before. Calls that take
+a training's result are done here, by the pool's own threads. A call that is elsewhere occupies no thread.
 """
 
 from collections.abc import Callable, Sequence

@@ -123,7 +123,7 @@ class SymbolicOps(EagerOps):
         return Handle(1, trainer.d, F32, [tuple(Coordinate(user, update, k) for k in range(length))])
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
-        """Return the update: whatever its user did to it, it is what is unknown of that user."""
+        """Return the update as it is: clipped or not, its coordinates are the unknowns of its user."""
         self._charge({"real_mac": 2 * update.columns})
         return update
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Battery:
-    """The battery of one user. on: it is not empty, or has come back since. charged, standby: femtojoules
-    that it was given so far, and that the device drew for nothing. armed: the time of its next event."""
+    """The battery of one user. on: False from when it runs empty until it is back. charged, standby: the
+    femtojoules charged so far, and those of the device's standby power. armed: the time of its next event."""
 
     store: Store
     user: int

@@ -32,7 +32,7 @@ from simfl.virtual_time import NS
 
 
 class IdleUsers:
-    """Some of so many users, to pick from: add, discard and a uniform draw, each O(1)."""
+    """A set of user indices with O(1) add, discard and uniform draw; the user drawn leaves it."""
 
     def __init__(self, users: int, full: bool = False) -> None:
         self.users = array("q", range(users) if full else ())
@@ -133,7 +133,7 @@ class BufferedSession(Session):
                 self.parked[user] = None
 
     def _wait(self) -> None:
-        """Nobody is left to pick: try again when one who is asleep may be online."""
+        """Schedule the next pick for when a sleeping user may be online, as nobody is left to pick now."""
         if self.asleep and self.asleep[0][0] < self.waking:
             self.waking = self.asleep[0][0]
             self.env.at(self.waking, self._wake)

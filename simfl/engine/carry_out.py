@@ -63,8 +63,8 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case Ignore(sender, message, _, subject):
             add(rows.Ignored(index, party, sender, message, name_of(subject), effect.why, step, now))
         case Discard(update):
-            about = name_of(update)
-            add(rows.Ignored(index, party, update.user, rows.UPDATE, about, effect.why, step, now))
+            name = name_of(update)
+            add(rows.Ignored(index, party, update.user, rows.UPDATE, name, effect.why, step, now))
             session.on_discarded(update)
         case Refuse(sender, message, why, subject):
             add(rows.Refused(index, party, sender, message, name_of(subject), why, step, now))

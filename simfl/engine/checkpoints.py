@@ -1,9 +1,9 @@
-"""Resumable sessions: what is noted at the end of each round, and how a resumed one gets there again.
+"""Resumable sessions: the notes at the end of each round, and the return of a resumed session to that state.
 
 A resumed session goes over its finished rounds once more: all that the timeline holds follows from the
 scenario, and under the measured clock from the durations that were recorded. Content is not made on the way.
-Operations are deferred, and the global models that users still work with come from the checkpoint. What a
-later round needs of a finished one (a mask, an update in the buffer) is made when it is asked for.
+Operations are deferred, and the global models that users still work with come from the checkpoint. A
+mask or a buffered update of a finished round is made when a later round asks for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Checkpoints:
         session.ops.deferring = self.past.rounds > 0
 
     def stepped(self, session: Session) -> None:
-        """There is a new global model."""
+        """Record a new global model."""
         ops, host, past = session.ops, session.host, self.past
         if not ops.executes:
             return

@@ -198,7 +198,7 @@ class Lane:
             self._go_on()
 
     def _lasts(self, job: Job) -> bool:
-        """Let a job take its time; False if that is none, so that it is over."""
+        """Schedule a job's end; return False if it takes no time, so that it is over."""
         device, session, spans = self.device, self.device.session, job.spans
         job.end = job.start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
         self.current = job

@@ -8,7 +8,7 @@
     idle     in the rest of a user's part, by the phase of its last message: of a round from its begin to its
              end, of a cycle until the server has dealt with its upload or gives it up; never once it is lost
 
-What is drawn until a round ends is of that round, whichever round the work is for: a late user's work is
+Energy drawn until a round ends is of that round, whichever round the work is for: a late user's work is
 paid for while it is done. Aggregations overlap, so there a user's energy is of the one that is next when its
 cycle is over: a row a cycle, where a row for each aggregation that a cycle overlaps would be many.
 """
@@ -181,21 +181,21 @@ class Meter:
         self._changed(user, account)
 
     def join(self, user: int) -> None:
-        """A user's part in a round or a cycle begins."""
+        """Begin a user's part in a round or a cycle."""
         if (account := self._opened(user)) is not None:
             account.taking_part, account.phase = True, self.session.first_phase
             self._taking_part[user] = account
             self._changed(user, account)
 
     def leave(self, user: int) -> None:
-        """The part of a user is over, if it has one."""
+        """End a user's part, if it has one."""
         if (account := self._taking_part.pop(user, None)) is not None:
             account.advance(self.env.now)
             account.taking_part, account.due = False, True
             self._changed(user, account)
 
     def leave_all(self) -> None:
-        """The round is over for everybody."""
+        """End the parts of all users, with their round."""
         for user in tuple(self._taking_part):
             self.leave(user)
 

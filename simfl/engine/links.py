@@ -198,7 +198,7 @@ class UserLink:
         return min(self.rate, self._most_bps or self.rate)
 
     def _left(self, window_bytes: int) -> None:
-        """A window has left: the next one is twice as long, and waits for an acknowledgement."""
+        """Double the TCP window after one was sent, or leave slow start; wait for its acknowledgement."""
         assert self.active is not None
         assert self.connection is not None
         now, rtt_ns, tcp = self.env.now, max(1, 2 * self.latency_ns), self.connection.tcp

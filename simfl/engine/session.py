@@ -114,31 +114,31 @@ class Session(ABC):
 
     @abstractmethod
     def went_offline(self, user: int, why: str, row: int) -> None:
-        """A user's device left."""
+        """Act on a user's device that went offline."""
 
     def came_online(self, user: int, row: int) -> None:
-        """A user's device returned."""
+        """Act on a user's device that came back online."""
 
     def on_round_closed(self, step: int) -> None:
-        """A round is over: with an aggregate, which is applied already, or without."""
+        """Act on the end of a round: with an aggregate, which is applied already, or without."""
 
     def on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
-        """The server goes on without these users, and takes this update no more."""
+        """Act on users, and an update, that the server gave up."""
 
     def on_processed(self, task: UserRound, step: int) -> None:
-        """The server has dealt with a user's upload."""
+        """Act on a user's upload that the server has processed."""
 
     def on_heard(self, user: int) -> None:
-        """The server has dealt with a user's message that belongs to no task."""
+        """Act on a user's message of no task that the server has processed."""
 
     def on_discarded(self, update: UpdateId) -> None:
-        """The server threw this update out of its buffer."""
+        """Act on an update that the server discarded from its buffer."""
 
     def on_server_step(self, step: int) -> None:
-        """A step of the server is over."""
+        """Act on the end of a step of the server."""
 
     def on_lost(self, task: UserRound) -> None:
-        """A user was lost."""
+        """Act on the loss of a user."""
 
     def resting(self, user: int) -> bool:
         """Return True if nothing depends on a user's coming and going."""
@@ -235,7 +235,7 @@ class Session(ABC):
         return 1.0 if draw is None else draw(task.user, name_of(task.id) or task.round)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
-        """A step is over: carry its effects out."""
+        """Carry out the effects of a finished step."""
         party, task = device.party, job.task
         for effect in job.outcome:
             if party == SERVER:

@@ -70,7 +70,7 @@ class Transport:
         session.network.link(user, up=True).send(transmission)
 
     def receive(self, transmission: Transmission, cause: int) -> None:
-        """At the server: a step of its lane."""
+        """Put a message that arrived at the server into its lane, as a step."""
         session, message, task = self.session, transmission.message, transmission.task
         job = self._job(transmission, session.machine_of(task), cause, None)
         if message.point == "upload" and task is not None:
@@ -87,7 +87,7 @@ class Transport:
         cause: int,
         task: UserRound | None,
     ) -> Job:
-        """The call that a transmission is to its receiver's machine."""
+        """Return the receiver's call for a transmission."""
         m, now = transmission.message, self.session.env.now
         arguments = (transmission.sender, m)  # by position, as half of all rows are made of these
         index = transmission.round
@@ -128,9 +128,9 @@ class Transmission:
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
         """Put what became of it into the trace."""
-        m, about = self.message, name_of(self.message.subject)
+        m, subject = self.message, name_of(self.message.subject)
         row = Sent._make((
-            self.round, self.sender, self.to, m.kind, m.phase, about, self.whole_bytes, moved_bytes,
+            self.round, self.sender, self.to, m.kind, m.phase, subject, self.whole_bytes, moved_bytes,
             self.step, self.at, arrived,
         ))  # fmt: skip
         return self.transport.session.trace.add(row)

@@ -1,7 +1,7 @@
-"""A user's part in one round, or in one cycle of an asynchronous run, without a clock: how far it has come.
+"""The state machine of a user's part in one round, or in one cycle of an asynchronous run, without a clock.
 
-Whoever drives a user (the session, over virtual links; or anybody else) tells its `UserRound` what has
-happened, and is answered with what follows: go on, wait, or lose the user. Planned losses are looked up here
+A driver (the session over virtual links, or a live run over sockets) tells a `UserRound` what has happened,
+and is answered with what follows: go on, wait, or lose the user. Planned losses are looked up here
 and nowhere else, and so is the phase to which a loss is booked: the one in which the user is missed. A user
 that is lost once its upload has left is missed in the recovery.
 
@@ -10,12 +10,12 @@ that is lost once its upload has left is missed in the recovery.
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import Ops, Trainer
 from simfl.learning.clipping import Clip
-from simfl.population.dropout import PlannedLoss
+from simfl.population.dropout import PlannedLoss, WhenPlanned
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effects, Message, Update
 from simfl.results.trace_codes import UpdateId
@@ -122,9 +122,9 @@ class UserRound:
         """Go on to a state; of an upload in several messages, the first one counts."""
         self.state = max(self.state, state)
 
-    def planned(self, point: str | None) -> str:
-        """Return when the scenario loses or delays the user at this point; empty if it does not."""
-        return self.plan.when if self.plan is not None and self.plan.point == point else ""
+    def planned(self, point: str | None) -> WhenPlanned | None:
+        """Return when the scenario loses or delays the user at this point, if it does."""
+        return self.plan.when if self.plan is not None and self.plan.point == point else None
 
     def _delay(self) -> Delay:
         assert self.plan is not None
@@ -144,7 +144,8 @@ class UserRound:
         return []
 
     def end_training(self) -> Answer:
-        match self.planned("training"):
+        when = self.planned("training")
+        match when:
             case "mid_send":
                 return Loss("training", "amid training")
             case "after_send":
@@ -152,7 +153,10 @@ class UserRound:
             case "delay":
                 self.become(State.DELAYED)
                 return self._delay()
-        return None
+            case None | "before_send" | "not_counted":
+                return None  # the one is lost before it trains, the other at its upload
+            case _:
+                assert_never(when)
 
     def weigh(self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None) -> Update:
         """Return the update as the machine gets it: times a factor, and held within the scenario's bound.
@@ -178,12 +182,16 @@ class UserRound:
     def send(self, message: Message) -> Answer:
         if message.point == "upload":
             self.become(State.UPLOADING)
-        match self.planned(message.point):
+        when = self.planned(message.point)
+        match when:
             case "before_send":
                 return Loss(message.phase, f"before {message.kind} was sent")
             case "delay":
                 return self._delay()
-        return None
+            case None | "mid_send" | "after_send" | "not_counted":
+                return None  # it is lost later
+            case _:
+                assert_never(when)
 
     def breaks_off(self, message: Message) -> bool:
         """Return True for a message of which only half is sent, as the user is lost meanwhile."""

@@ -1,7 +1,7 @@
 """The time and memory of a run of many users, foretold from its scenario alone, before anything is built.
 
-What a run costs besides the work that it executes is its trace: each row is an event of the engine. A member
-of a round has about as many rows under every protocol that masks, and a third of them without.
+The cost of a run besides the work that it executes is its trace's: each row is an event of the engine. A
+member of a round has about as many rows under every protocol that masks, and a third of them without.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The finished rounds of a run on disk: whatever ends it leaves them, and a resumed run goes on from them.
+"""The finished rounds of a run on disk: they stay however the run ends, and a resumed run goes on from them.
 
     DIR/unfinished/
         scenario.yaml    the resolved scenario
@@ -10,7 +10,7 @@
         updates/NAME.R.npz                              what `record_updates` asks for
 
 Invariant: a line of the journal is written and synced last. So everything in its last whole line is there,
-and whatever lies beyond that (half a line, rows of a round that has not ended) is cut off when it is read.
+and everything beyond that (half a line, rows of a round that has not ended) is cut off when it is read.
 """
 
 import json

@@ -23,7 +23,8 @@ from simfl.virtual_time import NS
 
 
 class LiveBufferServer(Parts, BufferedSession):
-    """watching: a connection broke, and it is looked after that the run does not wait for nothing."""
+    """The server's session of a live run over a buffer. watching: a connection broke, and from then on it is
+    checked every second that something can still happen in the run."""
 
     watching = False
 

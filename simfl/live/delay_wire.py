@@ -1,6 +1,6 @@
 """A wire with a delay: a process between two TUN devices, so that TCP itself sees the round trip.
 
-What comes out of one device goes into the other, a user's latency later; the users' addresses say whose. It
+Packets from one device go into the other, a user's latency later; their addresses say which user's. It
 neither shapes nor drops anything. It is for kernels without netem, and works wherever there is TUN.
 """
 

@@ -1,7 +1,7 @@
-"""The server's door in a live run: who joins, what comes over each connection, and the reports at the end.
+"""The server's side of all connections in a live run: joining, messages, and the reports at the end.
 
-Whoever connects is a stranger until a hello with the run's token; strangers are few, and must say soon who
-they are. What is malformed ends its connection, is counted, and the run goes on.
+A connection is a stranger's until a hello with the run's token; strangers are few, and must say soon who
+they are. A malformed message ends its connection and is counted, and the run goes on.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, NewType, get_type_hints
+from typing import Any, NewType, get_args, get_type_hints
 
 from simfl.dataplane.handles import Handle
+from simfl.population.dropout import When, WhenPlanned
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import Number, RecoveryId, UpdateId
 
 LARGEST = 2**63 - 1
+_WHENS = (*get_args(When), "not_counted", "delay")
 Signed = NewType("Signed", int)
 ZERO = Signed(0)
 
@@ -54,6 +56,13 @@ def _text(value: Any, users: int) -> str:
     except UnicodeEncodeError:  # half a surrogate pair
         raise Malformed("a text that is none") from None
     return value
+
+
+def _when(value: Any, users: int) -> WhenPlanned | None:
+    if value is not None and value not in _WHENS:
+        raise Malformed(f"none or one of {', '.join(_WHENS)} is due")
+    when: WhenPlanned | None = value
+    return when
 
 
 def _update(value: Any, users: int) -> UpdateId:
@@ -106,6 +115,7 @@ _READ: dict[Any, Callable[..., Any]] = {
     int: whole,
     Signed: _signed,
     str: _text,
+    WhenPlanned | None: _when,
     Users: _users,
     "int | None": _whole_or_none,
     "tuple[int, ...]": lambda value, users: tuple(_users(value, users)),

@@ -10,12 +10,12 @@ of the fingerprint of the certificate that the user saw, of the server's nonce a
 TLS 1.3 there is no `tls-unique`, and Python 3.11 offers no exporter, so this is `tls-server-end-point`
 (RFC 5929) with a nonce:
 
-- Whoever listens learns nothing (TLS), and who breaks in between has another certificate: the user's pin
-  differs, and it leaves before it says a word. With a wrong pin, its proof would be of that certificate, and
-  of no use at the server.
+- A listener learns nothing (TLS), and a man in the middle has another certificate: the user's pin differs,
+  and it leaves before it says a word. With a wrong pin, its proof would be of that certificate, and of no use
+  at the server.
 - A proof is good for one connection, as its nonce is; that connection's keys protect what follows.
 - A token opens no other user's place, as the number is in the proof.
-- Whoever has the server's private key, or a token, is that server, or that user.
+- The holder of the server's private key, or of a token, passes for that server, or for that user.
 
 It protects the hop. Users still believe the server who else takes part: there is no PKI among them, so
 that a server can make up the other users of a round. Without TLS (loopback only) the fingerprint is empty.
@@ -65,8 +65,8 @@ class Hello(Control):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Control):
-    """The user may take part, or look. For those who look: the resolved scenario; the protocols that are
-    still to be played, with commas; and how links are made."""
+    """The server's leave to take part, or to look. For a user that looks: the resolved scenario; the
+    protocols that are still to be played, with commas; and how links are made."""
 
     kind = ".welcome"
     scenario: str = ""
@@ -76,7 +76,7 @@ class Welcome(Control):
 
 @dataclass(frozen=True, slots=True)
 class Turned(Control):
-    """The user is turned away."""
+    """The server's refusal of a user, and why."""
 
     kind = ".turned"
     why: str
@@ -84,7 +84,7 @@ class Turned(Control):
 
 @dataclass(frozen=True, slots=True)
 class Ping(Control):
-    """A question for the server's clock; the answer is to carry so many characters."""
+    """A question for the server's clock. sent: the user's own; size: the length of the answer's `pad`."""
 
     kind = ".ping"
     sent: int
@@ -94,7 +94,7 @@ class Ping(Control):
 
 @dataclass(frozen=True, slots=True)
 class Pong(Control):
-    """The answer: the question's `sent`, and the server's clock."""
+    """The answer to a `Ping`: the question's `sent`, and the server's clock."""
 
     kind = ".pong"
     sent: int
@@ -104,7 +104,7 @@ class Pong(Control):
 
 @dataclass(frozen=True, slots=True)
 class Ready(Control):
-    """The user knows the server's clock, and can begin."""
+    """A user's word that it knows the server's clock, and can begin."""
 
     kind = ".ready"
 
@@ -114,7 +114,7 @@ class Rounding(Control):
     """At the end, from a user that agrees: the seed, hexadecimal, by which it rounded its update of a round.
 
     With it the server can tell whether the aggregate was the sum of what users trained, and what each of them
-    added to it: whoever tells it gives the secrecy of that update up.
+    added to it: a user that tells it gives up the secrecy of that update.
     """
 
     kind = ".rounding"

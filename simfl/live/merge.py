@@ -3,7 +3,7 @@
 A party numbers its own rows. The cause of a message that arrived is a row of its sender; all other causes
 are rows of the same party, but of the step in which the server hears that a user is gone, which is -2 - user:
 there the cause is that user's loss. All parties read the same clock, or one that was set by the server's, so
-that a cause comes before what it causes; whoever says otherwise is not believed, and the row has no cause.
+that a cause comes before what it causes; a row that says otherwise is not believed, and has no cause.
 """
 
 from collections.abc import Iterable, Mapping

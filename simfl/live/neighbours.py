@@ -1,4 +1,4 @@
-"""Connections among users: what they have for each other goes from one to the other, and not by the server.
+"""Direct connections between users, which bypass the server.
 
 A user pushes each row to the user that it is for, behind what waits for its own uplink, and sends the server
 references in place of the rows. The server's machine passes references on as it would rows. Their receiver
@@ -6,7 +6,7 @@ puts the rows in their places once both are there; that they have taken its down
 for, whose flow to a user is that user's downlink.
 
 Each user listens on the address with which it reaches the server, and dials another one when it has something
-for it. Whoever dials says a token that the server told to these two users only.
+for it. The dialling user first says a token that the server told to these two users only.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class _Heard(Connection):
 
 
 class _Line(asyncio.Protocol):
-    """A connection to another user, over which rows go. What comes before it is there waits."""
+    """A connection to another user, over which rows go. Data written before it is open waits."""
 
     transport: Any = None
     dialling: asyncio.Task[None]

@@ -67,7 +67,7 @@ class Parts(Door):
         peer, plan = self.peers.get(task.user), task.plan
         if peer is not None:
             cycle = None if task.id is None else task.id.cycle
-            point, when, delay_ns = ("", "", 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
+            point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
             peer.say(Part(point, when, delay_ns, cycle), task.round)
 
     def recall(self, task: UserRound) -> None:
@@ -90,7 +90,7 @@ class Parts(Door):
         self.later(user, True, t.arrived)
 
     def broke_off(self, task: UserRound) -> None:
-        """The connection of a user ended amid its part: it is lost, and the server may hear of it."""
+        """Lose a user whose connection ended during its part; report it if the server hears of losses."""
         task.lost = True
         phase, user = self._waited_in(task), task.user
         self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))

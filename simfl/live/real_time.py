@@ -1,7 +1,7 @@
 """Real time in place of virtual: the session's environment, carried out by an asyncio loop.
 
 A session asks for calls at times and reads `now`. Here `now` is the machine's monotonic clock since the run's
-beginning, which all processes of a machine share. What is due is done at once, and nothing is done early.
+beginning, which all processes of a machine share. A call that is due is made at once, and none is made early.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class RealTime(Environment):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, origin: int) -> None:
-        """Begin; `origin`: what the machine's monotonic clock said when the run began."""
+        """Begin. origin: the time of the machine's monotonic clock at which the run began."""
         self.origin = origin
         self.run_due()
 
@@ -92,7 +92,7 @@ class RealTime(Environment):
 
 
 async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: float | None = None) -> bool:
-    """Wait for an event; False if it does not come in time. What failed is raised."""
+    """Wait for an event; False if it does not come in time. The error of `failed` is raised."""
     waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
     done, _ = await asyncio.wait({waiting, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -129,7 +129,7 @@ async def _played(sides: Sides, at: Listening) -> Parts:
 
 
 async def accept(door: Door, at: Listening) -> None:
-    """Take in who connects. Those amid a TLS handshake are few, and must come to its end soon."""
+    """Accept connections; those amid a TLS handshake are limited in number and in time."""
     loop, shaking = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     while True:
         try:

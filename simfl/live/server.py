@@ -15,7 +15,7 @@ from simfl.live.wire import Envelope, Malformed
 
 
 class LiveServer(Parts, RoundSession):
-    """known: the parts of which messages may still come."""
+    """The server's session of a live run in rounds. known: the parts of which messages may still come."""
 
     begun = -1  # who is malformed before the run begins is counted too
 

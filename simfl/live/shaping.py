@@ -1,7 +1,7 @@
 """Links as slow as the scenario says: bytes are let through by the clock, and shared max-min fairly.
 
-The engine's link is a fluid; this is the same fluid in ticks. What fell due since the last tick is let
-through at the next one, so nothing drifts, and what a link carries is late by one tick at most.
+The engine's link is a fluid; this is the same fluid in ticks. Bytes that fell due since the last tick
+are let through at the next one, so nothing drifts, and no byte is late by more than one tick.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Flow:
         self.left = 0.0
 
     def flush(self) -> None:
-        """Let all that waits through at once; who waits for its end hears nothing."""
+        """Let all that waits through at once; no `then` is called."""
         for piece in self.waiting:
             piece.sink(piece.data)
         self.cut()

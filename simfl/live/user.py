@@ -1,8 +1,8 @@
 """A user of a live run: the engine's session around one user, whose server is at the other end of a socket.
 
-When it trains, is lost, is in flight, is `UserRound`'s to say, as in virtual time, and when it is offline,
-its own `Presence`'s. A user that is lost closes its connection, and opens another one for the rounds to come.
-While it is offline that one is for its report alone.
+As in virtual time, `UserRound` says when it trains, is lost or is in flight, and its own `Presence` when it
+is offline. A user that is lost closes its connection, and opens another one for the rounds to come. While it
+is offline that one is for its report alone.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class LiveUser(Owner, Session):
             self.finished.set()
 
     def fail(self, why: str) -> None:
-        """End it: the server is another one, or turned the user away."""
+        """Fail the session: the server is another one, or turned the user away."""
         if not self.env.failed.done():
             self.env.failed.set_exception(BadInput(cut(why, 500)))
 
@@ -144,7 +144,7 @@ class LiveUser(Owner, Session):
         connection.shape(Link(self.env, rate), rate)
 
     def report(self, *_: Any) -> None:
-        """A user is lost: close its connection behind what has left, and open another one."""
+        """Close a lost user's connection behind what has left, and open another one."""
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
@@ -161,7 +161,7 @@ class LiveUser(Owner, Session):
         return self.connected
 
     def broken(self, connection: Connection) -> None:
-        """The server closed the connection: what it asked for in a round is not wanted any more."""
+        """Release all tasks once the server closed the connection: it wants their results no more."""
         ended = self.finished.is_set() or self.env.failed.done()
         if connection is self.dialled and not ended:
             for task in self.tasks.values():
@@ -195,7 +195,7 @@ class LiveUser(Owner, Session):
                 self.env.start(origin - (0 if self.offset is None else self.offset.ns))
             case Part(point, when, delay_ns, cycle):
                 number = index if cycle is None else cycle
-                made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point else None)
+                made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
                 if self.wires.admission.reveals:
                     self.roundings[number] = made.entropy, f"quantise{name_of(made.id)}"
                 self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: made}
@@ -307,7 +307,7 @@ class LiveUser(Owner, Session):
 
 
 class _ToServer(Connection):
-    """A connection whose other end is the server that is meant, or not a word is said."""
+    """A connection that sends nothing before the server's certificate is checked against the pin."""
 
     owner: LiveUser
 

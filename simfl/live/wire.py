@@ -22,6 +22,7 @@ from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.live.fields import LARGEST, ZERO, Signed, handle, handle_or_none, readers, whole
 from simfl.live.fields import Malformed as Malformed
+from simfl.population.dropout import WhenPlanned
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
@@ -52,7 +53,7 @@ class Part(Control):
 
     kind = ".part"
     point: str = ""
-    when: str = ""
+    when: WhenPlanned | None = None
     delay_ns: int = 0
     cycle: int | None = None
 

@@ -1,4 +1,4 @@
-"""Classes of users: who is in which. What a class says of its users is in `scenario.world.UserClass`."""
+"""The assignment of users to classes. The settings of a class are in `scenario.world.UserClass`."""
 
 from __future__ import annotations
 

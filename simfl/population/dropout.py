@@ -25,6 +25,7 @@ from simfl.virtual_time import nanoseconds
 Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery"]
 When = Literal["before_send", "mid_send", "after_send"]
 WhenAtOne = When | Literal["not_counted"]
+WhenPlanned = WhenAtOne | Literal["delay"]
 """Of a loss at one given point: an upload may also be lost although all of it arrives."""
 
 POINTS: tuple[Point, ...] = get_args(Point)
@@ -42,7 +43,7 @@ class PlannedLoss:
     that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
 
     point: str
-    when: str
+    when: WhenPlanned
     delay_ns: int = 0
 
 

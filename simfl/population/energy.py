@@ -1,7 +1,7 @@
 """Energy and batteries of devices: the power that each part of a device draws, and the charge it draws on.
 
 Powers become whole microwatts and times are whole nanoseconds, so energy is counted in whole femtojoules
-(1 J = 10^15 fJ) and adds up exactly. What each figure stands for is told in `engine.energy`. There are no
+(1 J = 10^15 fJ) and adds up exactly. The meaning of each figure is told in `engine.energy`. There are no
 defaults: devices differ by more than ten times, so every figure is the scenario's own.
 """
 

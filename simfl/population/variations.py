@@ -1,7 +1,7 @@
 """Link models: rates of links that change with time. The same for every protocol.
 
 Invariant: a user's link is a function of the seed, its number and the time, not of the number of users or of
-who asks. What changes is read lazily, so that links that carry nothing cost nothing.
+who asks. Changes are read lazily, so that links that carry nothing cost nothing.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Circuits:
             if self._size > self._dimension or self._rows.size == self._dimension:  # the rest is independent
                 self.lower = self.weight
             else:
-                # Whatever is not found yet has more members, of whom these are the lightest.
+                # Circuits not found yet have more members, of whom these are the lightest.
                 rest = int(self.weights[self._rows[: self._size + 1]].sum())
                 self.lower = min(self.weight, max(self.lower, rest))
 

@@ -5,12 +5,12 @@ the reals, a problem that is hard in general (the minimum distance of a code). T
 echelon form alone overstate it. So the answer is an interval, [lower, upper], as narrow as a budget of work
 allows; where the two agree it is T.
 
-What is used:
+Facts used:
 - A class of users with identical columns is one column with a weight; T is at least the smallest (strong T).
 - v is in the row space if and only if it is orthogonal to the kernel of P. So T is the lightest circuit of
   the kernel's columns, looked for by size (`circuits`). A user's column of the kernel is zero exactly if the
   server can single that user out, and so is the user's row of the echelon form a unit vector.
-- With g disjoint information sets, each with its reduced echelon form, whatever is no multiple of one of
+- With g disjoint information sets, each with its reduced echelon form, a vector that is no multiple of one of
   their rows has two non-zeros in each set: a bound of 2 g (Brouwer and Zimmermann).
 - The row space only grows, so T never rises: an upper bound holds later too, a lower bound earlier too.
 

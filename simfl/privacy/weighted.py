@@ -5,10 +5,10 @@ users, the ratio of its weight to its largest: a factor that a user always has i
 w_i delta_i, as its number of samples is. With weights that never change, P is of zeros and ones.
 
 Weak T is the least support of a non-zero vector of P's row space, as ever. Strong T is the smallest number of
-users with identical columns of these ratios: whatever is computed from the sums has such users in the one
+users with identical columns of these ratios: every result computed from the sums has such users in the one
 proportion that they always had. Eq. 5 asks for equal factors, and is met where the weights do not change.
 
-Ratios are taken as the simplest fractions that they may be. What holds modulo the prime is wrong with a
+Ratios are taken as the simplest fractions that they may be. A result modulo the prime is wrong with a
 chance of about 2^-31 (`weak`); nothing is proved in integers here.
 """
 

@@ -1,7 +1,7 @@
 """Users' machines by table: the message taken in a state, the method that takes it, the state that follows.
 
-What the table does not have is thrown away unread, so that a driver need not know what is late or out of
-place.
+A message that is not in the table is discarded unread, so that a driver need not know which ones are late or
+out of place.
 """
 
 from abc import ABC, abstractmethod

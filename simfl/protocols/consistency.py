@@ -9,9 +9,9 @@ t_i users of its own roster (U in LightSecAgg), its own among them. So no two us
 sets, as long as any two sets of so many share somebody honest: 2 t > N + |C| over the complete graph. Over a
 sparse one each user hears its own neighbourhood alone.
 
-A public-key infrastructure is presupposed. The key that signs is advertised beside the others, and whoever
-passes rosters on could put its own in its place; with `pki` it is a long-term key that all know beforehand,
-and signs the user's advertised keys too. Nothing here says that a user exists once.
+A public-key infrastructure is presupposed. The key that signs is advertised beside the others, and the
+server, which passes rosters on, could put its own in its place; with `pki` it is a long-term key that all
+know beforehand, and signs the user's advertised keys too. Nothing here says that a user exists once.
 """
 
 from collections.abc import Iterator
@@ -120,7 +120,7 @@ class SigningClient(MaskedClient):
         return self.answer(self.told)
 
     def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
-        """Verify signatures. Whoever made a bad one, it is the server who presents it."""
+        """Verify signatures; a bad one is the server's fault, as the server presents it."""
         try:
             self.ops.verify(publics, signed, *of)
         except PeerFault as fault:

@@ -135,11 +135,11 @@ class Coded(Protocol):
 
 
 class SignedLightSecAggClient(SigningClient, LightSecAggClient):
-    """A user who signs."""
+    """A LightSecAgg client that signs the set of survivors."""
 
 
 class SignedLightSecAggServer(SigningServer, LightSecAggServer):
-    """The server of users who sign."""
+    """A LightSecAgg server that passes on the survivors' signatures."""
 
 
 class LightSecAgg(Consistent, Coded):

@@ -54,7 +54,7 @@ class LightSecAggAsyncClient(BufferedClient):
         return [Send(SERVER, Advertise(self.ops.public(secret)))]
 
     def meet(self, roster: Roster) -> Effects:
-        """Derive the keys of users that enrolled; who comes later has a roster of its own."""
+        """Derive the keys of users that enrolled; later ones have a roster of their own."""
         assert self.channels is not None
         check_roster(roster, None, self.params, keys=1)
         unknown = [k for k, u in enumerate(roster.users) if u != self.user and not self.channels.knows(u)]

@@ -1,8 +1,8 @@
 """State machines without a clock: a call goes in, effects come out.
 
-Whoever drives a machine (the loopback, the SimPy engine) delivers messages, fires timers and carries out the
+The driver of a machine (the loopback, the SimPy engine) delivers messages, fires timers and carries out the
 effects. A machine's law is its table: for a client which message is taken in which state, for a server which
-messages each stage collects. What is not in it is answered with `Ignore`, so no driver needs cancellation.
+messages each stage collects. Anything else is answered with `Ignore`, so no driver needs cancellation.
 
 Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) becomes a `Refuse` effect;
 `ValueError` (the caller misuses the machine) is raised.

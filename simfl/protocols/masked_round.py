@@ -1,7 +1,7 @@
 """The two machines of a masking protocol, but for how masks are made and taken off.
 
 A user shares its secrets, uploads under its mask, and helps to take masks off. The server passes keys and
-shares on, folds uploads, and asks nobody what a user would refuse: who is left with fewer than t_i of its
+shares on, folds uploads, and asks nobody what a user would refuse: a user left with fewer than t_i of its
 circle is given up.
 """
 

@@ -20,11 +20,11 @@ from simfl.protocols.protocol import KEYED, STAGES, Problems
 
 
 class SignedSecAggClient(SigningClient, SecAggClient):
-    """A user who signs."""
+    """A SecAgg client that signs the set of survivors."""
 
 
 class SignedSecAggServer(SigningServer, SecAggServer):
-    """The server of users who sign."""
+    """A SecAgg server that passes on the survivors' signatures."""
 
 
 _Number = TypeVar("_Number")

@@ -1,4 +1,4 @@
-"""Text and grids within the width of a console: whatever the width, no figure is lost."""
+"""Text and grids within the width of a console, with every figure at any width."""
 
 import re
 import textwrap

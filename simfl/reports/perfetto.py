@@ -201,8 +201,11 @@ def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]
 
 
 def tells_who_is_online(run: Run, name: str) -> bool:
-    """True if all users' coming and going is in the trace: no rows have it where it is drawn by round, while
-    a user is idle whom nobody follows, and when the battery of an idle device runs empty."""
+    """Return True if the trace has each change of users' presence.
+
+    The trace has no rows of changes that are drawn by round, of idle users that nobody follows, or of an idle
+    device's battery that runs empty.
+    """
     s, each = run.scenario, settings_of(run.scenario).values()
     changes = {getattr(own.availability, "changes", "") for own in each}  # none of a file's own class
     stays = changes == {"never"} and not any(outage.offline for outage in s.network.outages)

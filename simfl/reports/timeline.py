@@ -4,7 +4,7 @@ Rule: all rounds if they fit; otherwise the one that is asked for first, then th
 the completed rounds at each drop-out rate), the longest, the first and the aborted ones, then the others in
 their order. An asynchronous run shows its beginning and a stretch from its middle, or from the aggregation
 that is asked for. Of a round that alone is too large, some users: who is asked for, those on its critical
-path, those who were lost, and others evenly. What is left out is said.
+path, those who were lost, and others evenly. The page says what is left out.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ Changes = list[tuple[int, int]]  # (nanoseconds, new value), in order of time
 def by_round(trace: Trace) -> dict[int, list[int]]:
     """Round -> the numbers of its rows.
 
-    A synchronous row says its round; who comes and goes belongs to the round that is going on. Rows of an
+    A synchronous row says its round; a change of presence belongs to the round that is going on. Rows of an
     asynchronous run belong to the aggregation that was next when they were written; those after the last
     one, to a round that did not finish.
     """

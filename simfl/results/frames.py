@@ -1,7 +1,7 @@
 """Tables of a result as columns by name, and as pandas data frames.
 
 Names are those of the run's files: the keys of `summary.json` with the phase behind them, the columns of
-`breakdown.csv`, the fields of `trace.jsonl`. What is absent is None in a column, and missing in a data frame.
+`breakdown.csv`, the fields of `trace.jsonl`. Absent values are None in a column, missing in a data frame.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -233,7 +233,7 @@ def pieces(trace: Trace, end: End) -> list[Piece]:
 def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
     """Add up what the rows say; `counted` are (user, about) dropped so far. A user that is lost and given up
     too, in whichever order, is missed in the earlier of the two phases. Of one that is lost and surplus the
-    first counts: who is lost once it is not needed is missed by nobody."""
+    first counts: a user lost once it is not needed is missed by nobody."""
     missed: dict[tuple[int, str], str] = {}
     surplus: set[int] = set()
 

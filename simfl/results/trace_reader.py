@@ -1,8 +1,8 @@
 """Reading `trace.jsonl` back, for reports and for `clock: recorded`.
 
 Invariant: a row that is read is as the engine writes it. Each field has its type and range, a step's segments
-fill it, causes are earlier rows, and rounds begin and end in order. Whoever takes a trace from here checks
-none of this again.
+fill it, causes are earlier rows, and rounds begin and end in order. Code that takes a trace from here
+checks none of this again.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The demands of a scenario's parts on each other, which no single block can check.
 
-Invariant: every check speaks of the scenario alone. What needs the data, the model or a file on disk is
-checked where those are made, in `build`.
+Invariant: every check speaks of the scenario alone. Demands on the data, the model or a file on
+disk are checked where those are made, in `build`.
 """
 
 import math

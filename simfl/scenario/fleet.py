@@ -1,7 +1,7 @@
-"""A fleet's file: what is known of the users, and what their aggregates are to keep; `simfl plan` reads it.
+"""A fleet's file, which `simfl plan` reads: the known facts of the users, and demands on their aggregates.
 
-Its blocks of the world are a scenario's own. What a plan chooses (selection, privacy, deadlines,
-quantisation, the buffer) is not in it.
+Its blocks of the world are a scenario's own. The choices of a plan (selection, privacy, deadlines,
+quantisation, the buffer) are not in it.
 """
 
 from collections.abc import Iterator, Mapping

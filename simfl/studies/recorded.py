@@ -1,6 +1,6 @@
 """The views of the server in a recorded run, put together from its folder.
 
-Invariant: what a view holds of users' uploads is what the run's protocol sends. Where masks hide an update,
+Invariant: a view holds users' uploads as the run's protocol sends them. Where masks hide an update,
 the protocol's own machines mask the recorded one again, over the loopback and under the run's seeds: the bits
 of the run itself where the same users took part to the end.
 """

@@ -14,7 +14,7 @@ import numpy as np
 
 from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
-from simfl.errors import BadInput
+from simfl.errors import BadInput, DataPlaneError
 from simfl.experiment.build import build, make_clocks
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
@@ -102,6 +102,14 @@ def exact_sums(subject: Subject) -> Findings:
                 yield f"{words}: round {index} has no aggregate"
 
 
+def oracle(subject: Subject) -> Findings:
+    """Coded shares, decodings and shared secrets are those that galois finds (`audit: galois`)."""
+    try:
+        subject.run({"audit": "galois"})
+    except DataPlaneError as error:
+        yield str(error)
+
+
 def loss_patterns(subject: Subject) -> Findings:
     """Every pattern of losses of four users ends as the protocol's own thresholds say (`simfl explore`)."""
     cohort = make_cohort(subject.protocol, USERS_TO_LOSE, overrides=subject.overrides)
@@ -177,6 +185,7 @@ def sizes(subject: Subject) -> Findings:
 _CHECKS = (
     contract,
     exact_sums,
+    oracle,
     equal_traces,
     replays,
     sizes,

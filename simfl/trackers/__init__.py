@@ -49,8 +49,8 @@ class Tracker(Protocol):
         """Take in the scenario, before its first protocol runs."""
 
     def on_round(self, protocol: str, row: RoundSummary) -> None:
-        """Take in a finished round; those of a protocol come in order, each once the next has ended. What is
-        later still counts in the summary only."""
+        """Take in a finished round; those of a protocol come in order, each once the next has ended.
+        Its later rows count in the summary only."""
 
     def on_end(self, summary: Summary) -> None:
         """Close everything: the run is over, finished or not (`summary.interrupted`)."""

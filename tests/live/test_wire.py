@@ -76,6 +76,8 @@ def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
             values.append(draw(handles(draw(st.sampled_from(["u1", wide])))))
         elif "Users" in hint or "[int" in hint:
             values.append(Users(draw(st.lists(st.integers(0, USERS - 1), max_size=5))))
+        elif "Literal" in hint:
+            values.append(draw(st.sampled_from([None, "mid_send", "not_counted", "delay"])))
         elif "str" in hint:
             values.append(draw(st.text('ab"\né', max_size=5)))
         else:
@@ -167,6 +169,16 @@ BAD = {
 def test_a_bad_frame_is_malformed(name: str) -> None:
     with pytest.raises(Malformed):
         codecs(block(PROTOCOLS["secagg"]))[0].decode(frame_of(*BAD[name]))
+
+
+def test_a_loss_when_there_can_be_none_is_malformed() -> None:
+    users = codecs(block(PROTOCOLS["secagg"]))[1]
+    assert (
+        users.decode(frame_of([".part", 0, 0, 0, ["upload", "mid_send", 0, None]])).message.when == "mid_send"
+    )
+    for when in ("soon", "", ["mid_send"], 1):
+        with pytest.raises(Malformed, match="none or one of before_send, "):
+            users.decode(frame_of([".part", 0, 0, 0, ["upload", when, 0, None]]))
 
 
 BAD_UPDATES = {

@@ -156,7 +156,7 @@ MUTANTS = [
         "",
         "equivalent: both ends call it",
     ),
-    Mutant("channels.Channels.seal", "nonces_of(sender,", "nonces_of(to,", "secagg", "explore"),
+    Mutant("channels.Channels.seal", "nonce(self.user,", "nonce(to[0],", "secagg", "explore"),
     Mutant(
         "channels.Channels.seal",
         "counter in self._counters",

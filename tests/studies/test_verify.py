@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simfl.cli import main
+from simfl.crypto import mds
 from simfl.protocols.registry import PROTOCOLS
 from simfl.studies.verify import CHECKS, Subject, verify
 from tests.engine.harness import ROOT
@@ -89,6 +90,19 @@ def test_ours_pass_what_is_short(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_ours_pass_everything(protocol: str) -> None:
     assert not found(Subject(protocol, {}))
+
+
+def test_a_code_at_other_points_is_found_by_galois_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks coded and decoded at alpha + 1 for alpha: the sums stay right, and it is not the stated code."""
+    residues = mds._residues
+    monkeypatch.setattr(mds, "_residues", lambda points, q: residues([point + 1 for point in points], q))
+    mds.matrix.cache_clear()
+    try:
+        findings = found(Subject("lightsecagg", {}), "exact_sums", "oracle")
+    finally:
+        mds.matrix.cache_clear()
+    assert list(findings) == ["oracle"]
+    assert "audit: coding: galois has" in findings["oracle"][0]
 
 
 @pytest.mark.ci

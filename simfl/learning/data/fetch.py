@@ -1,7 +1,8 @@
 """Published files, downloaded and checked: addresses and checksums of those who publish them.
 
-A file takes its place only when it is whole and its checksum is the published one. What arrives of it lies in
-NAME.part until then, so that a broken download goes on. Of an archive, only the files that are read are kept.
+A file takes its place only when it is whole and its checksum is the published one. The part that has
+arrived lies in NAME.part until then, so that a broken download goes on. Of an archive, only the files that
+are read are kept.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
 
 def digest(module: nn.Module, input_shape: Shape, tokens: bool = False) -> str:
     """Return a hash of what a forward pass calls: each layer's kind, settings and output, and its parameters.
-    What modules do between their layers is not in it."""
+    Operations of modules between their layers are not in it."""
     layers = {name: layer for name, layer in module.named_modules() if not [*layer.children()]}
     called = [
         (type(layers[name]).__name__, layers[name].extra_repr(), list(getattr(output, "shape", [])))

@@ -28,8 +28,8 @@ MAX_SAMPLES = 8  # of a user: beyond, neither this search nor the paper's finds 
 class Inversion(Attack):
     """Users' images from the updates that least squares finds, by descent on the cosine of gradients.
 
-    What the server sees user by user is inverted as it is; of sums alone, the updates are worked out first
-    from those of many rounds.
+    Updates that the server sees user by user are inverted as they are; from sums alone, the updates are first
+    worked out from those of many rounds.
     """
 
     kind: Literal["inversion"] = "inversion"

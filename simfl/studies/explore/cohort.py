@@ -1,7 +1,7 @@
 """Loss patterns, and a small cohort to lose users of: a scenario, and its machines over the loopback.
 
-A pattern is a fate, or none, of each user at every boundary between two steps. How the server learns of a
-loss makes two families; asynchronous runs have two more (`buffered.py`):
+A pattern is a fate, or none, of each user at every boundary between two steps. By the way that
+the server learns of a loss there are two families; asynchronous runs have two more (`buffered.py`):
 
     timeout   lost before it sends at a point, or late there: sent once the server has given it up
     told      lost before or after it sends at a point; the transport reports it at once
@@ -151,7 +151,7 @@ class Tree:
 
     A round asks for a user's fate only when that user sends, and what it asks next follows from the answers
     so far: a node is a question (user, point), a branch an answer, a leaf the end of a round. Where users are
-    lost early, most patterns lead to the same leaf. What must come out is worked out for each by itself.
+    lost early, most patterns lead to the same leaf. The expected outcome is computed for each by itself.
     """
 
     def __init__(
@@ -262,8 +262,10 @@ class RoundCohort(Cohort):
         return seen.members is not None, (*life, *invariants.of_itself(seen), *known)
 
     def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
-        """Return the users whose updates the aggregate must hold, None if there must be no aggregate: found
-        from the papers, by sets alone, without asking a machine."""
+        """Return the users whose updates the aggregate must hold; None if there must be no aggregate.
+
+        It follows from the papers' rules and sets of users alone, not from a machine.
+        """
         # V1 .. V4 are those whose message comes in time at a step. LightSecAgg needs U at each (Theorem 1),
         # SecAgg and its graphs t, and CCESA's Theorem 1; a user with fewer than t_i neighbours left stops.
         graph, p = graph or {}, self.params

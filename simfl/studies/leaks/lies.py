@@ -75,7 +75,7 @@ class Asked:
         return [told for told in some if self.hear(user, told)[1] is not None]
 
     def answers(self, told: Told, coalition: Sequence[int]) -> Iterator[Sent]:
-        """Yield what honest users say who are told so, and in the end what they answer."""
+        """Yield the messages of honest users that were told these sets: signatures, then answers."""
         for user, users in told.items():
             machine, message = self.hear(user, users)
             if isinstance(message, Signature):

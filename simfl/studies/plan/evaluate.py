@@ -109,7 +109,7 @@ class PlainSums:
         return float(buffer["K"]) / seconds
 
     def losing(self) -> Losing:
-        """Return the chances as they are seen in rounds of all users; who is away when one begins is lost."""
+        """Return the chances as they are seen in rounds of all users; a user away at the start is lost."""
         users = self.fleet.population.users
         setting = Setting("fedavg", self.world.study.scenario, Promise(0.0, None))
         outcome = self.world.run(setting, max(LEAST_SEEN, SEEN // users))

@@ -2,8 +2,8 @@
 
 A promise is shared out. Failure: half for more losses before the upload, or in all, than a round has room
 for; a quarter for losses after it; a quarter for the protocol's own bound. Privacy: half for more colluders
-in a round than T, as its users are drawn; half for the protocol's own bound. Whether a deadline is too short
-is measured (`waits`), and no part of the bounds.
+in a round than T, as its users are drawn; half for the protocol's own bound. Deadlines follow from measured
+waits (`waits`), and are no part of the bounds.
 """
 
 from __future__ import annotations

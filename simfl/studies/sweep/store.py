@@ -62,12 +62,12 @@ class Store:
             yield
 
     def has(self, key: str) -> bool:
-        """Say if there is such a cell, in whatever state."""
+        """Return True if a cell's folder exists, in whatever state."""
         folder = self.cells / key
         return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
-        """Say if there is a cell with these files; Damaged if it is no folder, or not as it was written."""
+        """Return True if a cell has these files; Damaged if it is no folder, or not as it was written."""
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():
