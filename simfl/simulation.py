@@ -196,7 +196,7 @@ async def _one(
     session = study.session(name, clock, places=places)
     ops = session.ops
     if isinstance(s.clock, Measured):
-        warm(session.machines.kind, session.machines.params, s.cohort, trainer)
+        warm(session.machines.kind, session.machines.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
         result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
     if past.rounds == 0:

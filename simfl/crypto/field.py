@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from simfl.crypto import A32, A64, F64, I64, short_loops
-from simfl.crypto.short_loops import SHORT, loops_for
+from simfl.crypto.short_loops import SHORT_SUM, loops_for
 
 _TILE_COLUMNS = 512  # of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
 _TILE_ELEMENTS = 1 << 18  # of a temporary, where W is small
@@ -88,10 +88,9 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     factors = [1] * n if weights is None else [int(w) % q for w in weights]
     if len(factors) != n:
         raise ValueError(f"{len(factors)} weights for {n} rows")
-    if n * length <= 4 * SHORT:  # few passes, and finding addresses takes longer
+    loops = loops_for(n * length, short=SHORT_SUM)
+    if loops is short_loops:
         return short_loops.weighted_sum(np.asarray(vectors), factors, q)[None]
-    from simfl.crypto import loops
-
     held, at = _addresses(vectors)
     out = np.empty((1, length), np.uint32)
     padding = -n % 4  # the loop takes four rows at a time

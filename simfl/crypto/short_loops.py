@@ -15,15 +15,31 @@ import numpy as np
 from simfl.crypto import A32, A64, F64, I64, Floats
 
 SHORT = 2**12
-"""The most elements that are gone over here. Beyond, a call takes tens of microseconds more than compiled."""
+"""Elements, at most, of a vector that numpy works on. Of a longer one it takes tens of microseconds more than
+a compiled loop."""
+SHORT_SUM = 2**14
+"""Elements of all rows, at most, of a weighted sum by numpy: it takes few passes, and a compiled loop needs
+the rows' addresses, which take long to find."""
+COMPILED = ("loops", "interpolation_loops", "butterflies")
+"""The modules of compiled loops; a transform (`butterflies`) has no other way."""
 
 _MERSENNE = 2**31 - 1
-_module = cache(import_module)  # even of a module that is there, an import takes 10 us
+_module = cache(import_module)  # an import takes 10 us even of an imported module
 
 
-def loops_for(elements: int, compiled: str = "loops") -> Any:
-    """Return the module whose loops go over so many elements: this one or a compiled one."""
-    return _module(__name__ if elements <= SHORT else f"simfl.crypto.{compiled}")
+def loops_for(elements: int, compiled: str = "loops", short: int = SHORT) -> Any:
+    """Return the module whose loops work on this number of elements: this one, or a compiled one.
+
+    This is the only place where a size decides between them.
+    """
+    return _module(__name__ if elements <= short else f"simfl.crypto.{compiled}")
+
+
+def import_compiled() -> None:
+    """Import all compiled loops, before anything is timed: it takes half a second with numba's cache, else
+    seconds."""
+    for compiled in COMPILED:
+        _module(f"simfl.crypto.{compiled}")
 
 
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:

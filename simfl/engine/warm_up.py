@@ -1,49 +1,144 @@
-"""Touch every kernel once before the measured clock starts, so that no step pays for a first call."""
+"""Do before a measured or a live run what is done once in a process, so that no timed step pays for it.
 
-from dataclasses import replace
+Invariant: between the first and the last row of such a run nothing is imported or compiled
+(tests/engine/test_first_second.py, which holds every protocol to it on both sides of every threshold).
+
+A rehearsal is a round, or one aggregation of a buffer, without a clock and with the run's own sizes: which
+code a size takes is asked of nothing but the kernels themselves. What it allocates and frees is the memory
+that the timed steps get. benchmarks/first_round.py compares the first measured round with later ones.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.first_calls import prepare_process
+from simfl.dataplane.handles import F32, F64, Handle
+from simfl.dataplane.ops import Ops, Oracle
+from simfl.dataplane.shadow import ShadowOps
+from simfl.learning.server_opt import ServerRule
 from simfl.learning.trainer import Trainer
+from simfl.protocols.contracts import ClientMachine
 from simfl.protocols.loopback import LoopbackBuffer, run_round
-from simfl.protocols.machine import Params, Update
+from simfl.protocols.machine import Effects, Message, Params, Result, Update
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy
 
-LENGTH = 2048  # a longer update would touch no other code
-_warm: set[tuple[object, ...]] = set()  # protocols and sizes whose code this process has touched
+WORK = 10**9
+"""Counted pieces of work of a rehearsal, at most: some seconds. Updates are shortened to it."""
+SHORTEST = 2048
+"""Elements of an update that is shortened, at least."""
+_rehearsed: set[tuple[object, ...]] = set()  # in this process
 
 
-def warm(kind: Protocol, params: Params, users: int, trainer: Trainer) -> None:
-    """Do a small round, or one aggregation of a buffer, one training and one evaluation; drop the results.
+def warm(
+    kind: Protocol, params: Params, users: int, trainer: Trainer, rule: ServerRule, oracle: Oracle | None
+) -> None:
+    """Rehearse a round, unless this process has rehearsed one of the same sizes, and train and evaluate.
 
-    The round is done once in a process for each protocol and size, as it is the code that gets warm.
+    Args:
+        kind: The protocol.
+        params: Of the run. A rehearsal is a session with another name, and so has other keys.
+        users: Users of a round, at most.
+        trainer: Trains one user for each shape of a minibatch.
+        rule: The server's, for the new global model.
+        oracle: The run's, if it has one: its first call imports galois.
     """
-    size = type(kind), params.q, params.N, params.T, params.U, params.t, params.K, users
-    if size not in _warm:
-        _warm.add(size)
-        _round(kind, params, users)
+    size = type(kind), params.q, params.N, params.T, params.U, params.t, params.k, params.K, params.d, users
+    if size not in _rehearsed:
+        _rehearsed.add(size)
+        rehearse(kind, params, users, rule, oracle)
+    train(trainer, trainer.shapes())
+
+
+def train(trainer: Trainer, users: Iterable[int]) -> None:
+    """Train these users once, and evaluate; drop the results."""
     weights = trainer.initial(bytes(32))
-    trainer.train([weights], [0], [bytes(32)], [0])
+    for user in users:
+        trainer.train([weights], [user], [bytes(32)], [0])
     if trainer.evaluates:
         trainer.evaluate(weights)
 
 
-def _round(kind: Protocol, params: Params, users: int) -> None:
-    small = replace(params, d=min(params.d, LENGTH), levels=16, clip=1.0, session=b"warm")
-    ops, root = EagerOps(params.q), bytes(32)
-    delta = Handle(1, small.d, F32, np.zeros((1, small.d), np.float32))
-    clients = {u: kind.client(u, small, ops, Entropy(root, "warm", u)) for u in range(users)}
-    server = kind.server(range(users), small, ops, Entropy(root, "warm", -1))
-    if kind.asynchronous:
-        buffer = LoopbackBuffer(server, clients, lambda update, t: Update(delta, 1, update, t), kind.offline)
+def rehearse(
+    kind: Protocol, params: Params, users: int, rule: ServerRule, oracle: Oracle | None = None
+) -> Callable[[], None]:
+    """Run a round of the run's sizes without a clock, and drop its results.
+
+    Returns:
+        A function that repeats one user's part. A process that was forked from this one calls it: libraries
+        of linear algebra begin anew in it, and what it writes to is copied page by page.
+    """
+    prepare_process()
+    p = _affordable(kind, params, users)
+    ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
+    calls: list[tuple[str, tuple[Any, ...]]] = []
+    clients = _clients(kind, p, range(users), ops)
+    for result in _round(kind, p, {**clients, 0: _Recording(clients[0], calls)}, ops, zeros):
+        weights, state = Handle(1, p.d, F32, zeros), result.mean
+        if rule.rows:
+            first = Handle(rule.rows, p.d, F64, rule.first(p.d))
+            state = ops.moments(rule.remember, first, result.mean)
+        ops.apply(rule.apply, weights, state, 1.0)
+
+    def repeat() -> None:
+        [client] = _clients(kind, p, [0], EagerOps(p.q)).values()
+        for name, arguments in calls:
+            getattr(client, name)(*arguments)
+
+    return repeat
+
+
+def _affordable(kind: Protocol, params: Params, users: int) -> Params:
+    """Return the parameters of a rehearsal: its update is shortened as far as `WORK` demands."""
+    p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
+    ops.timed = False
+    ops.begin(("rehearsal",), "offline")
+    _round(kind, p, _clients(kind, p, range(users), ops), ops, None)
+    work = sum(sum(segment.work.values()) for segment in ops.end())
+    return replace(p, d=min(p.d, max(SHORTEST, p.d * WORK // work)))
+
+
+def _clients(kind: Protocol, p: Params, users: Iterable[int], ops: Ops) -> dict[int, ClientMachine]:
+    """Return machines whose entropy is the same each time, so that a part can be repeated."""
+    return {user: kind.client(user, p, ops, Entropy(bytes(32), "warm", user)) for user in users}
+
+
+def _round(
+    kind: Protocol, p: Params, clients: Mapping[int, ClientMachine], ops: Ops, update: np.ndarray | None
+) -> list[Result]:
+    """Run a round, or an aggregation, in which each user uploads this update [1, d]; return its results."""
+    delta = Handle(1, p.d, F32, update)
+    server = kind.server(range(len(clients)), p, ops, Entropy(bytes(32), "warm", -1))
+    if not kind.asynchronous:
+        updates = dict.fromkeys(clients, Update(delta, 1))
+        return run_round(server, clients, updates, offline=kind.offline).results
+    buffer = LoopbackBuffer(
+        server, clients, lambda name, version: Update(delta, 1, name, version), kind.offline
+    )
+    buffer.settle()
+    for user in buffer.admitted()[: p.K]:
+        buffer.begin(user)
         buffer.settle()
-        for user in buffer.admitted()[: params.K]:
-            buffer.begin(user)
-            buffer.settle()
-            buffer.submit(user)
-        buffer.settle()
-    else:
-        run_round(server, clients, dict.fromkeys(range(users), Update(delta, 1)), offline=kind.offline)
+        buffer.submit(user)
+    buffer.settle()
+    return buffer.results
+
+
+@dataclass
+class _Recording:
+    """A user's machine, of which the calls are noted."""
+
+    machine: ClientMachine
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+    def receive(self, sender: int, message: Message) -> Effects:
+        self.calls.append(("receive", (sender, message)))
+        return self.machine.receive(sender, message)
+
+    def submit(self, update: Update) -> Effects:
+        self.calls.append(("submit", (update,)))
+        return self.machine.submit(update)

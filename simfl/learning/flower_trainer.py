@@ -91,6 +91,10 @@ class FlowerTrainer(Trainer):
     def beyond_attacks(self) -> str:
         return "it is a Flower client's"
 
+    def shapes(self) -> list[int]:
+        """Return one user: a fit divides its samples as the app does."""
+        return [0]
+
     def initial(self, seed: Seed) -> F32:
         """Return the app's first parameters [1, d]."""
         return self._flat(self._first(bytes(seed)), "the first parameters")

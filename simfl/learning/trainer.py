@@ -125,6 +125,13 @@ class Trainer:
     def samples(self, user: int) -> int:
         return len(self.parts[user])
 
+    def shapes(self) -> list[int]:
+        """Return users whose trainings have, together, each shape of a minibatch that any user's has: of each
+        size of the last one the user with the fewest samples, and the user with the most samples."""
+        falling = sorted(range(len(self.parts)), key=self.samples, reverse=True)
+        by_size = {self.samples(user) % self.sgd.batch_size: user for user in falling}  # the last one stays
+        return sorted({*falling[:1], *by_size.values()})
+
     def steps(self, user: int) -> int:
         """Return the minibatches of a whole local training."""
         return self.sgd.epochs * -(-self.samples(user) // self.sgd.batch_size)

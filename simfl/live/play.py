@@ -81,7 +81,7 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range]) -> 
     sides.warm()
 
     async def users_of(mine: range, port: int) -> None:
-        worker = await sides.worker()
+        worker = await sides.worker(mine)
         place.enter(mine[0])
         await sides.be_users(mine, (place.address, port), worker)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.session import Session
-from simfl.engine.warm_up import warm
+from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.buffer_server import LiveBufferServer
@@ -85,6 +85,7 @@ class Sides:
         self.kind = self.scenario.protocols[name]
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
+        self._repeat: Callable[[], None] = lambda: None  # one user's part of a rehearsal, once there was one
         up, down = messages(self.kind, self.params)
         direct = self.scenario.network.peers == "direct"
         if direct and admission is not None and not admission.one_clock:
@@ -107,8 +108,10 @@ class Sides:
         )
 
     def warm(self) -> None:
-        """Do once what takes longer the first time."""
-        warm(self.kind, self.params, self.scenario.cohort, self.trainer)
+        """Do what takes longer the first time, before this process is forked."""
+        s = self.scenario
+        self._repeat = rehearse(self.kind, self.params, s.cohort, s.learning.server)
+        train(self.trainer, self.trainer.shapes())
 
     def _session(self, make: Callable[..., Session]) -> Any:
         clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
@@ -118,9 +121,11 @@ class Sides:
         made: Parts = self._session(LiveBufferServer if self.kind.asynchronous else LiveServer)
         return made
 
-    async def worker(self) -> Executor:
-        """Return the thread in which this process's users train, warm."""
-        return await started(self.warm)
+    async def worker(self, users: Sequence[int]) -> Executor:
+        """Make this process of some users warm, which was forked from a warm one; return the thread in which
+        they train."""
+        self._repeat()
+        return await started(partial(train, self.trainer, users))
 
     def user(self, user: int, address: tuple[str, int], worker: Executor | None = None) -> LiveUser:
         one = LiveBufferUser if self.kind.asynchronous else LiveUser
@@ -131,7 +136,7 @@ class Sides:
         self, mine: Sequence[int], address: tuple[str, int], worker: Executor | None = None
     ) -> bool:
         """Be some of the users until the run is over, or the server is gone; return which of them."""
-        worker = worker or await self.worker()
+        worker = worker or await self.worker(mine)
         made = [self.user(user, address, worker) for user in mine]
         await asyncio.gather(*(user.run() for user in made))
         return all(user.ended for user in made)

@@ -130,7 +130,7 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
         door: Door = Sides(study, NAME, here, theirs).server()
         accepting = asyncio.get_running_loop().create_task(accept(door, place.own))
         sides = Sides(study, NAME, here, wrong)
-        own = sides.user(user, place.address, await sides.worker())
+        own = sides.user(user, place.address, await sides.worker([user]))
         with pytest.raises(BadInput) as told:
             await (Guest.at(place.address, wrong, user) if looks else own.run())
         await asyncio.sleep(0.1)

@@ -1,0 +1,97 @@
+"""The law of the first second: nothing is imported, compiled or opened as code between the first and the last
+row of a measured or a live run."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.engine.first_second import ROOT, Case
+
+# On both sides of every threshold: 650 elements and sums of them are short; of 4,010 elements the vectors are
+# short and sums of 12 are not; 64,010 are long, and so are a twelfth of them.
+SHAPES = {650: [1, 8, 8], 4010: [1, 20, 20], 64010: [1, 80, 80]}
+ASYNC = {"buffer": {"K": 4, "staleness_bound": 5, "concurrency": 8}, "detect": {"disconnect": 1.0}}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "secagg": {},
+    "secagg_plus": {"protocols": {"secagg_plus": {"k": 8, "t": 5}}},
+    "ccesa": {"protocols": {"ccesa": {"p": 0.95, "t": 6}}},
+    "lightsecagg": {"dropout": {"rate": 0.1}, "rounds": 3},
+    "transform": {"protocols": ["lightsecagg"], "field.q": "ntt"},
+    "fedbuff": ASYNC,
+    "lightsecagg_async": ASYNC,
+}
+EVERYTHING = {
+    "protocols": ["secagg"],
+    "audit": "galois",
+    "learning.model": "cnn",
+    "learning.dataset": "digits",
+    "learning.server": "fedadam",
+    "learning.clip": {"norm": 1.0},
+    "learning.partial": {"within_s": 3.0},
+    "detect": {"disconnect": 0.1},
+    "dropout": {"rate": 0.2},
+    "deadlines.upload": 60,
+}
+"""What else imports late: torch, galois, an adaptive server, and what a scenario asks for besides."""
+
+
+def case(name: str, d: int = 650, live: bool = False, plant: str = "") -> dict[str, Any]:
+    dataset = {"kind": "synthetic", "shape": SHAPES[d], "classes": 10, "train": 300, "test": 50, "noise": 8.0}
+    base = {"learning.dataset": dataset, "rounds": 2, "learning.epochs": 1, "protocols": [name]}
+    if not live:
+        base["clock"] = "measured"
+    more = EVERYTHING if name == "everything" else PROTOCOLS[name]
+    return Case({**base, **more}, live, plant)._asdict()
+
+
+def violations(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return what `first_second` saw in each case, in a process that has imported nothing for it."""
+    command = [sys.executable, "-m", "tests.engine.first_second"]
+    run = subprocess.run(
+        command, cwd=ROOT, input=json.dumps(cases), capture_output=True, text=True, check=True
+    )
+    seen: list[list[str]] = json.loads(run.stdout)
+    assert ["the run failed"] not in seen, run.stderr
+    return seen
+
+
+def test_measured_steps_import_and_compile_nothing() -> None:
+    """Two rounds of 12 users: vectors that numpy adds and whose sums are compiled, and long ones."""
+    assert violations([case("secagg", 4010), case("lightsecagg", 64010)]) == [[], []]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("d", SHAPES)
+def test_each_protocol_imports_and_compiles_nothing(d: int) -> None:
+    """Two or three rounds of 12 users, with vectors on each side of every threshold."""
+    seen = dict(zip(PROTOCOLS, violations([case(name, d) for name in PROTOCOLS]), strict=True))
+    assert seen == {name: [] for name in PROTOCOLS}
+
+
+@pytest.mark.ci
+def test_options_import_nothing_in_a_step() -> None:
+    """Torch, galois, partial work and an adaptive server in one measured run."""
+    assert violations([case("everything")]) == [[]]
+
+
+@pytest.mark.ci
+def test_live_steps_import_and_compile_nothing() -> None:
+    """The server's process and those of 12 users, over sockets, for updates of 4,010 elements."""
+    names = ("fedavg", "secagg", "lightsecagg", "lightsecagg_async")
+    seen = dict(zip(names, violations([case(name, 4010, live=True) for name in names]), strict=True))
+    assert seen == {name: [] for name in names}
+
+
+@pytest.mark.ci
+def test_planted_first_calls_are_seen() -> None:
+    """An import in a step, a rehearsal that leaves numba to the first step, a threshold above it."""
+    plants = [case("fedavg", plant="lazy import"), case("secagg", 64010, plant="small warm-up")]
+    lazy, small, threshold = violations([*plants, case("secagg", 64010, plant="threshold")])
+    assert "import colorsys" in lazy
+    assert "import numba" in small
+    assert "import colorsys" in threshold
