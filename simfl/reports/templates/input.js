@@ -214,7 +214,7 @@ function look() {
 // Of a view of several aggregations the one of median length: all of them together are a grey block.
 function typical({rounds}) {
   if (rounds.length < 2) return null;
-  return rounds.toSorted((a, b) => (a[2] - a[1]) - (b[2] - b[1]))[rounds.length >> 1];
+  return [...rounds].sort((a, b) => (a[2] - a[1]) - (b[2] - b[1]))[rounds.length >> 1];
 }
 
 function lookAt([, from, to]) {
