@@ -17,8 +17,10 @@ from tests.docs.pages import ROOT
 
 README = ROOT / "README.md"
 COMMAND = "python run.py scenarios/tutorial.yaml"
-SHOWN = ("per aggregate ", "critical: ", "MB up/aggregate ", "aggregates exact ", "Fastest ", "Slowest ", "Per aggregate ",
-         "Waiting ", "Written ")  # fmt: skip
+SHOWN = (
+    "per aggregate ", "critical: ", "MB up/aggregate ", "aggregates exact ",
+    "Fastest ", "Per aggregate ", "Waiting ", "A deadline ", "Written ",
+)  # fmt: skip
 """Beginnings of the lines that are shown below the table's heading: what is read in half a minute."""
 
 
