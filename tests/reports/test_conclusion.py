@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from html import unescape
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from simfl.reports import one_round
 from simfl.reports.assumptions import after, pressing
 from simfl.reports.folder import Run
 from simfl.reports.page import page
@@ -17,7 +19,9 @@ from simfl.reports.terminal import show, show_repeats
 from simfl.results.summary import Summary
 from simfl.scenario.load import load, select_protocols
 from simfl.simulation import run as simulate
-from tests.engine.harness import ROOT
+from tests.engine.harness import ROOT, run
+from tests.reports.browser_pages import CHOSEN
+from tests.reports.conftest import opened
 from tests.reports.test_terminal import round_, row, summary, text
 
 SKIPPED = "selection: 3 of 9 users available"
@@ -174,6 +178,21 @@ def test_a_shortage_of_batches_is_explained() -> None:
         "in batches_6"
     )
     assert pressing(scenario, content.assumed, result.traces) == ["Deadlines that passed: advertise 159 x"]
+
+
+def test_a_skipped_round_is_explained_wherever_it_is_shown(tmp_path: Path) -> None:
+    """Two of three batches of two users, each online with 0.7: round 0 has them, a later one has not."""
+    run({**CHOSEN, "payload": "shadow"}, out=tmp_path)
+    chosen = opened(tmp_path)
+    (entry,) = chosen.summary.protocols.values()
+    (first, *_) = skipped = [r for r in entry.rounds if r.is_skipped]
+    reason = f"{first.reason}, 2 whole batches of 2 needed"
+    assert sum(count for _, count in chosen.summary.failures("lightsecagg")) == len(skipped)
+    html = page(chosen)
+    assert f"<b>round {first.index} aborted</b> {reason}" in html
+    assert f'"{reason}"' in html  # of the strip's bars
+    (sentence,) = one_round.sentences(chosen, one_round.focus(chosen, first.index, None))
+    assert f"and failed ({reason})" in sentence
 
 
 # --- the page
