@@ -106,7 +106,4 @@ def test_without_a_reader_a_report_is_written(tmp_path: Path) -> None:
     assert ended("run", TUTORIAL, *QUICK, "--out", run) == 0
     words = f"{sys.executable} -m simfl report {run} | true"
     assert subprocess.run(words, shell=True, capture_output=True, cwd=ROOT, text=True).stderr == ""
-    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {
-        "report.html",
-        "trace.perfetto.json",
-    }
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {"report.html"}

@@ -22,6 +22,7 @@ from simfl.folder import result
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import hints
+from tests.docs import first_run
 from tests.docs.pages import ROOT, Command, blocks, differs, script
 from tests.docs.shell import Shell
 from tests.engine.harness import FILES
@@ -67,6 +68,16 @@ def test_its_commands_run(shell: Shell) -> None:
     assert len(commands) >= 13
     (table,) = [block.text for block in blocks(PAGE, "") if block.text.startswith("async_buffer:")]
     assert labels(table) == labels(printed["python run.py scenarios/async_buffer.yaml --clock modelled"])
+
+
+@pytest.mark.ci
+def test_its_first_output_is_that_of_the_command() -> None:
+    """Line by line; `python -m tests.docs.first_run` writes it anew where figures changed on purpose."""
+    assert first_run.COMMAND in TEXT
+    shown, printed = first_run.between()[2], first_run.excerpt(first_run.printed())
+    assert not differs(tuple(shown.splitlines()), printed)
+    assert not differs(tuple(printed.splitlines()), shown)
+    assert len(shown.splitlines()) <= 20
 
 
 def labels(table: str) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from simfl.cli.common import NO_AGGREGATE, app, keeping, stages, tell
-from simfl.cli.folders import run_folder, telling_removed
+from simfl.cli.folders import run_folder, tell_written, telling_removed
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
@@ -91,7 +91,7 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), summary, loaded.profile, "real")
-    tell(f"Written to {folder} (simfl report {folder} shows it)")
+    tell_written(folder, f"simfl report {folder}")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     if without:
         tell(f"simfl: no aggregate: {', '.join(without)}", error=True)

@@ -45,8 +45,8 @@ FILES = {
     "attack-KIND.json": "The findings of `simfl attack`: `attack` with its parameters, `scenario`, `seed`,"
     " what it `assumes` and `measures`, and `findings`, each with the `entry`, what was `attacked`, and"
     " numbers. `attack-KIND.svg` is its figure.",
-    "report.html": "The page of `simfl report`, beside `trace.perfetto.json` for ui.perfetto.dev and, with"
-    " `--figures`, `figures/`. They hold nothing that is not in the files above.",
+    "report.html": "The page of `simfl report`; with `--perfetto` there is `trace.perfetto.json` for"
+    " ui.perfetto.dev, with `--figures` `figures/`. They hold nothing that is not in the files above.",
     "sweep.csv": "Of `simfl sweep`: a row for each value of each cell. What varies has a column of its"
     " own, by its dotted key, behind `point`. `sweep.parquet` (`--parquet`) has the same.",
     "means.csv": "Means over seeds, with intervals.",

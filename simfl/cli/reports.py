@@ -22,13 +22,16 @@ def report(
         ),
     ] = None,
     rounds: Annotated[
-        str | None, Option(metavar="A:B", help="Rounds of trace.perfetto.json and of the page's timeline.")
+        str | None, Option(metavar="A:B", help="Rounds of the page's timeline and of trace.perfetto.json.")
     ] = None,
     round_: Annotated[
         int | None,
         Option("--round", min=0, metavar="N", help="Open the page on this round; print its critical path."),
     ] = None,
     user: Annotated[int | None, Option(min=0, metavar="I", help="With --round: show this user.")] = None,
+    with_perfetto: Annotated[
+        bool, Option("--perfetto", help="Write trace.perfetto.json too, for ui.perfetto.dev.")
+    ] = False,
     figures: Annotated[
         bool, Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
     ] = False,
@@ -36,8 +39,8 @@ def report(
         bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
     ] = False,
 ) -> None:
-    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
-    if latex and (figures or rounds is not None or round_ is not None):
+    """Print a run's table again and what to speed up first; write report.html."""
+    if latex and (figures or with_perfetto or rounds is not None or round_ is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
         raise typer.BadParameter(f"{user} needs --round N: a user of which round?", param_hint="--user")
@@ -58,13 +61,15 @@ def report(
         folder = latest()
         tell(f"Report of {folder}, the latest run", error=latex)
     if (folder / "means.csv").exists():
+        if with_perfetto:
+            raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
         if not figures:
             there = "whose report.html and tables are there already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
         _say_written(folder, catalogue.save(folder / "figures", catalogue.of_sweep(folder)))
         return
     if repeats.repeats_in(folder):
-        if figures or latex or asked is not None:
+        if figures or latex or with_perfetto or asked is not None:
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
@@ -84,26 +89,25 @@ def report(
     from simfl.reports.page import page
 
     # All is made before any of it is written, so that a folder never holds half of a report.
-    chosen = perfetto.choose(run, asked)
+    chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
     focus = None if round_ is None else one_round.focus(run, round_, user)
     html = page(run, asked, focus)
     drawn = catalogue.of_run(run) if figures else {}
     advised = {name: advise(run.traces[name], listed).sentence for name, listed in run.rounds.items()}
-    with atomic(folder / "trace.perfetto.json") as file:
-        file.writelines(perfetto.lines(run, chosen))
+    if with_perfetto:
+        with atomic(folder / "trace.perfetto.json") as file:
+            file.writelines(perfetto.lines(run, chosen))
     write_text(folder / "report.html", html)
     names = catalogue.save(folder / "figures", drawn) if figures else []
     tell("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
         say(f"- {decides}: {sentence}", further="  ")
-    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time)
-    for name, sentence in advised.items():
-        say(f"{name}: {sentence}", further="  ")
-    for sentence in one_round.sentences(run, focus) if focus else ():
-        say(sentence, further="  ")
-    for line in perfetto.left_out(run, chosen):
+    notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
+    notes += one_round.sentences(run, focus) if focus else ()
+    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time, notes)
+    for line in perfetto.left_out(run, chosen) if with_perfetto else ():
         say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
-    say(f"Written to {folder}: report.html, trace.perfetto.json", further="  ")
+    say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
     if figures:
         _say_written(folder, names)
 

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell
-from simfl.cli.folders import run_folder, telling_removed
+from simfl.cli.folders import run_folder, tell_written, telling_removed
 from simfl.cli.inputs import SCENARIO_HELP, Out, Protocols, ScenarioFile, Set, load_scenario, names_and_files
 from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
@@ -111,13 +111,12 @@ def run_command(
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
         if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile)
+            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
         else:
-            terminal.show_repeats(terminal.console(), list(summaries.values()), loaded.profile)
-        for line in pressing:
-            say(line, further="  ")
-        shown_by = "simfl report" if is_latest(folder) else f"simfl report {folder}"
-        tell(f"Written to {folder} ({shown_by} shows it)")
+            terminal.show_repeats(
+                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
+            )
+        tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     without = [f"simfl: {line}" for line in _without_aggregate(summaries, repeat is not None)]
     if without:
         tell("\n".join(without), error=True)
@@ -188,7 +187,7 @@ def _without_aggregate(summaries: dict[Path, Summary], repeated: bool) -> Iterat
     for run, summary in summaries.items():
         for name, entry in summary.protocols.items():
             if not entry.completed:
-                reason, count = next(iter(entry.failures), ("no round was finished", 0))
+                reason, count = next(iter(summary.failures(name)), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
                 where = f"{run.name}: " if repeated else ""
                 yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds})"

@@ -19,7 +19,7 @@ from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
 from simfl.results.reasons import reasons
-from simfl.results.round_summary import MeanSpans, Measurement, RoundSummary, mean
+from simfl.results.round_summary import SELECTION, MeanSpans, Measurement, RoundSummary, mean
 from simfl.results.targets import Target
 from simfl.results.text import first_problem, shown
 from simfl.virtual_time import NS
@@ -218,6 +218,15 @@ class Summary(Block):
     def same_rounds(self) -> bool:
         """True where all protocols completed the same rounds: means over these compare like with like."""
         return len({tuple(r.index for r in p.completed) for p in self.protocols.values()}) <= 1
+
+    def explain(self, name: str, reason: str) -> str:
+        """Return the reason of an entry's failed round; of a skipped one, also what its selection needs."""
+        needed = self.assumed.needed.get(name) if self.assumed else None
+        return f"{reason}, {needed} needed" if needed and reason.startswith(SELECTION) else reason
+
+    def failures(self, name: str) -> list[tuple[str, int]]:
+        """Return an entry's reasons of failed and skipped rounds with their counts, explained."""
+        return [(self.explain(name, reason), count) for reason, count in self.protocols[name].failures]
 
     def dump(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True)

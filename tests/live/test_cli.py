@@ -31,7 +31,7 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert figures["links"] == "none"
     assert called("run", scenario, "--out", simulated, "--no-progress") == 0
     capsys.readouterr()
-    assert called("report", real) == 0
+    assert called("report", real, "--perfetto") == 0
     assert "seconds of real time per aggregate" in capsys.readouterr().out
     page = (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
     assert "All times are real, as it was played" in page

@@ -124,19 +124,23 @@ def test_a_summary_may_have_fewer_rounds_than_the_trace(folder: Path) -> None:
     assert [len(rounds) for rounds in opened(folder).rounds.values()] == [3, 3, 2]
 
 
-def test_a_report_prints_the_table_and_writes_two_files(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("options", [[], ["--perfetto"]])
+def test_a_report_prints_the_table_and_writes_a_page(
+    options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A file for Perfetto, larger than the trace, is written on request."""
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(SystemExit) as left:
-        main(["report", str(folder)])
+        main(["report", str(folder), *options])
     out, errors = capsys.readouterr()
     assert (left.value.code, errors) == (0, "")
     assert "aggregates exact" in out
     for name in ("fedavg", "secagg", "lightsecagg"):
         told = re.findall(rf"^{name}: .*\n(?:  .*\n)*", out, re.M)
         assert "would save at most" in " ".join(told[-1].split())
-    assert {path.name for path in folder.iterdir()} == FILES | REPORTS
+    reports = REPORTS if options else {"report.html"}
+    assert " ".join(out.split()).endswith(f"Written to {folder}: {', '.join(sorted(reports))}")
+    assert {path.name for path in folder.iterdir()} == FILES | reports
     assert all(path.read_bytes() == content for path, content in before.items())
 
 

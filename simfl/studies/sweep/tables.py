@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from simfl.folder.disk import atomic
 from simfl.results.columns import COLUMNS, Measure, at
 from simfl.results.reasons import reasons
-from simfl.results.round_summary import RoundSummary
 from simfl.results.statistics import Estimate, estimate
 from simfl.results.summary import ProtocolSummary
 from simfl.results.text import write_csv
@@ -98,15 +97,15 @@ class Failures(NamedTuple):
 
 def failures(sweep: Sweep) -> dict[Group, Failures]:
     """Return those of each point and protocol that has any."""
-    rounds: defaultdict[Group, list[RoundSummary]] = defaultdict(list)
+    outcomes: defaultdict[Group, list[str | None]] = defaultdict(list)
     units = {}
     for cell, _, summary in sweep.kept():
         for name, protocol in summary.protocols.items():
-            rounds[cell.point, name] += protocol.rounds
+            explained = (r.reason and summary.explain(name, r.reason) for r in protocol.rounds)
+            outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
     found = {
-        group: Failures(reasons(r.reason for r in listed), len(listed), units[group])
-        for group, listed in rounds.items()
+        group: Failures(reasons(listed), len(listed), units[group]) for group, listed in outcomes.items()
     }
     return {group: failures for group, failures in found.items() if failures.reasons}
 
