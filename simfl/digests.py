@@ -90,6 +90,8 @@ def listed(folder: Path) -> dict[str, str] | None:
 
 def checked(path: Path) -> Path:
     """Return the path of a regular file that is as its folder's SHA256SUMS has it; Damaged for another."""
+    if not path.parent.is_dir():
+        raise BadInput(f"{path.parent}: there is no such folder, and so no {path.name}")
     digests = listed(path.parent)
     if digests is None:
         need_regular(path)

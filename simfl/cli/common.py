@@ -98,9 +98,10 @@ def naming_unchecked() -> Iterator[None]:
     try:
         yield
     finally:
-        for folder in take_unchecked():
-            reason = "written by an earlier simfl, or by hand; damage would not be seen"
-            tell(f"simfl: {folder} has no {SUMS}: {reason}", error=True)
+        if folders := take_unchecked():
+            more = f" and {counted(len(folders) - 1, 'other folder')}" if len(folders) > 1 else ""
+            reason = "files of an earlier simfl, or made by hand, are read unchecked"
+            tell(f"simfl: no {SUMS} in {folders[0]}{more}: {reason}", error=True)
 
 
 def warn_inexact(runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]]) -> bool:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from simfl.digests import checked
+from simfl.digests import SUMS, checked
 from simfl.errors import BadInput
 from simfl.folder.unfinished import NAME, has_saved, unfinished_scenario
 from simfl.results.summary import Summary, read
@@ -26,7 +26,8 @@ def repeats_in(folder: Path) -> list[Path]:
 
 
 def is_finished(run: Path) -> bool:
-    return (run / "summary.json").is_file() and not (run / NAME).is_dir()
+    """Return True if a repeat came to its end, even if its files are damaged now."""
+    return any((run / name).exists() for name in ("summary.json", SUMS)) and not (run / NAME).is_dir()
 
 
 def finished(folder: Path) -> dict[Path, Summary]:
@@ -42,6 +43,7 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
     runs = [repeat(folder, number) for number in range(1, count + 1)]
     text = resolved_yaml(scenario)
     for run in filter(is_finished, runs):
+        checked(run / "summary.json")
         if checked(run / "resolved.yaml").read_text(encoding="utf-8") != text:
             raise BadInput(f"{run} is of another scenario: choose another folder")
     return [run for run in runs if not is_finished(run)]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simfl.digests import checked
+from simfl.digests import checked, names_in
 from simfl.errors import BadInput, reason
 from simfl.folder.latest import need_run, runs_here
 from simfl.folder.repeats import finished, repeats_in
@@ -155,7 +155,7 @@ def _point(row: dict[str, str], fixed: Container[str]) -> str:
 def _cells(folder: Path) -> dict[str, Summary]:
     """Return the summary of each cell that a sweep's table lists and its folder has, by key."""
     path = folder / "sweep.csv"
-    if not path.is_file():
+    if not names_in(folder, path.name):
         return {}
     with _table(path) as rows:
         keys = {key: None for row in rows if (key := row.get("cell"))}
@@ -168,7 +168,7 @@ def _settings(folder: Path, point: str) -> dict[str, Any]:
     path = folder / "sweep.csv"
     seeds: dict[int, None] = {}
     cell = None
-    if not path.is_file():
+    if not names_in(folder, path.name):
         return {}
     with _table(path) as rows:
         for row in rows:
@@ -176,7 +176,7 @@ def _settings(folder: Path, point: str) -> dict[str, Any]:
                 seeds[int(row["seed"])] = None
                 cell = cell or row["cell"]
     resolved = folder / "cells" / Path(cell or "").name / "resolved.yaml"
-    if not resolved.is_file():
+    if cell is None or not resolved.parent.is_dir():
         return {"seeds": list(seeds)}
     settings = look_at(resolved).model_dump(mode="json")
     del settings["seed"]
