@@ -136,13 +136,16 @@ def _entry(text: bytes) -> Entry | None:
 
 def _check_trace(folder: Path, saved: Saved) -> None:
     """Compare the trace with the digests of its parts."""
-    content, start, line = digests.read_bytes(folder / TRACE), 0, 1
-    for size, digest in saved.trace_parts:
-        part = content[start:size]
-        last = line + part.count(b"\n") - 1
-        if digests.of_bytes(part) != digest:
-            raise _damaged(folder, TRACE, f"the SHA-256 of lines {line} to {last} is not that in {JOURNAL}")
-        start, line = size, last + 1
+    digests.need_regular(folder / TRACE)
+    line = 1
+    with (folder / TRACE).open("rb") as file:
+        for size, digest in saved.trace_parts:
+            part = file.read(size - file.tell())
+            last = line + part.count(b"\n") - 1
+            if digests.of_bytes(part) != digest:
+                problem = f"the SHA-256 of lines {line} to {last} is not that in {JOURNAL}"
+                raise _damaged(folder, TRACE, problem)
+            line = last + 1
 
 
 def _damaged(folder: Path, file: str, problem: str) -> Damaged:

@@ -133,12 +133,12 @@ class Saver:
             write_kept(own.folder / file, kept)
             files[file] = digests.of_file(own.folder / file)
         head = () if before.rows else (trace.heading(name, self._rows.timed_by),)
-        lines = "".join(chain(head, trace.row_lines(self._rows[before.rows : until])))
-        self._trace_size = own.append(TRACE, self._trace_size, (lines,))
-        state |= {"size": self._trace_size, "rows": until, "trace_digest": digests.of_bytes(lines.encode())}
+        rows = trace.row_lines(self._rows[before.rows : until])
+        self._trace_size, digest = own.append(TRACE, self._trace_size, chain(head, rows))
+        state |= {"size": self._trace_size, "rows": until, "trace_digest": digest}
         new = {**state, "measured": tuple(self._new), "digests": files, "beside": dict(self.beside)}
         line, self._chain = digests.chained(before.model_copy(update=new).model_dump_json(), self._chain)
-        self._journal_size = own.append(JOURNAL, self._journal_size, (line,))
+        self._journal_size, _ = own.append(JOURNAL, self._journal_size, (line,))
         merged = {"measured": (*before.measured, *self._new), "digests": before.digests | files}
         self._entries[name] = before.model_copy(update={**state, **merged})
         self._forget()

@@ -20,6 +20,7 @@ import os
 import shutil
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,23 @@ class Unfinished:
     def _identity(self, scenario: Scenario) -> dict[str, Any]:
         return identified(scenario, code_version()) | ({"played": self.played} if self.played else {})
 
-    def append(self, name: str, size: int, lines: Iterable[str]) -> int:
-        """Append to a file of `size` bytes (what lies beyond was written half); return its new size."""
+    def append(self, name: str, size: int, lines: Iterable[str]) -> tuple[int, str]:
+        """Append to a file of `size` bytes (what lies beyond was written half).
+
+        Returns:
+            its new size, and the SHA-256 of the lines.
+        """
+        digest = sha256()
         with (self.folder / name).open("r+b") as file:
             file.truncate(size)
             file.seek(size)
-            file.writelines(text.encode() for text in lines)
+            for text in lines:
+                content = text.encode()
+                digest.update(content)
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            return file.tell()
+            return file.tell(), digest.hexdigest()
 
     def save_array(self, file_name: str, array: Any) -> str:
         """Write an array to a file of this folder; return its digest."""
