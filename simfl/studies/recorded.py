@@ -90,7 +90,7 @@ def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:
     """Yield the server's view of each entry of a run, and the truth to judge guesses by."""
     for name in study.scenario.protocols:
         file = folder / f"updates-{name}.npz"
-        if file not in names_in(folder, file.name):
+        if file not in names_in(folder, "updates-*.npz"):
             raise BadInput(f"{folder}: no {file.name}: {name} has no aggregate")
         yield _Recorded(study, name, folder, read_updates(file)).both()
 

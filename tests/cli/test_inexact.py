@@ -112,6 +112,7 @@ def test_an_interval_that_saves_nothing_is_refused(
     out = tmp_path / "out"
     assert ended("run", tmp_path / "small.yaml", "--out", out, f"--save-every={seconds}") == 2
     errors = " ".join(capsys.readouterr().err.split())
+    assert "--save-every" in errors
     assert f"must be from 0 up and finite, not {float(seconds)}" in errors
     assert not out.exists()
     with pytest.raises(ValueError, match="save_every_s: must be from 0 up"):
