@@ -21,6 +21,7 @@ import shutil
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario
 
 NAME = "unfinished"  # in a run's folder, as long as the run is not finished
+LINES_AT_ONCE = 1000  # of a trace: few calls, and little memory
 SCENARIO, RUN = "scenario.yaml", "run.json"
 
 
@@ -76,8 +78,8 @@ class Unfinished:
         with (self.folder / name).open("r+b") as file:
             file.truncate(size)
             file.seek(size)
-            for text in lines:
-                content = text.encode()
+            every = iter(lines)
+            while content := "".join(islice(every, LINES_AT_ONCE)).encode():
                 digest.update(content)
                 file.write(content)
             file.flush()
