@@ -75,7 +75,6 @@ def sweep(
 
 def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
-    from simfl.digests import SUMS, manifest
     from simfl.folder.disk import write_text
     from simfl.reports.sweep_page import page
     from simfl.reports.tables import write_parquet
@@ -93,14 +92,7 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
         try:
             with counting(errors, plan.name, len(todo)) as watch:
                 state.perform(todo, backend, jobs, address, watch)
-            rows = list(tables.rows(state))
-            (store.folder / SUMS).unlink(missing_ok=True)
-            columns = tables.columns(plan, rows)
-            tables.write_table(store.folder / "sweep.csv", columns)
-            tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
-            failed = tables.failure_columns(plan, tables.failures(state))
-            tables.write_table(store.folder / "failures.csv", failed)
-            write_text(store.folder / SUMS, manifest(store.folder, ("sweep.csv", "means.csv")))
+            columns = tables.write(state)
             store.link(folder_names(state))
             write_text(store.folder / "report.html", page(picture(state)))
             if parquet:
