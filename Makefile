@@ -18,6 +18,7 @@ test-all: .venv/ready  # also what takes minutes, and all examples
 
 fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
+	$(BIN)/python -m tests.fuzz.damage --tries 2000
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json

@@ -82,7 +82,7 @@ CASES = [
     (SYNC, "rounds: 3", "rounds: 3\nprofile: nowhere",
      "4: profile: profile 'nowhere' is neither a file nor one of"),
     (SYNC, "clock: modelled", "clock: recorded:nowhere",
-     "2: clock: nowhere/trace.jsonl: cannot be read ([Errno 2] No such file"),
+     "2: clock: nowhere: there is no such folder, and so no trace.jsonl"),
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  dataset: cifar10",
      "5: learning.dataset: cifar10 is read from files: set `data.root`"),
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  partition: {shards: 2000}",
