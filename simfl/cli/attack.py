@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import app, keeping, say, stages, tell
 from simfl.cli.folders import run_folder
-from simfl.cli.inputs import Set, load_scenario, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, load_scenario, names_and_files, settings, tell_whose_code
 
 With = Annotated[
     list[str] | None,
@@ -42,7 +42,7 @@ def attack(
     from simfl.reports import terminal
     from simfl.studies import recorded
 
-    made, to_run = recorded.made(kind, overrides(with_)), not target.is_dir()
+    made, to_run = recorded.made(kind, settings(with_, "--with")), not target.is_dir()
     if to_run:
         scenario = load_scenario(target, set_, {"record_updates": True})
     elif set_ or out:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, settings, tell_whose_code
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _of_protocol(
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
@@ -146,7 +146,7 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     from simfl.studies.leaks.lies import Lied, lies
     from simfl.studies.leaks.sweep import make_small
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     if not isinstance(small, Small):

@@ -263,8 +263,10 @@ def check(
 def _load(
     scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
-    settings = {"seed": seed, "clock": clock, "workers": workers}
-    given = {key: value for key, value in settings.items() if value is not None}
+    from simfl.scenario.yaml_tree import Node
+
+    options = {"seed": seed, "clock": clock, "workers": workers}
+    given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
     loaded = load_scenario(scenario, set_, given, protocols)
     if loaded.population.users >= MANY_USERS:
         _tell_forecast(loaded)

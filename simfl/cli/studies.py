@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
 from simfl.errors import need
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def explore(
     from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
-    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    cohort = make_cohort(protocol, users, seed, settings(set_))
     tell_whose_code()
     report, since = Report(), time.monotonic()
     patterns = total(cohort) if random is None else random
@@ -226,7 +226,7 @@ def verify(
     from simfl.studies.verify import Subject, verify
 
     failed = False
-    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+    for name, held_to, findings in verify(Subject(protocol, settings(set_))):
         tell_whose_code()
         say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
         for finding in findings[:MAX_FINDINGS]:

@@ -12,8 +12,10 @@ from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.learning.flower import WITHOUT_EFFECT
-from simfl.population.dropout import NoLosses
+from simfl.population.classes import Classes
+from simfl.population.dropout import POINTS, NoLosses, Point, Script
 from simfl.population.variations import LinkStates
+from simfl.random_streams import Streams
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
@@ -62,6 +64,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
             found.append((f"{path('network')}.tcp", why))
     for i, outage in enumerate(scenario.network.outages):
         found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
+    found += _scripts(scenario)
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -202,6 +205,45 @@ def _selection(s: Scenario) -> Problems:
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
     for key, message in problems:
         yield f"{block}.{key}".rstrip("."), message
+
+
+def _scripts(s: Scenario) -> Problems:
+    """Yield the scripted losses that no run of the scenario can have."""
+    last = last_point(s)
+    scripts: dict[str, list[str]] = {}  # by the script's key, the classes whose users it is for
+    for name, own in settings_of(s).items():
+        if isinstance(own.dropout, Script):
+            scripts.setdefault(key_of(s, name, "dropout"), []).append(name)
+    for key, names in scripts.items():
+        script = settings_of(s)[names[0]].dropout
+        assert isinstance(script, Script)
+        classes = _classes_of(s, max((loss.user for loss in script.losses), default=0))
+        for i, loss in enumerate(script.losses):
+            where = f"{key}.losses.{i}"
+            if not s.asynchronous and loss.round >= s.rounds:
+                why = f"rounds={s.rounds} are numbered 0 to {s.rounds - 1}"
+                yield f"{where}.round", f"round={loss.round} is not reached: {why}"
+            if POINTS.index(loss.at) > POINTS.index(last):
+                entries = ", ".join(s.protocols)
+                yield f"{where}.at", f"at={loss.at} is not reached: a round of {entries} ends with {last}"
+            if classes and loss.user < s.population.users and classes.of(loss.user) not in names:
+                why = f"and the script is for class {' and '.join(names)}"
+                yield f"{where}.user", f"user={loss.user} is of class {classes.of(loss.user)}, {why}"
+
+
+def last_point(s: Scenario) -> Point:
+    """Return the last point of a round at which a user can be lost, of all entries."""
+    points = {point for entry in s.protocols.values() for point in entry.round_points}
+    return max((point for point in POINTS if point in points), key=POINTS.index, default="upload")
+
+
+def _classes_of(s: Scenario, user: int) -> Classes | None:
+    """Return the classes of users 0 to `user`, if there are several and the users fit into memory."""
+    classes = s.population.classes
+    if not classes or list(memory(s, every=True)):
+        return None
+    shares = {name: own.share for name, own in classes.items()}
+    return Classes.drawn(shares, min(user + 1, s.population.users), Streams(s.seed))
 
 
 def _privacy(s: Scenario) -> Problems:
