@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from simfl.cli.common import tell
 from simfl.python_files import executed
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from simfl.scenario.yaml_tree import Node
 
 _named_files: set[str] = set()
+
+
+def finite(seconds: float) -> float:
+    """Refuse what is no number of seconds; `min=0` of an option lets nan and inf pass."""
+    if not math.isfinite(seconds):
+        raise BadParameter(f"must be a number of seconds, not {seconds}")
+    return seconds
 
 
 def names(incomplete: str) -> list[tuple[str, str]]:

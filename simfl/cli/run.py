@@ -14,7 +14,16 @@ from typer import Argument, Option
 
 from simfl.cli.common import NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell
 from simfl.cli.folders import run_folder, telling_removed
-from simfl.cli.inputs import SCENARIO_HELP, Out, Protocols, ScenarioFile, Set, load_scenario, names_and_files
+from simfl.cli.inputs import (
+    SCENARIO_HELP,
+    Out,
+    Protocols,
+    ScenarioFile,
+    Set,
+    finite,
+    load_scenario,
+    names_and_files,
+)
 from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
 
@@ -49,7 +58,14 @@ def run_command(
         Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
     ] = None,
     save_every_s: Annotated[
-        float, Option("--save-every", metavar="S", min=0, help="How often finished rounds are saved.")
+        float,
+        Option(
+            "--save-every",
+            metavar="S",
+            min=0,
+            callback=finite,
+            help="Seconds from one saving to the next.",
+        ),
     ] = 2.0,
     set_: Set = None,
     seed: Seed = None,

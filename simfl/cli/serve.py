@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, keeping, tell
-from simfl.cli.inputs import Out, ScenarioFile, Set, load_scenario
+from simfl.cli.inputs import Out, ScenarioFile, Set, finite, load_scenario
 from simfl.cli.live import (
     LINKS_HELP,
     PROCESSES_HELP,
@@ -31,7 +31,8 @@ TOKENS_HELP = "Lines of a user's number and its token."
 PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
 MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, tell how to use them, and end."
 REVEAL_HELP = "Tell in the end how updates were rounded, so that aggregates are checked; loopback only."
-Wait = Annotated[float, Option(metavar="S", min=0, help="So long the others may take to appear.")]
+WAIT_HELP = "Seconds for which the others may take to appear."
+Wait = Annotated[float, Option(metavar="S", min=0, callback=finite, help=WAIT_HELP)]
 Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
 TokenFile = Annotated[Path, Option(metavar="FILE", help=TOKENS_HELP)]
 Pin = Annotated[str | None, Option(metavar="SHA256", help=PIN_HELP)]

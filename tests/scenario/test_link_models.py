@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import simfl
 from simfl.errors import ScenarioError
 from simfl.experiment.build import build
 from simfl.folder.identity import scenario_key
@@ -96,3 +97,15 @@ def test_an_override_reaches_into_a_model(tmp_path: Path) -> None:
     scenario = read(tmp_path, text, {"network.users.varies.levels.1.factor": 0.5})
     assert scenario.network.users.varies.levels[1].factor == 0.5  # type: ignore[attr-defined]
     assert read(tmp_path, text, {"network.users.varies": "steady"}).network.users.varies.kind == "steady"
+
+
+def test_two_equal_markov_models_run_twice(tmp_path: Path) -> None:
+    """Two classes with one link model that draws from quantiles, run two times in one process."""
+    levels = [{"factor": factor, "dwell_s": {"quantiles": [[0, 0.1], [1, 20]]}} for factor in (1, 0.5)]
+    network = {"preset": "4g", "latency_s": 0.01, "varies": {"kind": "markov", "levels": levels}}
+    classes = {name: {"share": 0.5, "network": network} for name in ("a", "b")}
+    changes = {"population.classes": classes, "payload": "shadow", "protocols": ["fedavg"], "rounds": 1}
+    scenarios = [load("tutorial", changes) for _ in range(2)]
+    traces = [simfl.run(scenario).traces for scenario in scenarios]
+    assert traces[0] == traces[1]
+    assert scenarios[0] == scenarios[1]
