@@ -122,8 +122,8 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
 
 
 def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tensor:
-    """Train clients together, a step of all of them at a time. All that a `Schedule` needs is sent to the
-    device before its first step, and nothing comes back before the last: in between the host only launches."""
+    """Train clients together, a step of all of them at a time. All that a `Schedule` needs is on the device
+    before its first step, and nothing comes back before the last: in between the host only launches."""
     sgd, samples = cohort.sgd, work.samples
     put, device = samples.put, samples.device
     x0, lr = put(cohort.starts), put(np.array(cohort.lrs)[:, None])

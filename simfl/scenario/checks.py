@@ -152,6 +152,11 @@ def _buffered(s: Scenario) -> Problems:
     lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
         yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+    models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
+    chances = [model.chance() for model in models.values()]
+    if all(chance is not None and chance.before == 1 for chance in chances):
+        why = "every update is lost before the server has it, so no buffer fills: use a probability below 1"
+        yield next(iter(models)), why
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
