@@ -111,13 +111,13 @@ def run_command(
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
-    summaries, pressing = {}, list[str]()
+    summaries, pressing, late = {}, list[str](), dict[Path, dict[str, str]]()
     with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
                 tell(f"{run.name} of {repeat}", error=True)
             resumed = resume is not None if repeat is None else has_saved(run)
-            summaries[run], pressing = _perform(
+            summaries[run], pressing, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
             )
     if repeat is not None:
@@ -134,7 +134,7 @@ def run_command(
             say(line, further="  ")
         shown_by = "simfl report" if is_latest(folder) else f"simfl report {folder}"
         tell(f"Written to {folder} ({shown_by} shows it)")
-    without = [f"simfl: {line}" for line in _without_aggregate(summaries, repeat is not None)]
+    without = [f"simfl: {line}" for line in _without_aggregate(summaries, late, repeat is not None)]
     if without:
         tell("\n".join(without), error=True)
         raise typer.Exit(NO_AGGREGATE)
@@ -150,10 +150,10 @@ def _perform(
     parquet: bool,
     cluster: str | None,
     track: Tracked | None,
-) -> tuple[Summary, list[str]]:
-    """Run a scenario in a folder; return its summary, and lines on what pressed it."""
+) -> tuple[Summary, list[str], dict[str, str]]:
+    """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
     from simfl.reports import terminal
-    from simfl.reports.assumptions import pressing
+    from simfl.reports.assumptions import late_users, pressing
     from simfl.results.summary import read
     from simfl.simulation import run
     from simfl.trackers import tracker
@@ -172,7 +172,8 @@ def _perform(
         columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
-    return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
+    late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
+    return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager
@@ -199,15 +200,21 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
     show()
 
 
-def _without_aggregate(summaries: dict[Path, Summary], repeated: bool) -> Iterator[str]:
-    """Yield a line for each entry that completed nothing, with its most frequent reason."""
+def _without_aggregate(
+    summaries: dict[Path, Summary], late: dict[Path, dict[str, str]], repeated: bool
+) -> Iterator[str]:
+    """Yield a line for each entry that completed nothing, with its most frequent reason, and its late users.
+
+    That all users were still busy with an earlier round is a reason only if there is no other."""
     for run, summary in summaries.items():
         for name, entry in summary.protocols.items():
             if not entry.completed:
-                reason, count = next(iter(entry.failures), ("no round was finished", 0))
+                reasons = sorted(entry.failures, key=lambda failure: failure[0].startswith("selection: "))
+                reason, count = next(iter(reasons), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
                 where = f"{run.name}: " if repeated else ""
-                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds})"
+                why = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
+                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){why}"
 
 
 def _left(folder: Path, count: int | None) -> str:

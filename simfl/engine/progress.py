@@ -12,8 +12,8 @@ from simfl.virtual_time import NS
 
 MAX_RETURNS = 1000  # returns of each user, on average, before a run that got no further meanwhile is stopped
 FEW_USERS, MAX_FAILED = 10, 10
-"""Lost updates and messages that broke off, since a buffer last got an update, before a run is stopped: at most
-`MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
+"""Lost updates and messages that broke off, since a buffer last got an update, before a run is stopped:
+at most `MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
 BREAKS_PER_RETURN = 50  # so many messages that break off, and are sent again, count as one more return
 MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
 
