@@ -35,7 +35,10 @@ def attack(
     seed: Annotated[int, Option(min=0, help="Of the attack's own draws.")] = 1,
     as_json: Annotated[bool, Option("--json", help="Print attack-KIND.json and nothing else.")] = False,
 ) -> None:
-    """Attack users' updates with what the server saw in a recorded run; write a table and a figure."""
+    """Attack users' updates with what the server saw in a recorded run; write a table and a figure.
+
+    Example: simfl attack inversion attacks/inversion
+    """
     from simfl.blocks import as_name
     from simfl.folder.disk import write_text
     from simfl.reports import attack as report

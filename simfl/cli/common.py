@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from simfl.cli.help import App
 from simfl.errors import BadInput, RunFailed
 from simfl.results.text import printable
 from simfl.version import __version__
@@ -83,12 +84,7 @@ def read_to_its_end() -> Iterator[None]:
     raise typer.Exit(UNREAD)
 
 
-app = typer.Typer(
-    name="simfl",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = App(name="simfl", pretty_exceptions_enable=False)
 
 
 def _tell_version(asked: bool) -> None:

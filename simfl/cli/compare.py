@@ -21,7 +21,10 @@ def compare(
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
     format_: Annotated[Literal["table", "json"], Option("--format", help="What is printed.")] = "table",
 ) -> None:
-    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts."""
+    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
+
+    Example: simfl compare runs/tutorial-1 runs/tutorial-2
+    """
     if len(folders) < 2:
         raise typer.BadParameter("takes two folders or more", param_hint="DIR")
     from simfl.reports.compared import open_folders

@@ -53,6 +53,8 @@ def leak(
     """Say what the server and colluding users learn beyond the sum, whoever is lost.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
+
+    Example: simfl leak secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")

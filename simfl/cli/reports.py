@@ -36,7 +36,10 @@ def report(
         bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
     ] = False,
 ) -> None:
-    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
+    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json.
+
+    Example: simfl report runs/tutorial-1 --round 0
+    """
     if latex and (figures or rounds is not None or round_ is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
@@ -141,7 +144,10 @@ def privacy(
     first: Annotated[int | None, Option("--from", metavar="ROUND", help="First round.")] = None,
     last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
-    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    """Attack a run: reconstruct users' updates from its aggregates by least squares.
+
+    Example: simfl privacy runs/multi_round-1
+    """
     from simfl.privacy.attack import attack
     from simfl.reports.histograms import attack_lines
 

@@ -23,7 +23,10 @@ def reproduce(
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path, Option(metavar="DIR", help="The checkout.")] = Path(),
 ) -> None:
-    """Run the papers' tables and figures again: results to docs/reproduction, pages to docs."""
+    """Run the papers' tables and figures again: results to docs/reproduction, pages to docs.
+
+    Example: simfl reproduce lightsecagg_table1
+    """
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen

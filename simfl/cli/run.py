@@ -82,6 +82,8 @@ def run_command(
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
     Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
+
+    Example: simfl run tutorial
     """
     from simfl.folder import repeats
     from simfl.folder.latest import is_latest
@@ -237,7 +239,10 @@ def check(
     protocols: Protocols = None,
     workers: Workers = None,
 ) -> None:
-    """Check a scenario without running it, and print what it resolves to."""
+    """Check a scenario without running it, and print what it resolves to.
+
+    Example: simfl check tutorial --set population.users=50
+    """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
     from simfl.experiment import assumptions

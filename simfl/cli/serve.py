@@ -11,7 +11,6 @@ from typer import Argument, Option
 from simfl.cli.common import app, keeping, tell
 from simfl.cli.inputs import Out, ScenarioFile, Set, finite, load_scenario
 from simfl.cli.live import (
-    LINKS_HELP,
     PROCESSES_HELP,
     RESUME_HELP,
     check_resumed,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from simfl.live.tls import Address
     from simfl.scenario.schema import Scenario
 
+LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
 SCENARIO_HELP = "The scenario as it is here; the server sends it unless given."
 URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
 TOKENS_HELP = "Lines of a user's number and its token."
@@ -55,6 +55,8 @@ def serve_command(
     """Play a scenario in real time with users who join from other machines.
 
     Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
+
+    Example: simfl serve tutorial --tokens keys/tokens
     """
     from simfl.live import tls
     from simfl.live.serve import listening, serve
@@ -98,7 +100,10 @@ def join_command(
     reveal: Annotated[bool, Option("--reveal", help=REVEAL_HELP)] = False,
     set_: Set = None,
 ) -> None:
-    """Be some users of a live run that `simfl serve` plays on another machine."""
+    """Be some users of a live run that `simfl serve` plays on another machine.
+
+    Example: simfl join simfl://127.0.0.1:7000 --user 0-3 --token-file keys/tokens
+    """
     from simfl.live.join import join
     from simfl.live.tls import is_loopback
 
@@ -123,6 +128,8 @@ def ping_command(
     """Measure a link, and print it as the `network` of a scenario.
 
     Of a URL, the link to that server; of a scenario, this machine's loopback between two processes.
+
+    Example: simfl ping tutorial
     """
     from simfl.live import ping
     from simfl.live.sides import prepared

@@ -42,6 +42,8 @@ def sweep(
 
     The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again.
+
+    Example: simfl sweep studies/users_and_losses
     """
     if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
@@ -163,6 +165,8 @@ def explore(
     """Lose users at every combination of points, and hold every law to each round.
 
     It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+
+    Example: simfl explore secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
@@ -222,7 +226,10 @@ def verify(
     protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
     set_: Set = None,
 ) -> None:
-    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
+    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays.
+
+    Example: simfl verify secagg
+    """
     from simfl.studies.verify import Subject, verify
 
     failed = False
@@ -252,7 +259,10 @@ def calibrate(
     ] = None,
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
-    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
+
+    Example: simfl calibrate here.yaml
+    """
     import numpy as np
 
     from simfl.experiment.build import build
