@@ -18,6 +18,7 @@ from simfl.cli.live import (
     playable,
     told,
 )
+from simfl.errors import did_you_mean
 
 if TYPE_CHECKING:
     from simfl.live.hello import Admission
@@ -135,6 +136,12 @@ def ping_command(
     from simfl.live.sides import prepared
 
     if "://" not in what:
+        from simfl.scenario.shipped import is_scenario, scenarios
+
+        if not (is_scenario(what) or Path(what).exists()):
+            message = f"{what!r:.80} is neither an address, such as simfl://{what:.80}:7000, nor a scenario"
+            message += did_you_mean(what, scenarios())
+            raise typer.BadParameter(message, param_hint="URL|SCENARIO")
         study = prepared(_load(Path(what), None))
         tell("# this machine's loopback: what a live run adds here to the links of its scenario")
         tell(ping.loopback(study).block().rstrip())

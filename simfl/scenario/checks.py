@@ -30,6 +30,7 @@ SESSION_BYTES = 1_800  # a user whose presence changes with time: the next chang
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
 ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
 VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
+FEWER = "; selection: {random: 200} has 200 of them in a round"
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 Problems = Iterator[tuple[str, str]]  # (dotted path, message)
@@ -327,7 +328,8 @@ def memory(s: Scenario, every: bool = False) -> Problems:
     if users + data > limit_bytes(s):
         who = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
         path = "population.users" if users >= data else "learning.dataset"
-        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}"
+        fewer = "" if s.of(name).selection.kind != "all" or s.buffer or path != "population.users" else FEWER
+        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}{fewer}"
 
 
 def gb(nbytes: float) -> str:

@@ -18,7 +18,7 @@ from simfl.scenario import checks
 from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, Unfit, expand, override
-from simfl.scenario.shipped import OTHERS, located, telling_key
+from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.yaml_tree import (
     OVERRIDES,
     SET,
@@ -74,10 +74,7 @@ def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
     tree = read(source, str(source))
-    if key := telling_key(tree):
-        (kind, command), at = OTHERS[key], tree.child(key) or tree
-        message = f"this is a {kind} and not a scenario; `simfl {command}` reads it"
-        raise refusal(at.file, at.line, message, key)
+    refuse_other(tree, "scenario")
     return tree
 
 

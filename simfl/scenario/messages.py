@@ -208,7 +208,8 @@ def _purpose(shape: Shape) -> str:
     if shape.kinds:
         return f"{'a number or ' if shape.mixed else ''}one of {', '.join(shape.kinds)}"
     if shape.model:
-        return (shape.model.__doc__ or "a mapping").strip().splitlines()[0]
+        needed = [key for key, field in shape.model.model_fields.items() if field.is_required()]
+        return f"a mapping with {', '.join(needed) or ' or '.join(shape.keys)}"
     if shape.open:
         return "a mapping or a list of names" if shape.before else "a mapping"
     if shape.words:

@@ -90,7 +90,7 @@ CASES = [
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  model: {module: models.py:NoModel}",
      "5: learning.model: models.py:8 raised RuntimeError: no weights"),
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  model: {module: models.py:Nothing}",
-     "5: learning.model: models.py:Nothing: models.py has no Nothing"),
+     "5: learning.model: models.py has no Nothing; there are: NoModel"),
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  model: {module: models.py:NotOne}",
      "5: learning.model: models.py:NotOne is no model: it must be a class"),
     (SYNC, "rounds: 3", "rounds: 3\nlearning:\n  model: {module: broken.py:NotOne}",
