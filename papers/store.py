@@ -40,8 +40,8 @@ def path_of(place: Place, name: str) -> Path:
 
 
 def perform(entry: Entry, place: Place) -> Stored:
-    """Run an entry and store what it came to. An earlier result stays until then, and after it if its evidence
-    is the same: a file does not change with the seconds that a run took."""
+    """Run an entry and store what it came to. An earlier result stays until then, and after that if its
+    evidence is the same: a file does not change with the seconds that a run took."""
     stored, earlier = run(entry, place), read(place, entry.name)
     content = json.dumps(asdict(stored), indent=1, allow_nan=False)
     if earlier is not None and _SHAPE.validate_json(content).evidence == earlier.evidence:

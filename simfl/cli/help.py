@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, get_type_hints
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from simfl.errors import did_you_mean
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PURPOSES = {
     "Simulate": ("run", "check", "report", "compare"),
@@ -54,7 +57,7 @@ class Command(_Help, TyperCommand):
         for parameter in self.params:
             for info in getattr(hints.get(str(parameter.name)), "__metadata__", ()):
                 if isinstance(info, ArgumentInfo) and not getattr(parameter, "help", None):
-                    parameter.help = info.help  # type: ignore[attr-defined]
+                    parameter.help = info.help
 
 
 class Group(_Help, TyperGroup):
@@ -78,5 +81,5 @@ class App(typer.Typer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **kwargs)
 
-    def command(self, name: str | None = None, **kwargs: Any) -> Any:
+    def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:
         return super().command(name, cls=Command, **kwargs)

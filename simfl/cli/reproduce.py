@@ -14,6 +14,8 @@ AT_HELP = "Only print what an entry predicts for a setting that is not in the pa
 
 ROOT_HELP = "The checkout whose docs are written; this folder, if it is one. Elsewhere nothing is stored."
 
+HEAD = "", "paper", "simfl", "unit", "difference"
+
 
 @app.command()
 def reproduce(
@@ -69,9 +71,7 @@ def reproduce(
     for entry in entries:
         result = (store.perform if stored_here else store.run)(entry, place)
         say(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", further="  ")
-        print_table(
-            console(), ("", "paper", "simfl", "unit", "difference"), plain_rows(result.evidence.cells)
-        )
+        print_table(console(), HEAD, plain_rows(result.evidence.cells))
         agreed = [cell.agrees for cell in result.evidence.cells if cell.agrees is not None]
         tell(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
         if stored_here:
