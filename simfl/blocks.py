@@ -293,6 +293,17 @@ def _ranked(s: float, ranks: int) -> Draws:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The points of `Quantiles` as arrays, compared by identity.
+
+    Two blocks with equal fields are equal all the same: pydantic compares cached properties, which may not be
+    arrays, and where they differ the fields."""
+
+    p: Draws
+    values: Draws
+
+
 class Quantiles(Block):
     """Any distribution, such as a measured one, by its quantiles: linear between those that are given."""
 
@@ -312,15 +323,14 @@ class Quantiles(Block):
         return self
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
-        return np.interp(rng.random(size), *self._columns)
+        return np.interp(rng.random(size), self._columns.p, self._columns.values)
 
     def quantile(self, u: float) -> float:
-        return float(np.interp(u, *self._columns))
+        return float(np.interp(u, self._columns.p, self._columns.values))
 
     @cached_property
-    def _columns(self) -> tuple[Draws, Draws]:
-        p, values = np.array(self.points).T
-        return p, values
+    def _columns(self) -> _Columns:
+        return _Columns(*np.array(self.points).T)
 
     def average(self) -> float:
         return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))

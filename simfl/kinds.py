@@ -14,6 +14,7 @@ from functools import cache, reduce
 from importlib.metadata import entry_points
 from inspect import isabstract
 from operator import or_
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
@@ -53,7 +54,7 @@ class Outside(Block):
     def named(cls, reference: str) -> type[Block]:
         """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
         try:
-            found = python_files.find(reference, f"a class of {cls.thing}")
+            found = python_files.find(reference, f"a class of {cls.thing}", cls.base)
         except ValueError as problem:  # a path may be long, and hold what acts on a terminal
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
         _check(found, cls.base, f"{reference:.200}", cls.thing)
@@ -133,6 +134,13 @@ class Kinds(Generic[B]):
                 return cast(type[B], self._outside(None).named(os.path.abspath(word)))
             except ValueError as problem:
                 raise BadInput(str(problem)) from None
+        if word.endswith(".py") and os.path.isfile(word):
+            try:
+                names = python_files.classes(Path(word), self.base)
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
+            listed = f"such as {word:.200}:{names[0]}" if names else f"but it has no {self.thing}"
+            raise BadInput(f"{word:.200}: name a class behind a colon, {listed}")
         if word not in self.classes:
             known = f"{', '.join(self.classes)}, or path.py:Name of your own"
             raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import re
 import tomllib
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +17,7 @@ from typer.main import get_command
 
 import simfl
 from simfl.cli import app
-from simfl.cli.authoring import Things
+from simfl.cli.authoring import THINGS
 from simfl.folder import result
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
@@ -96,7 +96,7 @@ def test_inline_commands_and_options_are_there() -> None:
     assert len(used) > 10
     assert used <= known, used - known
     (listed,) = re.findall(r"`simfl list ([a-z]+(?:\\\|[a-z]+)+)`", TEXT)
-    assert listed.split("\\|") == list(get_args(Things))
+    assert listed.split("\\|") == list(THINGS)
 
 
 def test_files_and_extras_are_there() -> None:

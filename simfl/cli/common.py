@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from simfl.cli.help import App
 from simfl.digests import SUMS, take_unchecked
 from simfl.errors import BadInput, RunFailed, counted
 from simfl.results.text import printable
@@ -130,12 +131,7 @@ def warn_inexact(runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]]) -> b
     return inexact
 
 
-app = typer.Typer(
-    name="simfl",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = App(name="simfl", pretty_exceptions_enable=False)
 
 
 def _tell_version(asked: bool) -> None:

@@ -24,6 +24,8 @@ def compare(
     """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
 
     Exit code 1: an aggregate of one of them is not the plain sum; stderr names it.
+
+    Example: simfl compare runs/tutorial-1 runs/tutorial-2
     """
     if len(folders) < 2:
         raise typer.BadParameter("takes two folders or more", param_hint="DIR")

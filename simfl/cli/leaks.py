@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, settings, tell_whose_code
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def leak(
     """Say what the server and colluding users learn beyond the sum, whoever is lost.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
+
+    Example: simfl leak secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
@@ -91,7 +93,7 @@ def _of_protocol(
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
@@ -146,7 +148,7 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     from simfl.studies.leaks.lies import Lied, lies
     from simfl.studies.leaks.sweep import make_small
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     if not isinstance(small, Small):

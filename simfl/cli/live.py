@@ -46,6 +46,8 @@ def live_command(
 
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
     deliver is printed as overrun: above 2 % the figures are those of a busy machine.
+
+    Example: simfl live tutorial
     """
     from simfl.live.play import play
 

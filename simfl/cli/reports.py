@@ -42,6 +42,8 @@ def report(
     """Print a run's table again and what to speed up first; write report.html.
 
     Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
+
+    Example: simfl report runs/tutorial-1 --round 0
     """
     if latex and (figures or with_perfetto or rounds is not None or round_ is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
@@ -155,7 +157,10 @@ def privacy(
     first: Annotated[int | None, Option("--from", metavar="ROUND", help="First round.")] = None,
     last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
-    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    """Attack a run: reconstruct users' updates from its aggregates by least squares.
+
+    Example: simfl privacy runs/multi_round-1
+    """
     from simfl.digests import names_in
     from simfl.folder.latest import need_run
     from simfl.privacy.attack import attack

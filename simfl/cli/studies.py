@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell, warn_inexact
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
 from simfl.errors import need
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def sweep(
 
     The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.
+
+    Example: simfl sweep studies/users_and_losses
     """
     if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
@@ -161,6 +163,8 @@ def explore(
     """Lose users at every combination of points, and hold every law to each round.
 
     It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+
+    Example: simfl explore secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
@@ -171,7 +175,7 @@ def explore(
     from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
 
-    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    cohort = make_cohort(protocol, users, seed, settings(set_))
     tell_whose_code()
     report, since = Report(), time.monotonic()
     patterns = total(cohort) if random is None else random
@@ -220,11 +224,14 @@ def verify(
     protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
     set_: Set = None,
 ) -> None:
-    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
+    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays.
+
+    Example: simfl verify secagg
+    """
     from simfl.studies.verify import Subject, verify
 
     failed = False
-    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+    for name, held_to, findings in verify(Subject(protocol, settings(set_))):
         tell_whose_code()
         say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
         for finding in findings[:MAX_FINDINGS]:
@@ -250,7 +257,10 @@ def calibrate(
     ] = None,
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
-    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
+
+    Example: simfl calibrate here.yaml
+    """
     import numpy as np
 
     from simfl.experiment.build import build

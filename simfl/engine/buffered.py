@@ -227,6 +227,7 @@ class BufferedSession(Session):
             del self.tasks[task.id]
 
     def on_lost(self, task: UserRound) -> None:
+        self.progress.failed += 1
         self.drop(task)
         if self.presence.online(task.user):
             assert self.world.return_ns is not None

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from simfl.errors import counted
 from simfl.population.variations import Steady
 from simfl.reports.units import listed, percent, seconds, three_figures
 from simfl.results.assumed import Assumed, Masking
-from simfl.results.trace import SERVER, Begin, End, Ignored, Sent, Step, TimerSet, Trace
+from simfl.results.metrics import Round
+from simfl.results.trace import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
-from simfl.scenario.world import Measured, Modelled
+from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.virtual_time import NS, nanoseconds
 
 Named = list[tuple[str, str]]
@@ -91,6 +93,20 @@ def pressing(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) ->
     full = "; ".join(_saturated(usages(s, facts, traces))) if facts is not None else ""
     lines = (("Deadlines that passed", timers), ("The server's link", full))
     return [f"{what}: {found}" for what, found in lines if found]
+
+
+def late_users(s: Scenario, name: str, rows: Trace, rounds: Iterable[Round]) -> str:
+    """Say how many users, who were not lost, missed a deadline in the first round of an entry in
+    which it did; nothing if there is no such round."""
+    expired = {row.round: row.what for row in rows if isinstance(row, Step) and row.call == "expire"}
+    lost = {(row.round, row.user) for row in rows if isinstance(row, Lost)}
+    for r in rounds:
+        users = {user for user, _ in r.missed if (r.index, user) not in lost}
+        deadline = s.of(name).deadlines.given.get(expired.get(r.index, ""))
+        if users and isinstance(deadline, FixedDeadline):
+            timer = f"deadlines.{expired[r.index]}={deadline.after_s:g} s"
+            return f"{counted(len(users), 'user')} were late for {timer}: make it longer"
+    return ""
 
 
 def _first(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:

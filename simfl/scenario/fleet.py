@@ -22,10 +22,10 @@ from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located
+from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
-from simfl.scenario.yaml_tree import Node, nodes, plain, read
+from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain, read
 
 PATIENCE_S = 1e6  # of a deadline that nobody misses
 
@@ -133,6 +133,7 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         path = located(Path(source))
         file, folders = str(path), {str(path): path.parent}
         tree = read(path, file, "fleet")
+        refuse_other(tree, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)
@@ -156,10 +157,10 @@ def _put(tree: Node, path: str, value: Any) -> None:
     for key in above:
         if not isinstance(tree.value, dict):
             tree.value = {}
-        tree = tree.value.setdefault(key, Node({}, "--set"))
+        tree = tree.value.setdefault(key, Node({}, OVERRIDES))
     if not isinstance(tree.value, dict):
         tree.value = {}
-    tree.value[last] = nodes(value, Node(None, "--set"))
+    tree.value[last] = nodes(value, Node(None, OVERRIDES))
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:

@@ -112,8 +112,8 @@ def test_an_interval_that_saves_nothing_is_refused(
     out = tmp_path / "out"
     assert ended("run", tmp_path / "small.yaml", "--out", out, f"--save-every={seconds}") == 2
     errors = " ".join(capsys.readouterr().err.split())
-    assert "--save-every" in errors
-    assert f"must be from 0 up and finite, not {float(seconds)}" in errors
+    assert "Invalid value for '--save-every'" in errors
+    assert seconds in errors
     assert not out.exists()
     with pytest.raises(ValueError, match="save_every_s: must be from 0 up"):
         simulation.run(SHORT, out=out, save_every_s=float(seconds))
@@ -136,5 +136,5 @@ def test_a_folder_without_a_run_is_named_beside_those_with_one(
     assert ended("run", "--resume", "runs/none") == 2
     assert capsys.readouterr().err == "runs/none: there is no such folder\n"
     assert ended("run", "small.yaml", "--clock", "recorded:nowhere") == 2
-    expected = "--set: clock: nowhere: there is no such folder, and so no trace.jsonl\n"
+    expected = "--clock: clock: nowhere: there is no such folder, and so no trace.jsonl\n"
     assert capsys.readouterr().err == expected

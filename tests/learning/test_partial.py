@@ -43,7 +43,9 @@ def by_torch(trainer: Trainer, user: int, seed: bytes, steps: int) -> np.ndarray
             named[slot.name].copy_(slot.view(start))
     optimiser, part = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9), trainer.parts[user]
     batches = [
-        rows for order in orders(seed, len(part), 2) for rows in np.split(order, range(5, len(part), 5))
+        rows
+        for order in itertools.chain.from_iterable(orders(seed, len(part), 2))
+        for rows in np.split(order, range(5, len(part), 5))
     ]
     for rows in batches[:steps]:
         x = torch.from_numpy(trainer.split.x_train[part[rows]].astype(np.float64))
