@@ -52,6 +52,8 @@ def sweep(
     from simfl.studies.sweep.store import Store
 
     backends.need(backend)
+    if jobs is not None and address is None:
+        backends.check_jobs(jobs)
     if parquet:
         need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
@@ -172,7 +174,10 @@ def explore(
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
     from simfl.studies.explore.reached import told
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
+    from simfl.studies.sweep.backends import check_jobs
 
+    check_jobs(jobs)
+    check_place(Path(out))
     cohort = make_cohort(protocol, users, seed, overrides(set_))
     tell_whose_code()
     report, since = Report(), time.monotonic()

@@ -7,7 +7,7 @@ vectors have a few coordinates as terms, since longer ones repeat what a code do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,8 +32,11 @@ from simfl.studies.leaks.views import (
 from simfl.studies.watch import watched
 
 
-def on_engine(experiment: Experiment, protocol: str) -> Transcript:
-    """Run an entry of a scenario, and return what was sent, drawn and summed."""
+def on_engine(
+    experiment: Experiment, protocol: str, published: Callable[[], None] = lambda: None
+) -> Transcript:
+    """Run an entry of a scenario, and return what was sent, drawn and summed. published: called as a round
+    ends."""
     clocks, q = make_clocks(experiment), experiment.scenario.params(protocol, 1).q
     ops = SymbolicOps(q)
     session = experiment.session(protocol, clocks(protocol), ops)
@@ -56,7 +59,8 @@ def on_engine(experiment: Experiment, protocol: str) -> Transcript:
     )
 
     async def publish(closed: ClosedRound) -> None:
-        """Keep nothing: the laws judge the symbolic result."""
+        """Keep nothing of a round: the laws judge the symbolic result."""
+        published()
 
     asyncio.run(drive(session, publish, lambda: None))
     watcher.close()

@@ -57,6 +57,22 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
 
 
+def test_all_but_one_user_can_collude(leak) -> None:
+    """Of three users, t = 2 shares reconstruct: two colluders learn the update of a user taken for lost."""
+    code, out, _ = leak("secagg", "--users", "3", "--set", "t=2", "--collude", "2", "--random", "40")
+    assert code == 1
+    assert re.search(r"the server and 2 users: \d+ views, \d+ with more than the sum\n", out)
+
+
+def test_an_estimate_counts_coalitions(leak, monkeypatch) -> None:
+    """A view takes about a millisecond: 8,178 coalitions of 13 users, under 10,000 patterns."""
+    code, _, errors = leak("secagg", "--users", "13", "--random", "10000", "--collude", "11")
+    assert code == 2
+    assert re.search(
+        r"secagg, 13 users: 10000 random loss patterns would take about .* (hours|days) here", errors
+    )
+
+
 @pytest.mark.ci
 def test_a_scenario_is_looked_at_as_a_whole(leak) -> None:
     code, out, _ = leak(ROOT / "scenarios" / "tutorial.yaml", "--set", "rounds=2")
@@ -88,6 +104,19 @@ def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
         (["secagg", "--users", "2"], "Invalid value for '--users': "),
         (["lightsecagg", "--set", "U=9"], "privacy.U: U=9 must not be above N - D = 4"),
         (["no_such.yaml"], "no_such.yaml: cannot be read"),
+        (
+            ["secagg", "--users", "3", "--collude", "3"],
+            "collude=3 must be at least 0 and at most 2 of 3 users",
+        ),
+        (
+            ["secagg", "--users", "3", "--lie", "shared", "--collude", "3"],
+            "at most 2 of 3 users: one of them",
+        ),
+        (["secagg", "--users", "40", "--random", "1", "--collude", "39"], "1,099,511,627,775 coalitions"),
+        (["secagg", "--out", "nodir/leak.yaml"], "nodir/leak.yaml: there is no folder nodir"),
+        (["tutorial", "--users", "3"], "--users: goes with a protocol"),
+        (["tutorial", "--random", "3"], "--random: goes with a protocol"),
+        (["tutorial", "--collude", "12"], "collude=12 must be at least 0 and at most 11 of 12 users"),
         (["secagg", "--figure", "f.pdf"], "must end in .svg or .png"),
         (["a.yaml", "--figure", "f.svg"], "goes with a protocol"),
     ],
