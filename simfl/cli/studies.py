@@ -227,17 +227,23 @@ def verify(
     protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
     set_: Set = None,
 ) -> None:
-    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
-    from simfl.studies.verify import Subject, verify
+    """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
 
-    failed = False
-    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+    Each row is ok, FAILED with its findings, or not tried and why; the last line counts them.
+    """
+    from simfl.studies.verify import Row, Subject, counted_rows, verify
+
+    rows = list[Row]()
+    for row in verify(Subject(protocol, overrides(set_))):
         tell_whose_code()
-        say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
-        for finding in findings[:MAX_FINDINGS]:
-            say(f"        - {finding}", further=" " * 10)
-        failed |= bool(findings)
-    if failed:
+        rows.append(row)
+        say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
+        for finding in row.findings[:MAX_FINDINGS]:
+            say(f"{'':11}- {finding}", further=" " * 13)
+        if row.outcome == "not tried":
+            say(f"{'':11}because {row.not_tried}", further=" " * 11)
+    say(counted_rows(rows))
+    if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
 

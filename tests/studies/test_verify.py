@@ -59,7 +59,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 def found(subject: Subject, *names: str) -> dict[str, list[str]]:
     """The findings of these checks."""
     chosen = {name: CHECKS[name] for name in names or CHECKS}
-    return {name: findings for name, _, findings in verify(subject, chosen) if findings}
+    return {row.name: list(row.findings) for row in verify(subject, chosen) if row.findings}
 
 
 @pytest.mark.ci(only=["takes any shape"])
@@ -113,7 +113,7 @@ def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str],
         main(["verify", f"{file}:DealtPads"])
     assert left.value.code == 1
     printed = capsys.readouterr()
-    assert "FAILED  sizes: The bytes of each message" in printed.out
+    assert "FAILED     sizes: The bytes of each message" in printed.out
     assert "upload states 1 bytes" in printed.out
     assert printed.err.count(f"Runs the code of {file}") == 1
 

@@ -65,6 +65,7 @@ def on_engine(
     asyncio.run(drive(session, publish, lambda: None))
     watcher.close()
     watcher.seen.misuse += ops.misuse
+    watcher.seen.kernels |= ops.kernels
     return watcher.seen
 
 
