@@ -183,7 +183,7 @@ CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for ch
 
 @dataclass(frozen=True)
 class Row:
-    """What a check says of a protocol.
+    """The answer of a check for a protocol.
 
     Attributes:
         name: of the check.

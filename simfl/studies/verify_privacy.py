@@ -74,8 +74,8 @@ def numbers(subject: Subject) -> Findings:
 
 
 def _private(subject: Subject) -> tuple[Setup, int]:
-    """Return a protocol's machines and the colluders whom it withstands. NotTried where a round in which all is
-    as it should be leaks: what else a server does is then no matter."""
+    """Return a protocol's machines and the colluders whom it withstands. NotTried where a round in which all
+    is as it should be leaks: what else a server does is then no matter."""
     setup, colluders = subject.rounds().setup, subject.colluders
     if any(learned(play(setup), colluders)):
         raise NotTried("a round without losses leaks already (secrets)")

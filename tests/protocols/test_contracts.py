@@ -64,7 +64,7 @@ def test_a_table_with_a_kind_as_text_fails_at_its_class():
         type("Old", (Client,), law)
 
 
-def test_a_message_without_a_phase_fails_at_the_table_that_takes_it():
+def test_a_message_without_a_phase_fails_at_its_table():
     bare = type("Bare", (Message,), {"kind": "bare"})
     with pytest.raises(TypeError, match="Old: its table has Bare, which has no phase"):
         type("Old", (Client,), {"table": {("ready", bare): ("receive", "ready")}})

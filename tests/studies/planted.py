@@ -86,10 +86,12 @@ def share_at_zero(patch: Patch) -> None:
     honest = pairwise_masks.point
     patch.setattr(pairwise_masks, "point", lambda user: shamir.P if user == 3 else honest(user))
     patch.setattr(shamir, "_check", lambda points: None)
-    rows = mds._residues
-    patch.setattr(
-        mds, "_residues", lambda points, q: [p % q for p in points] if q == shamir.P else rows(points, q)
-    )
+    checked = mds._residues
+
+    def residues(points: Any, q: int) -> list[int]:
+        return [point % q for point in points] if q == shamir.P else checked(points, q)
+
+    patch.setattr(mds, "_residues", residues)
     mds.matrix.cache_clear()
 
 

@@ -25,7 +25,7 @@ def dear(fault: Planted) -> object:
     return pytest.param(fault, marks=marks, id=fault.name)
 
 
-@pytest.mark.parametrize("fault", map(dear, PLANTED))
+@pytest.mark.parametrize("fault", [*map(dear, PLANTED)])
 def test_a_planted_fault_is_found(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the checks of the table and by no other one of these."""
     fault.plant(monkeypatch)
