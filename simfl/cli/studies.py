@@ -172,7 +172,7 @@ def explore(
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
-    from simfl.studies.explore.reached import told
+    from simfl.studies.explore.reached import Tried, counted, tried
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
     from simfl.studies.sweep.backends import check_jobs
 
@@ -206,12 +206,19 @@ def explore(
             sample(cohort, random, watch)
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
-        for line in told(report.reached, cohort.rows):
-            say(f"  {line}", further="    ")
+        rows = [*cohort.laws, *tried(report.reached, cohort.rows)]
+        if random is not None:
+            of = f"{total(cohort):,} patterns"
+            rows.append(Tried(f"the rest of {of}", because=f"--random {random} tries so many"))
+        for row in rows:
+            say(f"  {row}", further=" " * 13)
+        say(f"  {counted(rows)}")
         return
     say(f"{counts()}; a law is broken:", further="  ")
     found = report.violation
     tell(f"  {found}")
+    if report.patterns < patterns:
+        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
     _, again = judge(cohort, found.pattern, found.detect, replay=True)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
     scenario = resolved_yaml(cohort.replayable(found.pattern, found.detect))
