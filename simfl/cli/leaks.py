@@ -125,13 +125,15 @@ def _of_protocol(
                 expected = seconds_for_sample(small, random, collude)
         ask_before_long(f"{label}: {losses}", expected, yes)
 
-    with keeping(lambda: f"; {report.rounds} rounds so far"), stages() as stage:
+    with keeping(lambda: f"; {report.rounds + report.pairs} rounds so far"), stages() as stage:
         stage(f"{label}: {losses}", report.so_far)
         if random is None:
             sweep(small, collude, report)
         else:
             sample(small, random, collude, report)
-    say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
+    pairs = f", {counted(report.pairs, 'pair')} of rounds" if report.pairs else ""
+    counts = f"{report.rounds} rounds, {report.results} with a result{pairs}"
+    say(f"{label}: {counts}, {time.monotonic() - since:.0f} s", further="  ")
     _show(report)
     if figure is not None:
         _draw(small, report.found or report.further, label, figure)
@@ -210,15 +212,20 @@ def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
 def _show(report: Report) -> None:
     for size, views in sorted(report.views.items()):
         who = f"the server and {counted(size, 'user')}" if size else "the server alone"
-        leaks = report.leaks[size]
-        found = f"{leaks} with more than the sum" if leaks else "nothing beyond the sum"
-        say(f"  {who}: {counted(views, 'view')}, {found}", further="    ")
+        said = f"{counted(views, 'view')}, {_beyond(report.leaks[size])} the sum"
+        if pairs := report.pair_views[size]:
+            said += f"; {counted(pairs, 'view')} of two rounds, {_beyond(report.pair_leaks[size])} the sums"
+        say(f"  {who}: {said}", further="    ")
     if report.found is not None:
         _tell(report.found)
     elif report.further is not None:
         size = len(report.further.coalition)
         say(f"With {counted(size, 'colluding user')} it would leak:")
         _tell(report.further)
+
+
+def _beyond(leaks: int) -> str:
+    return f"{leaks} with more than" if leaks else "nothing beyond"
 
 
 def _tell(found: Found | Lied) -> None:

@@ -238,7 +238,8 @@ def verify(
 
     Each row is ok, FAILED with its findings, or not tried and why; the last line counts them.
     """
-    from simfl.studies.verify import Row, Subject, counted_rows, verify
+    from simfl.studies.subject import Subject
+    from simfl.studies.verify import Row, counted_rows, verify
 
     rows = list[Row]()
     for row in verify(Subject(protocol, overrides(set_))):

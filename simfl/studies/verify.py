@@ -24,7 +24,8 @@ from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.results.trace import row_lines
 from simfl.studies.explore.rounds import explore, make_cohort
-from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried, Subject
+from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
+from simfl.studies.subject import Subject as Subject
 from simfl.studies.verify_privacy import PRIVACY
 from simfl.studies.watch import Played
 

@@ -63,7 +63,7 @@ class Evaluated:
         return np.array([self.form(form, limb) for limb in range(LIMBS)], "<u4").tobytes()
 
     def form(self, form: Form, limb: int | None) -> int:
-        return sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q
+        return int(sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q)
 
     def real(self, item: Any) -> Any:
         """Return a sum in float64, added in its own order; or a coordinate as it is."""
@@ -75,6 +75,7 @@ class Evaluated:
         if isinstance(symbol, Coordinate):
             return int(self.updates[symbol.user, symbol.update][symbol.k])
         if isinstance(symbol, Value):
+            assert limb is not None
             return shamir.limbs(self.bytes(symbol.secret))[limb]
         assert isinstance(symbol, Element)
         at = symbol.k if limb is None else symbol.k * LIMBS + limb

@@ -114,7 +114,7 @@ def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
     """Play a round in which nobody is lost, up to the question who survived. lie: what is told before."""
     kind, waiting = _Noting(setup.kind), dict[int, Any]()
 
-    def alter(to: int, message: Message) -> Message:
+    def alter(to: int, message: Message) -> Message | Sequence[Message]:
         if isinstance(message, Survivors):
             waiting[to] = copy.copy(kind.clients[to])
         return lie(to, message)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from simfl.dataplane.handles import Handle
@@ -77,7 +78,7 @@ def _statements(message: Message, name: str, users: Sequence[int], least: int) -
     if isinstance(value, int) and not isinstance(value, bool):
         for other in range(len(users) + 1):
             if other != value:
-                yield Statement(message.kind, name, str(other), lambda to, true, other=other: other)
+                yield Statement(message.kind, name, str(other), partial(_number, other))
     elif _names_users(message, value, users):
         for size in range(1, least):
             yield Statement(message.kind, name, f"{size} of the users", _first(size))
@@ -86,6 +87,10 @@ def _statements(message: Message, name: str, users: Sequence[int], least: int) -
         for size in range(least, len(users)):
             words = f"{size} of the users, a second time,"
             yield Statement(message.kind, name, words, _first(size), after=True)
+
+
+def _number(number: int, to: int, value: int) -> int:
+    return number
 
 
 def _names_users(message: Message, value: Any, users: Sequence[int]) -> bool:

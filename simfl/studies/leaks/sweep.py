@@ -55,21 +55,36 @@ class Found:
 
 @dataclass
 class Report:
-    """The counts of a sweep: rounds (or runs), those with a result, and by the number of colluders the views
-    and those that break a law. first: the smallest finding of each number of colluders; further: the first of
-    one colluder more than was asked for; played: rounds of a run that is being played."""
+    """The counts of a sweep.
+
+    Attributes:
+        rounds: rounds, or runs over a buffer.
+        results: those with a result.
+        views: of these, by the number of colluders.
+        leaks: views that break a law.
+        pairs: two rounds as one, without losses in the first.
+        pair_views: of these, by the number of colluders.
+        pair_leaks: views of two rounds that break a law.
+        first: the smallest finding of each number of colluders.
+        further: the first of one colluder more than was asked for.
+        played: rounds of a run that is being played.
+    """
 
     rounds: int = 0
     results: int = 0
     views: Counter[int] = field(default_factory=Counter)
     leaks: Counter[int] = field(default_factory=Counter)
+    pairs: int = 0
+    pair_views: Counter[int] = field(default_factory=Counter)
+    pair_leaks: Counter[int] = field(default_factory=Counter)
     first: dict[int, Found] = field(default_factory=dict)
     further: Found | None = None
     played: int = 0
 
     def so_far(self) -> str:
         """Return how far a sweep has come, as the end of a line."""
-        rounds, views = counted(self.rounds or self.played, "round"), counted(self.views.total(), "view")
+        rounds = counted(self.rounds + self.pairs or self.played, "round")
+        views = counted((self.views + self.pair_views).total(), "view")
         return f", {rounds}, {views}"
 
     @property
@@ -79,16 +94,21 @@ class Report:
 
     def look(self, case: Case | None, seen: Transcript, coalitions: Coalitions) -> None:
         """Hold the laws to the view of every coalition, and count."""
-        self.rounds += 1
-        self.results += bool(seen.results)
+        views, leaks = self.views, self.leaks
+        if case is not None and case.round:
+            self.pairs += 1
+            views, leaks = self.pair_views, self.pair_leaks
+        else:
+            self.rounds += 1
+            self.results += bool(seen.results)
         base = seen.view()
         for size, some in coalitions.items():
             for coalition in some:
-                self.views[size] += 1
+                views[size] += 1
                 knowledge = seen.view(coalition, base) if coalition else base
                 what = beyond(seen, knowledge) or next(broken(seen, knowledge), None)
                 if what is not None:
-                    self.leaks[size] += 1
+                    leaks[size] += 1
                     self._keep(Found(case, coalition, what))
 
     def _keep(self, found: Found) -> None:
@@ -175,8 +195,8 @@ def sample(
     coalitions = up_to(collude, cohort.users)
 
     def leaks(detect: Detect, pattern: Pattern) -> bool:
-        before, tried = report.leaks.total(), Case(pattern, detect)
-        report.look(tried, small.replay(tried), coalitions)
+        before, case = report.leaks.total(), Case(pattern, detect)
+        report.look(case, small.replay(case), coalitions)
         return report.leaks.total() > before
 
     shrunk(cohort, examples, leaks)

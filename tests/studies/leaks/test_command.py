@@ -28,9 +28,11 @@ def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0
     assert re.match(
-        r"lightsecagg, 4 users: 1188 rounds, 83 with a result, \d+ s\n"
-        r"  the server alone: 1188 views, nothing beyond the sum\n"
-        r"  the server and 1 user: 4752 views, nothing beyond the sum\n"
+        r"lightsecagg, 4 users: 1122 rounds, 17 with a result, 66 pairs of rounds, \d+ s\n"
+        r"  the server alone: 1122 views, nothing beyond the sum; 66 views of two rounds,\n"
+        r"    nothing beyond the sums\n"
+        r"  the server and 1 user: 4488 views, nothing beyond the sum; 264 views of two\n"
+        r"    rounds, nothing beyond the sums\n"
         r"With 2 colluding users it would leak:\n"
         r"  nobody lost \(timeout\); users 0, 1 collude:\n"
         r"  x_2\[2\] .* is known, from\n",
