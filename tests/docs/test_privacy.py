@@ -32,8 +32,8 @@ def test_its_python_finds_the_leak_that_it_names() -> None:
 
 
 def test_its_counts_are_those_of_commands() -> None:
-    """A row for each command, in their order; the number of rounds of a protocol is one wherever it stands."""
-    head, _, table = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    """A row for each command, in their order."""
+    _, _, table = PAGE.read_text(encoding="utf-8").partition(HEAD)
     rows = table.partition("\n\n")[0].strip().splitlines()
     assert [row.split("|")[1].strip() for row in rows] == [f"`{one.command}`" for one in COUNTED]
 
