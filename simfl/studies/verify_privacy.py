@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from simfl.studies.leaks.cases import SmallBuffer
+from simfl.dataplane.symbolic import SymbolicOps
+from simfl.studies.leaks.cases import Small, SmallBuffer
 from simfl.studies.leaks.evaluated import differences
 from simfl.studies.leaks.laws import learned
 from simfl.studies.leaks.sessions import two_sessions
 from simfl.studies.leaks.statements import stated_weights
 from simfl.studies.leaks.statements import statements as stated
 from simfl.studies.leaks.swaps import swaps
-from simfl.studies.leaks.views import Setup, play
 from simfl.studies.subject import Findings, NotTried, Subject
 
 MANY = 2
@@ -42,8 +42,8 @@ def kernels(subject: Subject) -> Findings:
 
 def sessions(subject: Subject) -> Findings:
     """Two sessions in which users have the same keys say sums alone."""
-    setup, colluders = _private(subject)
-    seen = two_sessions(setup)
+    small, colluders = _private(subject)
+    seen = two_sessions(small)
     if seen is None:
         raise NotTried("its users agree on no keys")
     yield from learned(seen, colluders)
@@ -51,7 +51,7 @@ def sessions(subject: Subject) -> Findings:
 
 def channels(subject: Subject) -> Findings:
     """A sealed row opens for its receiver alone, as its sender's, and in its own session."""
-    report = swaps(subject.rounds().setup)
+    report = swaps(subject.small())
     if not report.tried:
         raise NotTried("its users seal nothing for each other")
     yield from report.opened.values()
@@ -59,8 +59,8 @@ def channels(subject: Subject) -> Findings:
 
 def statements(subject: Subject) -> Findings:
     """A server that states another number, too few users or a second set learns one sum at most."""
-    setup, colluders = _private(subject)
-    report = stated(setup, colluders)
+    _, colluders = _private(subject)
+    report = stated(subject.rounds().setup, colluders)
     if not report.tried:
         raise NotTried("its server states neither numbers nor users")
     yield from report.worked
@@ -73,13 +73,14 @@ def numbers(subject: Subject) -> Findings:
     yield from sorted(set(stated_weights(setup)))
 
 
-def _private(subject: Subject) -> tuple[Setup, int]:
-    """Return a protocol's machines and the colluders whom it withstands. NotTried where a round in which all
+def _private(subject: Subject) -> tuple[Small | SmallBuffer, int]:
+    """Return a protocol's cohort and the colluders whom it withstands. NotTried where a round in which all
     is as it should be leaks: what else a server does is then no matter."""
-    setup, colluders = subject.rounds().setup, subject.colluders
-    if any(learned(play(setup), colluders)):
-        raise NotTried("a round without losses leaks already (secrets)")
-    return setup, colluders
+    small, colluders = subject.small(), subject.colluders
+    ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)
+    if any(learned(small.session(ops), colluders)):
+        raise NotTried("a session without losses leaks already (secrets)")
+    return small, colluders
 
 
 PRIVACY = (secrets, kernels, sessions, channels, statements, numbers)

@@ -21,7 +21,8 @@ def matrices() -> Iterator[None]:
 
 
 def dear(fault: Planted) -> object:
-    marks = [pytest.mark.ci] if "secrets" in fault.found_by else []
+    costly = "secrets" in fault.found_by or fault.protocol == "lightsecagg_async"
+    marks = [pytest.mark.ci] if costly else []
     return pytest.param(fault, marks=marks, id=fault.name)
 
 

@@ -7,13 +7,13 @@ whichever protocol; all other secrets are drawn anew.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 
 from simfl.dataplane.symbolic import KEY_AGREEMENT, SymbolicOps
 from simfl.dataplane.terms import Secret, Term
 from simfl.random_streams import Name
-from simfl.studies.leaks.views import NamedEntropy, Setup, Transcript, play, union
+from simfl.studies.leaks.cases import Small, SmallBuffer
+from simfl.studies.leaks.views import NamedEntropy, Transcript, union
 
 ANOTHER = b"another session"
 
@@ -39,19 +39,13 @@ def keys_of(ops: SymbolicOps) -> set[Term]:
     return {secret for secret, uses in ops.purposes.items() if KEY_AGREEMENT in uses}
 
 
-def second_of(setup: Setup, keys: Collection[Term]) -> tuple[Setup, partial[Redrawn]]:
-    """Return the machines of a second session, and what makes its entropy."""
-    return replace(setup, params=replace(setup.params, session=ANOTHER)), partial(Redrawn, keys)
-
-
-def two_sessions(setup: Setup) -> Transcript | None:
+def two_sessions(small: Small | SmallBuffer) -> Transcript | None:
     """Return two sessions as one, without losses; None where users agree on no keys."""
-    ops = SymbolicOps(setup.params.q)  # one for both: a nonce must not come twice
-    first = play(setup, ops=ops)
+    ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)  # a nonce must not come twice
+    first = small.session(ops)
     keys = keys_of(ops)
     if not keys:
         return None
-    other, draw = second_of(setup, keys)
-    second = play(other, ops=ops, update="another", draw=draw)
-    second.sent = [sent._replace(label="another session: ") for sent in second.sent]
+    second = small.session(ops, partial(Redrawn, keys), ANOTHER)
+    second.sent = [sent._replace(label=f"another session: {sent.label}") for sent in second.sent]
     return union([first, second])

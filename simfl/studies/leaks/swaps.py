@@ -1,8 +1,8 @@
 """Sealed rows passed to others than they are for: whatever a server passes on, a row opens where it belongs.
 
-A round is played first as it should be, and each row that a user sealed is followed to the user that opens
-it. Then rounds are played in which the server passes one row on in place of another. A row that is passed on
-is a copy, so that it is seen if it opens: nothing is asked of the machines.
+A session is played first as it should be, and each row that a user sealed is followed to the user that
+opens it. Then sessions are played in which the server passes one row on in place of another. A row that is
+passed on is a copy, so that it is seen if it opens: nothing is asked of the machines.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from simfl.crypto import keys
 from simfl.dataplane.handles import Handle, Kernel, Shape
 from simfl.dataplane.symbolic import SymbolicOps
 from simfl.dataplane.terms import Public, Sealed, Secret, Term
-from simfl.protocols.machine import Message
-from simfl.studies.leaks.sessions import keys_of, second_of
-from simfl.studies.leaks.views import NamedEntropy, Setup, play
+from simfl.protocols.machine import Effects, Message
+from simfl.studies.leaks.cases import Draw, Small, SmallBuffer
+from simfl.studies.leaks.sessions import ANOTHER, Redrawn, keys_of
+from simfl.studies.leaks.views import NamedEntropy, altered
+
+MOST_FLOWS = 12
+"""Rows in whose place others are passed on: all of a round of four users."""
 
 
 class Place(NamedTuple):
@@ -81,10 +85,11 @@ def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
 
 @dataclass
 class _Session:
-    """A round with the rows that its users sealed, and those that the server passed on."""
+    """A session with the rows that its users sealed, and those that the server passed on."""
 
-    setup: Setup
-    draw: Callable[..., NamedEntropy] = NamedEntropy
+    small: Small | SmallBuffer
+    draw: Draw = NamedEntropy
+    name: bytes | None = None
     ops: _Opening = field(init=False)
     sealed: dict[Place, Sealed] = field(default_factory=dict)
     passed: dict[Place, Sealed] = field(default_factory=dict)
@@ -93,15 +98,10 @@ class _Session:
     def play(
         self, at: Place | None = None, instead: Instead = lambda: None, same_key: SameKey = None
     ) -> None:
-        """Play the round. at: the row in whose place a copy of `instead()` is passed on. same_key: a user
+        """Play the session. at: the row in whose place a copy of `instead()` is passed on. same_key: a user
         that is told the key of the third user in place of the second's."""
-        self.ops, sent = _Opening(self.setup.params.q), Counter[tuple[int, str, str]]()
-
-        def fate(user: int, message: Message) -> str:
-            sent[user, "from", message.kind] += 1
-            for name, k, row in _sealed(message):
-                self.sealed[Place(user, message.kind, sent[user, "from", message.kind], name, k)] = row
-            return "deliver"
+        cohort, sent = self.small.cohort, Counter[tuple[int, str, str]]()
+        self.ops = _Opening(cohort.scenario.params(cohort.protocol, 1).q)
 
         def alter(to: int, message: Message) -> Message:
             sent[to, "to", message.kind] += 1
@@ -114,7 +114,17 @@ class _Session:
                     message = _with_row(message, name, k, self.planted)
             return message if same_key is None or same_key[0] != to else _with_key_of(message, *same_key[1:])
 
-        play(self.setup, fate, alter=alter, ops=self.ops, draw=self.draw)
+        alters = altered(alter)
+
+        def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+            if name == "receive":
+                user, message = arguments
+                sent[user, "from", message.kind] += 1
+                for part, k, row in _sealed(message):
+                    self.sealed[Place(user, message.kind, sent[user, "from", message.kind], part, k)] = row
+            return alters(party, name, own, *arguments)
+
+        self.small.session(self.ops, self.draw, self.name, call)
 
     @property
     def flows(self) -> list[Flow]:
@@ -174,34 +184,37 @@ class Swaps:
             )
 
 
-def swaps(setup: Setup) -> Swaps:
-    """Try all swaps of rows in a round without losses."""
-    report, first = Swaps(), _Session(setup)
+def swaps(small: Small | SmallBuffer) -> Swaps:
+    """Try swaps of rows in a session without losses: of the first rows that there are, with one other of each
+    kind."""
+    report, first = Swaps(), _Session(small)
     first.play()
     flows = first.flows
-    session, draw = second_of(setup, keys_of(first.ops))
-
-    for flow in flows:
-        for words, other, key in _others(flow, flows):
-            now = _Session(setup)
+    draw = partial(Redrawn, keys_of(first.ops))
+    for flow in flows[:MOST_FLOWS]:
+        for words, (other, key) in _others(flow, flows).items():
+            now = _Session(small)
             report.try_one(now, words, flow, partial(now.sealed.get, other.sealed), key)
         earlier = partial(first.sealed.get, flow.sealed)
-        report.try_one(_Session(session, draw), "a row of another session", flow, earlier)
+        report.try_one(_Session(small, draw, ANOTHER), "a row of another session", flow, earlier)
     return report
 
 
-def _others(flow: Flow, flows: list[Flow]) -> Iterator[tuple[str, Flow, SameKey]]:
-    """Yield the rows that could be passed on in place of one: what they are, and who is told which key."""
+def _others(flow: Flow, flows: list[Flow]) -> dict[str, tuple[Flow, SameKey]]:
+    """Return rows that could be passed on in place of one: what each is, and who is told which key."""
+    others: dict[str, tuple[Flow, SameKey]] = {}
     for g in flows:
         if g is flow:
             continue
         if (g.sender, g.to) == (flow.sender, flow.to):
-            yield "another row of the same sender", g, None
+            others.setdefault("another row of the same sender", (g, None))
         elif g.to == flow.to:
-            yield "another sender's row", g, None
+            others.setdefault("another sender's row", (g, None))
         elif (g.sender, g.to) == (flow.to, flow.sender):
-            yield "its own row, sent back", g, None
+            others.setdefault("its own row, sent back", (g, None))
         elif g.sender == flow.sender:
-            yield "a row for another user", g, None
+            others.setdefault("a row for another user", (g, None))
             # As if its sender had one key with both: it was told this user's in place of the other's.
-            yield "a row for another user, under its own key", g, (flow.sender, g.to, flow.to)
+            same_key = flow.sender, g.to, flow.to
+            others.setdefault("a row for another user, under its own key", (g, same_key))
+    return others

@@ -22,7 +22,7 @@ from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Name
 from simfl.studies.leaks.elimination import Line
 from simfl.studies.leaks.knowledge import Knowledge
-from simfl.studies.watch import watched
+from simfl.studies.watch import Call, watched
 
 Fate = Callable[[int, Any], str]
 Alter = Callable[[int, Message], Message | Sequence[Message]]
@@ -150,11 +150,12 @@ def play(
     ops: SymbolicOps | None = None,
     update: Hashable | None = None,
     draw: Callable[..., NamedEntropy] = NamedEntropy,
+    call: Call | None = None,
 ) -> Transcript:
     """Play one synchronous round over the loopback.
 
     index: of the round, which tells its entropy, and unless `update` is given its updates, from others'.
-    draw: makes a party's source of entropy.
+    draw: makes a party's source of entropy. call: takes each call of the server.
     """
     kind, p, users = setup.kind, setup.params, setup.users
     ops, update = ops or SymbolicOps(p.q), index if update is None else update
@@ -162,7 +163,9 @@ def play(
     clients = {user: kind.client(user, p, ops, entropies[user]) for user in users}
     server: Any = kind.server(users, p, ops, entropies[SERVER])
     if alter is not None:
-        server = watched(server, SERVER, _altered(alter))
+        server = watched(server, SERVER, altered(alter))
+    if call is not None:
+        server = watched(server, SERVER, call)
     updates = {user: setup.update(user, update) for user in users}
     out = run_round(server, clients, updates, fate, kind.offline)
     label = f"round {index}: " if index else ""
@@ -184,7 +187,9 @@ def play(
     return seen
 
 
-def _altered(alter: Alter) -> Callable[..., Effects]:
+def altered(alter: Alter) -> Call:
+    """Return what has a server say something else."""
+
     def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
         effects: Effects = []
         for effect in own(*arguments):
