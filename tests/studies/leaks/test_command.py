@@ -46,7 +46,7 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     code, out, errors = leak(f"{own}:DealtPads", "--users", "3", "--collude", "0", "--out", "pads.yaml")
     assert code == 1
     assert errors.endswith(f"Runs the code of {own}\n")
-    assert "\n".join(out.splitlines()[2:]) == (
+    assert "\n".join(out.splitlines()[3:]) == (
         "  nobody lost (timeout); nobody colludes:\n"
         "  x_0[0] is known, from\n"
         "    + upload of user 0 [0]\n"
