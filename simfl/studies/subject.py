@@ -50,6 +50,12 @@ class Subject:
             raise NotTried(PROMISES_NOTHING)
         return withstands
 
+    @property
+    def hopes(self) -> bool:
+        """True if it masks updates without a promise for certain, as over a sparse graph."""
+        small = self.small().cohort
+        return small.kind.offline and small.withstands is None
+
     def small(self, **changes: Any) -> Small | SmallBuffer:
         """Return a cohort of `USERS_TO_LOSE`, for rounds on symbols; BadInput where changes do not fit."""
         return make_small(self.protocol, USERS_TO_LOSE, changes={**self.overrides, **changes})

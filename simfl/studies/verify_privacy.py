@@ -12,7 +12,7 @@ from simfl.studies.leaks.sessions import two_sessions
 from simfl.studies.leaks.statements import stated_weights
 from simfl.studies.leaks.statements import statements as stated
 from simfl.studies.leaks.swaps import swaps
-from simfl.studies.subject import Findings, NotTried, Subject
+from simfl.studies.subject import PROMISES_NOTHING, Findings, NotTried, Subject
 
 MANY = 2
 """Colluders of a second cohort, where settings allow them: what one share hides two may not."""
@@ -74,12 +74,14 @@ def numbers(subject: Subject) -> Findings:
 
 
 def _private(subject: Subject) -> tuple[Small | SmallBuffer, int]:
-    """Return a protocol's cohort and the colluders whom it withstands. NotTried where a round in which all
-    is as it should be leaks: what else a server does is then no matter."""
-    small, colluders = subject.small(), subject.colluders
+    """Return a protocol's cohort and the colluders whom it withstands, none where it masks and promises
+    nothing for certain. NotTried where a session in which all is as it should be leaks: what else a server
+    does is then no matter."""
+    small = subject.small()
+    colluders = 0 if subject.hopes else subject.colluders
     ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)
     if any(learned(small.session(ops), colluders)):
-        raise NotTried("a session without losses leaks already (secrets)")
+        raise NotTried(PROMISES_NOTHING if subject.hopes else "a session without losses leaks (secrets)")
     return small, colluders
 
 

@@ -219,6 +219,7 @@ class Planted:
 
 PLANTED = (
     Planted("mask seeds are of no session", "secagg", masks_of_no_session, ("sessions",)),
+    Planted("mask seeds are of no session", "secagg_plus", masks_of_no_session, ("sessions",)),
     Planted(
         "channel keys are of no session", "lightsecagg", channels_of_no_session, ("channels", "sessions")
     ),

@@ -120,7 +120,7 @@ ROUNDS = "only rounds are looked at so, and the protocol has a buffer"
     [
         ("fedavg", PLAIN),
         ("fedbuff", {**PLAIN, "kernels": ROUNDS}),
-        ("secagg_plus", dict.fromkeys(("secrets", "sessions", "statements", "numbers"), NOTHING)),
+        ("secagg_plus", dict.fromkeys(("secrets", "numbers"), NOTHING)),
     ],
 )
 def test_a_check_without_an_object_is_not_tried(protocol: str, not_tried: dict[str, str]) -> None:

@@ -103,5 +103,5 @@ def learned(seen: Transcript, colluders: int) -> Iterator[str]:
         leak = beyond(seen, seen.view(coalition, base))
         if leak is not None:
             who = "".join(f" and user {user}" for user in coalition)
-            yield f"the server{who} know {leak.combination}"
+            yield f"the server{who} know{'' if who else 's'} {leak.combination}"
             return

@@ -11,6 +11,7 @@ from functools import partial
 
 from simfl.dataplane.symbolic import KEY_AGREEMENT, SymbolicOps
 from simfl.dataplane.terms import Secret, Term
+from simfl.protocols.machine import SERVER
 from simfl.random_streams import Name
 from simfl.studies.leaks.cases import Small, SmallBuffer
 from simfl.studies.leaks.views import NamedEntropy, Transcript, union
@@ -19,7 +20,8 @@ ANOTHER = b"another session"
 
 
 class Redrawn(NamedEntropy):
-    """Entropy of a second session: of `keys` the first one's, of all else its own."""
+    """Entropy of a second session: of `keys` the first one's, of all else its own. The server is the
+    adversary, and draws what it drew before, such as a graph."""
 
     def __init__(self, keys: Collection[Term], root: bytes, *scope: Name) -> None:
         super().__init__(root, *scope, ANOTHER.decode())
@@ -27,7 +29,7 @@ class Redrawn(NamedEntropy):
 
     def __call__(self, name: str) -> bytes:
         party, *scope = self.earlier.scope
-        if Secret(int(party), name, tuple(scope)) not in self.keys:
+        if party != SERVER and Secret(int(party), name, tuple(scope)) not in self.keys:
             return super().__call__(name)
         drawn = self.earlier(name)
         self.drawn += self.earlier.drawn[-1:]
