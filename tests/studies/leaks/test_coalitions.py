@@ -29,7 +29,7 @@ def test_all_coalitions_up_to_a_size() -> None:
 
 
 def test_too_many_coalitions_are_refused() -> None:
-    with pytest.raises(BadInput, match="collude=20 of 40 users are .* coalitions, and at most 100,000"):
+    with pytest.raises(BadInput, match=r"collude=20 of 40 users are .* coalitions, and at most 100,000"):
         up_to(20, 40)
 
 
