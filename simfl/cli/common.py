@@ -10,8 +10,9 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from typer import Option
@@ -30,6 +31,7 @@ WIDTH = 80  # columns of text, on a terminal and off it
 LONG_S = 3600.0  # beyond which a study is not begun unasked
 PATIENCE_S = 2.0  # after which a stage is told off a terminal
 MAX_NAMED = 5  # rounds in a message
+AGAIN_S = 15.0  # after which it is told again how far a stage has come
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -173,25 +175,50 @@ def ask_before_long(what: str, seconds: float, yes: bool) -> None:
     typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
 
 
+class Begin(Protocol):
+    """Shows a stage as it begins; so_far: how far it has come, for one that may take minutes."""
+
+    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None: ...
+
+
 @contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last."""
-    if sys.stderr.isatty():
-        from rich.console import Console
+def stages() -> Iterator[Begin]:
+    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last. How far a
+    stage has come is shown again and again."""
+    with ExitStack() as stack:
+        if sys.stderr.isatty():
+            from rich.console import Console
 
-        with Console(stderr=True).status("") as status:
-            yield lambda stage: status.update(f"{stage} ...")
-        return
-    waiting = threading.Timer(0, str)
+            status = stack.enter_context(Console(stderr=True).status(""))
+            first_s, again_s, show = 0.0, 1.0, status.update
+        else:
+            first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(tell, error=True)
+        waiting = threading.Timer(0, str)
+        stage_number = 0
 
-    def begin(stage: str) -> None:
-        nonlocal waiting
-        waiting.cancel()
-        waiting = threading.Timer(PATIENCE_S, tell, (f"simfl: {stage} ...", True))
-        waiting.daemon = True
-        waiting.start()
+        def wait(seconds: float, number: int, stage: str, so_far: Callable[[], str]) -> None:
+            nonlocal waiting
 
-    try:
-        yield begin
-    finally:
-        waiting.cancel()
+            def tick() -> None:
+                if number == stage_number:
+                    more = so_far()
+                    show(f"{head}{stage}{more} ...")
+                    if more:
+                        wait(again_s, number, stage, so_far)
+
+            waiting = threading.Timer(seconds, tick)
+            waiting.daemon = True
+            waiting.start()
+
+        def begin(stage: str, so_far: Callable[[], str] = str) -> None:
+            nonlocal stage_number
+            waiting.cancel()
+            stage_number += 1
+            wait(first_s, stage_number, stage, so_far)
+
+        head = "" if sys.stderr.isatty() else "simfl: "
+        try:
+            yield begin
+        finally:
+            stage_number += 1
+            waiting.cancel()

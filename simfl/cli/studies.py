@@ -54,6 +54,8 @@ def sweep(
     from simfl.studies.sweep.store import Store
 
     backends.need(backend)
+    if jobs is not None and address is None:
+        backends.check_jobs(jobs)
     if parquet:
         need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
@@ -172,9 +174,12 @@ def explore(
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
-    from simfl.studies.explore.reached import told
+    from simfl.studies.explore.reached import Tried, counted, tried
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
+    from simfl.studies.sweep.backends import check_jobs
 
+    check_jobs(jobs)
+    check_place(Path(out))
     cohort = make_cohort(protocol, users, seed, settings(set_))
     tell_whose_code()
     report, since = Report(), time.monotonic()
@@ -203,12 +208,19 @@ def explore(
             sample(cohort, random, watch)
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
-        for line in told(report.reached, cohort.rows):
-            say(f"  {line}", further="    ")
+        rows = [*cohort.laws, *tried(report.reached, cohort.rows)]
+        if random is not None:
+            of = f"{total(cohort):,} patterns"
+            rows.append(Tried(f"the rest of {of}", because=f"--random {random} tries so many"))
+        for row in rows:
+            say(f"  {row}", further=" " * 13)
+        say(f"  {counted(rows)}")
         return
     say(f"{counts()}; a law is broken:", further="  ")
     found = report.violation
     tell(f"  {found}")
+    if report.patterns < patterns:
+        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
     _, again = judge(cohort, found.pattern, found.detect, replay=True)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
     scenario = resolved_yaml(cohort.replayable(found.pattern, found.detect))
@@ -224,20 +236,26 @@ def verify(
     protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
     set_: Set = None,
 ) -> None:
-    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays.
+    """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
+
+    Each row is ok, FAILED with its findings, or not tried and why; the last line counts them.
 
     Example: simfl verify secagg
     """
-    from simfl.studies.verify import Subject, verify
+    from simfl.studies.subject import Subject
+    from simfl.studies.verify import Row, counted_rows, verify
 
-    failed = False
-    for name, held_to, findings in verify(Subject(protocol, settings(set_))):
+    rows = list[Row]()
+    for row in verify(Subject(protocol, settings(set_))):
         tell_whose_code()
-        say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
-        for finding in findings[:MAX_FINDINGS]:
-            say(f"        - {finding}", further=" " * 10)
-        failed |= bool(findings)
-    if failed:
+        rows.append(row)
+        say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
+        for finding in row.findings[:MAX_FINDINGS]:
+            say(f"{'':11}- {finding}", further=" " * 13)
+        if row.outcome == "not tried":
+            say(f"{'':11}because {row.not_tried}", further=" " * 11)
+    say(counted_rows(rows))
+    if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
 

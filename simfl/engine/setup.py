@@ -21,7 +21,7 @@ from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses, PlannedLoss
 from simfl.population.energy import EnergyOf, Powers
-from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.contracts import AnyServer, ClientMachine, client_machine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.selection.participation import Participation
@@ -121,7 +121,7 @@ class ProtocolSetup:
     ) -> UserRound:
         """Return a user's part in a synchronous round, at its beginning."""
         own = self.entropy(user, index)
-        client = self.client(user, self.in_round(index), ops, own)
+        client = client_machine(self.client(user, self.in_round(index), ops, own), self.kind)
         return self.part(user, index, client, own, server, weights, plan)
 
     def part(

@@ -16,7 +16,8 @@ import pytest
 
 from simfl.cli import main
 from simfl.digests import SUMS, manifest
-from simfl.errors import BadInput
+from simfl.engine.clocks import Modelled
+from simfl.errors import BadInput, RunFailed
 from simfl.folder.unfinished import NAME
 from simfl.simulation import Progress
 from tests.engine.harness import ASYNC, FILES, ROOT, SESSIONS, SIX, SYNC, run
@@ -92,6 +93,21 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
     assert content(out) == content(tmp_path / "whole")
     names = [path.name for path in (tmp_path / "whole").iterdir()]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize("case", ["rounds", "buffers"])
+def test_a_resumed_timeline_that_differs_is_refused(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose devices were twice as fast when it began: its finished rounds are gone over once more, and
+    their rows are not those that it kept."""
+    base, overrides = CASES[case]
+    with monkeypatch.context() as faster:
+        work_ns = Modelled.work_ns
+        faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
+        assert interrupted(base, overrides, tmp_path, resume=False, more=1)
+    with pytest.raises(RunFailed, match=r"the resumed run differs from the interrupted one: \w+, row \d+"):
+        run(overrides, base, out=tmp_path, resume=True)
 
 
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
