@@ -10,8 +10,9 @@ run: .venv/ready
 test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
+AT_LEAST ?= 1
 test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands
-	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile
+	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile --at-least $(AT_LEAST)
 
 test-all: .venv/ready  # also what takes minutes, and all examples
 	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
