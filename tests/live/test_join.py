@@ -201,7 +201,7 @@ def test_a_scenario_of_the_server_is_only_read() -> None:
     assert digest(received(resolved_yaml(SCENARIO))) == digest(SCENARIO)
     code = resolved_yaml(SCENARIO).replace("model:\n    kind: logistic", "model:\n    module: a.py:B")
     assert "a.py" in code
-    with pytest.raises(BadInput, match=r"names .*a\.py:B: give the scenario"):
+    with pytest.raises(BadInput, match=r"learning.model: executes a Python file, .*a\.py:B"):
         received(code)
     for bad in ("- 1", "", "name: [", "!!python/object/apply:os.system [id]"):
         with pytest.raises((BadInput, ScenarioError)):
