@@ -83,7 +83,8 @@ def join(
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
             tell(name)
             place = Place(linked=welcome.links == "user")
-            _protocol(Sides(study, name, place, replace(admission, protocol=name)), address, parts)
+            sides = Sides(study, name, place, replace(admission, protocol=name), wait_s)
+            _protocol(sides, address, parts)
 
 
 def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:

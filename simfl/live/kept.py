@@ -1,9 +1,11 @@
-"""A live run's folder: protocols that were played to their end are kept, and a resumed run plays the others.
+"""A live run's folder: rounds are saved as they finish, and a resumed run plays what is not complete.
 
 In virtual time a run is resumed within a protocol, by going over its rounds once more. Real time does not
-come again, and users report when a protocol is over; so what is kept here is whole protocols.
+come again, and users report when a protocol is over; so a resumed run begins with the first protocol that is
+not complete. The rounds that it had stay in the folder until that one has a round again.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,7 +20,9 @@ from simfl.folder import unfinished
 from simfl.folder.disk import write_text
 from simfl.folder.result import Result
 from simfl.folder.saving import Saver
-from simfl.folder.unfinished import TRACE, Unfinished
+from simfl.folder.unfinished import Unfinished
+from simfl.live.parts import Parts
+from simfl.live.round_saver import RoundSaver
 from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
@@ -50,6 +54,7 @@ class Kept:
             self._before = _figures_in(saver.own.run) if resume else {}
             self.write_figures()
         self.result.assumed = assumed(study)
+        self.rounds: RoundSaver | None = None
 
     @property
     def todo(self) -> list[str]:
@@ -57,12 +62,26 @@ class Kept:
         saver, names = self.saver, list(self.study.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
 
+    def follow(self, name: str, server: Parts) -> None:
+        """Save the rounds of a protocol as they finish. A write that fails ends the run."""
+        if self.saver is None:
+            return
+        loop, failed = asyncio.get_running_loop(), server.env.failed
+
+        def fail(error: BaseException) -> None:
+            loop.call_soon_threadsafe(lambda: failed.done() or failed.set_exception(error))
+
+        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, fail)
+        server.on_round = lambda closed: rounds.add(closed, server.trace, server.host.weights.content)
+
     def add(self, name: str, played: Played) -> Figures:
         """Take in what a protocol came to, and keep it."""
         self.result.traces[name], self.result.measured[name], self.figures[name] = played
         if self.saver is not None:
             self.saver.keep_whole(name, self.result.traces[name], self.result.measured[name])
             self.write_figures()
+            if self.rounds is not None:
+                self.rounds.discard()
         return self.figures[name]
 
     def write_figures(self) -> None:
@@ -82,8 +101,12 @@ class Kept:
         if self.saver is None:
             return
         own = self.saver.own
+        if self.rounds is not None:
+            self.rounds.close()
+        saved, traced = own.so_far(self.study.scenario)
+        self.result.traces, self.result.measured = saved.traces, saved.measured
         if any(self.result.measured.values()):
-            self.result.write(own.run, own.folder / TRACE)
+            self.result.write(own.run, traced)
             self.write_figures()
         else:
             unfinished.discard(own.run)

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 HELLO_S = 5.0
 """Until when whoever connects must have said who it is."""
 STRANGERS = 64
-"""Connections of nobody that may be open at once."""
+"""Connections to a user, of users who have not greeted yet, that may be open at once."""
 
 
 class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
+    """The server's end. Until its user is known it must send its hello soon.
 
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
+    nonce: of the challenge. looks: the user does not take part. answered: its pings. known: set once its user
+    is, and at its end.
     """
 
     owner: Door
@@ -31,17 +32,18 @@ class Peer(Connection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.owner.connections.add(self)
         self.nonce = secrets.token_hex(16)
         self.say(Challenge(self.nonce))
+        self.known = asyncio.Event()
         self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
+        asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.user < 0 and not self.closing:
             self.owner.count("left without a hello: another certificate was pinned, or it was nobody's")
+        self.owner.connections.discard(self)
+        self.known.set()
         super().connection_lost(error)
 
     def _expect_hello(self) -> None:

@@ -56,6 +56,7 @@ class RealTime(Environment):
     def _look(self) -> None:
         if self.origin is not None:
             self.now = max(self.now, time.monotonic_ns() - self.origin)
+            self._now = self.now  # of SimPy, from which a process's timeouts count
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:

@@ -236,9 +236,9 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
     async def all_of_it() -> None:
         door = a_door("fedavg")
         wire = joined(door, 1)
-        door.wires.__dict__["quota_bytes"] = 100
+        door.wires.__dict__["quota_bytes"] = 2 * doors.LEAST_CHARGE
         wire.gives(Ping(1), Ping(2), Ping(3))
-        assert (wire.closed, door.refused) == (True, {"more than 100 bytes of a user": 1})
+        assert (wire.closed, door.refused) == (True, {"more than 2048 bytes of a user": 1})
         wires = [Wire(door.connection()) for _ in range(3)]
         for again in wires:
             hello_of(again)

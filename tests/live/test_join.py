@@ -18,11 +18,12 @@ from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.experiment.build import Experiment
 from simfl.live import tls
 from simfl.live.door import Door
+from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, proof
 from simfl.live.join import join, received
 from simfl.live.kernel_links import Place as Sockets
-from simfl.live.serve import OWN, Listening, accept, digest, listening, serve
+from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load, resolved_yaml
 from tests.live.test_play import SMALL
@@ -128,7 +129,9 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
         here = Sockets(linked=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
         door: Door = Sides(study, NAME, here, theirs).server()
-        accepting = asyncio.get_running_loop().create_task(accept(door, place.own))
+        accepting = asyncio.get_running_loop().create_task(
+            Entrance(door, place.own.socket, place.own.context).accept()
+        )
         sides = Sides(study, NAME, here, wrong)
         own = sides.user(user, place.address, await sides.worker())
         with pytest.raises(BadInput) as told:
