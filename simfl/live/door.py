@@ -12,7 +12,6 @@ import secrets
 import time
 from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,11 +19,11 @@ from typing import Any
 from simfl.engine.setup import RunConfig
 from simfl.engine.transport import Transmission
 from simfl.errors import RunFailed, counted
-from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
+from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Others, introductions
 from simfl.live.peer import Peer
-from simfl.live.real_time import either
+from simfl.live.real_time import wait_until
 from simfl.live.shaping import Link
 from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
 from simfl.live.wire import (
@@ -54,8 +53,7 @@ GUEST_BYTES, GUEST_QUOTA = 2**20, 2**26  # in a frame of a user who looks; of al
 LOOK_S, MOST_PINGS = 120.0, 1000  # so long it may look, and ask over one connection
 HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
-WATCH_S, STALL_S = 1.0, 30.0
-HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
+WATCH_S = 1.0
 
 
 class Door(Owner):
@@ -142,12 +140,14 @@ class Door(Owner):
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
         self.env.start(origin)
-        await self._until(lambda: self.done)
+        await wait_until(self.changed, self.env.failed, lambda: self.done)
         longest = max(map(self.latency_ns, range(self.world.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._connecting()
         self.env.hear(self._end)
-        if not await self._until(lambda: self.reports.done.keys() >= self._lines().keys(), REPORT_S):
+        if not await wait_until(
+            self.changed, self.env.failed, lambda: self.reports.done.keys() >= self._lines().keys(), REPORT_S
+        ):
             for user, peer in self._lines().items():
                 if user not in self.reports.done:
                     self.malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
@@ -155,7 +155,9 @@ class Door(Owner):
     async def _joined(self) -> None:
         """Wait for all users. Those who are missing in the end are offline, if the run may begin without."""
         users, within_s = range(self.world.users), self.wires.join_s
-        if await self._until(lambda: len(self._lines()) == len(users), within_s):
+        if await wait_until(
+            self.changed, self.env.failed, lambda: len(self._lines()) == len(users), within_s
+        ):
             return
         missing = [user for user in users if user not in self._lines()]
         if not (self.wires.begins_without and self.peers):
@@ -164,16 +166,6 @@ class Door(Owner):
         for user in missing:
             self.absent[user] = None
             self.count(f"user {user} did not join within {within_s:g} s")
-
-    async def _until(self, reached: Callable[[], bool], within_s: float | None = None) -> bool:
-        """Wait until something is so; False if it is not after so many seconds. Raises a session's error."""
-        ends = None if within_s is None else time.monotonic() + within_s
-        while not reached():
-            self.changed.clear()
-            left = None if ends is None else ends - time.monotonic()
-            if not await either(self.changed, self.env.failed, left):
-                return False
-        return True
 
     async def _connecting(self) -> None:
         """Wait for users whose connection ended just now: they are opening another one, or are dead."""
@@ -319,12 +311,8 @@ class Door(Owner):
         while True:
             await asyncio.sleep(WATCH_S)
             for connection in (*self.strangers, *self._lines().values()):
-                waits = connection.into is not None and connection.into.left > 0
-                silent_s = time.monotonic() - connection.heard_s
-                if connection.parser.amid and not waits and silent_s > STALL_S:
-                    self.env.hear(partial(self.malformed, connection, Malformed(HALF)))
-                elif connection.transport.get_write_buffer_size() > QUEUE * self.wires.most_bytes:
-                    self.env.hear(partial(self.malformed, connection, Malformed(UNREAD)))
+                if why := connection.flaw():
+                    self.env.hear(partial(self.malformed, connection, Malformed(why)))
 
     def count(self, why: str) -> None:
         """Count what was refused; of reasons that strangers make up there are not too many."""

@@ -92,6 +92,25 @@ class RealTime(Environment):
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.run_due)
 
 
+async def wait_until(
+    changed: asyncio.Event,
+    failed: asyncio.Future[None],
+    reached: Callable[[], bool],
+    within_s: float | None = None,
+) -> bool:
+    """Wait until `reached`, which is called whenever `changed` is set; False if it is not in time.
+
+    The error of `failed` is raised.
+    """
+    ends = None if within_s is None else time.monotonic() + within_s
+    while not reached():
+        changed.clear()
+        left_s = None if ends is None else ends - time.monotonic()
+        if not await either(changed, failed, left_s):
+            return False
+    return True
+
+
 async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: float | None = None) -> bool:
     """Wait for an event; False if it does not come in time. The error of `failed` is raised."""
     waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())

@@ -14,6 +14,7 @@ import pytest
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live import door as doors
+from simfl.live import peer as peers
 from simfl.live.connection import QUEUE
 from simfl.live.door import Door
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
@@ -302,7 +303,7 @@ def test_a_fresh_process_is_late_for_a_run_that_has_begun() -> None:
 @pytest.mark.parametrize("what", ["half", "unread", "good"])
 def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "WATCH_S", 0.01)
-    monkeypatch.setattr(doors, "STALL_S", 0.03)
+    monkeypatch.setattr(peers, "STALL_S", 0.03)
 
     async def watched() -> list[str]:
         door = a_door("fedavg")
@@ -317,7 +318,7 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
         assert wire.closed == (what != "good")
         return list(door.refused)
 
-    said = {"half": [doors.HALF], "unread": [doors.UNREAD], "good": []}
+    said = {"half": [peers.HALF], "unread": [peers.UNREAD], "good": []}
     assert asyncio.run(watched()) == said[what]
 
 

@@ -23,7 +23,6 @@ from simfl.live.play import play
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
-from simfl.live.user_reports import SLACK_NS, is_possible
 from simfl.results import metrics, trace_reader
 from simfl.results import trace as rows
 from simfl.results.metrics import Round
@@ -304,19 +303,6 @@ def test_all_that_cannot_be_played_is_said_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
     assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
-
-
-def test_rows_that_are_not_a_users_own_are_dropped() -> None:
-    own = rows.Lost(0, 1, "", "upload", "", -1, 5)
-    assert is_possible(own, 1, 1, 5, 8)
-    assert not is_possible(own, 2, 1, 5, 8)
-    assert not is_possible(own, 1, 0, 5, 8)
-    assert not is_possible(own._replace(at=6 + SLACK_NS), 1, 1, 5, 8)
-    assert not is_possible(rows.End(0, 0, 1, -1), 1, 1, 5, 8)
-    sent = rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9)
-    assert not is_possible(sent, 1, 1, 9, 8)
-    assert is_possible(sent, SERVER, 1, 9, 8)
-    assert not is_possible(sent, SERVER, 1, 9, 7)
 
 
 @pytest.mark.ci
