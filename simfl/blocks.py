@@ -100,7 +100,7 @@ class Block(BaseModel):
     in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block
 
     opens: ClassVar[str] = ""
-    """What it executes or opens here beside its fields of type `FileName`, as `executes a Python file`.
+    """An action on this machine beside the reading of `FileName` fields, as `executes a Python file`.
 
     A scenario from another machine that has such a block is refused. So is a class of an installed package
     that does not declare it."""

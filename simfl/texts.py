@@ -15,7 +15,11 @@ MAX_TEXT = 4096  # characters
 
 @dataclass(frozen=True, slots=True)
 class NamesFile:
-    """Marks a text that names a file or folder of this machine."""
+    """Marks a text that names a file or folder of this machine.
+
+    >>> FileName.__metadata__[-1]  # the type of a field such as `file: FileName`
+    NamesFile(shipped=<class 'tuple'>)
+    """
 
     shipped: Callable[[], Iterable[str]] = tuple
     """Returns the texts that name a file of simfl itself instead."""
@@ -23,7 +27,11 @@ class NamesFile:
 
 @dataclass(frozen=True, slots=True)
 class NamesNothing:
-    """Marks a text that is only compared, so that it cannot lead to a file."""
+    """Marks a text that is only compared, so that it cannot lead to a file.
+
+    >>> Label.__metadata__[-1]  # the type of a field such as `column: Label`
+    NamesNothing()
+    """
 
 
 FileName = Annotated[str, Field(max_length=MAX_TEXT), NamesFile()]

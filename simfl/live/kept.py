@@ -69,9 +69,13 @@ class Kept:
         loop, failed = asyncio.get_running_loop(), server.env.failed
 
         def fail(error: BaseException) -> None:
-            loop.call_soon_threadsafe(lambda: failed.done() or failed.set_exception(error))
+            if not failed.done():
+                failed.set_exception(error)
 
-        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, fail)
+        def on_error(error: BaseException) -> None:
+            loop.call_soon_threadsafe(fail, error)
+
+        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, on_error)
         server.on_round = lambda closed: rounds.add(closed, server.trace, server.host.weights.content)
 
     def add(self, name: str, played: Played) -> Figures:

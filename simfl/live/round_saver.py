@@ -1,4 +1,4 @@
-"""The rounds of a live protocol on disk as they finish: what stays of it if the server does not see its end.
+"""The rounds of a live protocol on disk as they finish, so that they stay if the server does not see its end.
 
 They are a run's folder inside the folder `unfinished`, removed once the whole protocol is saved. They have
 the server's own rows and the new model, and no audit: users report their rows when the protocol is over.

@@ -1,4 +1,4 @@
-"""What users report when a run is over: the rows that they noted, and facts of their devices.
+"""Reports of users when a run is over: the rows that they noted, and facts of their devices.
 
 All of it is a user's own word, which the server cannot check. So each report is bounded: its size, and its
 numbers by the length of the run. A report beyond a bound is refused, and its user counts as silent.
