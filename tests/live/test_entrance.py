@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simfl.errors import BadInput
+from simfl.errors import BadInput, RunFailed
 from simfl.live import entrance, peer
 from simfl.live.door import Door
 from simfl.live.entrance import Entrance
@@ -20,6 +20,7 @@ from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load
+from tests.live.test_bad_peers import Wire
 from tests.live.test_play import SMALL
 
 TOKENS = {user: f"{user:032}" for user in range(4)}
@@ -168,3 +169,30 @@ def test_users_of_a_run_try_again_too() -> None:
         return tried, joined
 
     assert asyncio.run(asyncio.wait_for(runs(), 30)) == (3, True)
+
+
+@pytest.mark.parametrize("begins_without", [True, False])
+def test_later_protocols_begin_without_missing_users(begins_without: bool) -> None:
+    """Of four users, one has joined when the wait is over."""
+
+    async def begins() -> Door:
+        place, admission = Place(linked=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
+        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server()
+        running = asyncio.ensure_future(door.run())
+        door.peers[1] = connection = door.connection()
+        Wire(connection)
+        connection.user = 1
+        await asyncio.sleep(0.6)
+        if running.done():
+            running.result()
+        running.cancel()
+        return door
+
+    if not begins_without:
+        with pytest.raises(RunFailed, match=r"3 users did not join within 0.3 s: 0, 2, 3"):
+            asyncio.run(begins())
+        return
+    door = asyncio.run(begins())
+    assert door.origin > 0
+    assert door.absent == {0: None, 2: None, 3: None}
+    assert sum(door.refused.values()) == 3
