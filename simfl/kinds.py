@@ -20,8 +20,9 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
 
 from simfl import python_files
-from simfl.blocks import Block, Text, UnionName, shorthand
+from simfl.blocks import Block, UnionName, shorthand
 from simfl.errors import BadInput, cut
+from simfl.texts import FileName
 
 B = TypeVar("B", bound=Block)
 MAX_LINE = 600  # characters of what is wrong with a file
@@ -47,7 +48,9 @@ class Outside(Block):
     tag: ClassVar[str]
     mixin: ClassVar[type[Block] | None] = None
 
-    module: Text
+    opens: ClassVar[str] = "executes a Python file"
+
+    module: FileName
     """`path.py:Name`, from the scenario's folder."""
 
     @classmethod
@@ -88,7 +91,7 @@ def _tagged(
     """Return a class with the tag by which scenarios know it, and the fields of `mixin`."""
     fields: dict[str, Any] = {tag: (Literal[word], word)}
     if reference:
-        fields["module"] = (Text, reference)
+        fields["module"] = (FileName, reference)
     bases: Any = found if mixin is None else (found, mixin)
     fields |= {"__doc__": found.__doc__, "__module__": found.__module__}
     return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
@@ -115,7 +118,10 @@ class Kinds(Generic[B]):
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
                 raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
-            self.classes[word] = cast(type[B], _tagged(cls, tag, word))
+            tagged = _tagged(cls, tag, word)
+            if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
+                tagged.opens = "executes code of an installed package, which does not state what it opens"
+            self.classes[word] = cast(type[B], tagged)
 
     def __getitem__(self, word: str) -> type[B]:
         return self.classes[word]

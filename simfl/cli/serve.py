@@ -125,6 +125,7 @@ def ping_command(
     user: Annotated[int, Option(metavar="USER", min=0, help="Who asks.")] = 0,
     token_file: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     pin: Pin = None,
+    wait: Wait = 5.0,
 ) -> None:
     """Measure a link, and print it as the `network` of a scenario.
 
@@ -149,7 +150,7 @@ def ping_command(
     if token_file is None:
         raise typer.BadParameter("is missing", param_hint="--token-file")
     address, admission, users = _admission(what, str(user), token_file, pin, False)
-    tell(ping.ping(address, admission, users[0]).block().rstrip())
+    tell(ping.ping(address, admission, users[0], wait).block().rstrip())
 
 
 def _admission(

@@ -60,6 +60,15 @@ def agree(secret: A8, publics: A8, info: bytes) -> A8:
     return np.frombuffer(out, np.uint8).reshape(-1, KEY_BYTES)
 
 
+def low_order(publics: A8) -> int | None:
+    """Return the first row of publics [n, 32] that gives the all-zero secret with any key; None without."""
+    try:
+        agree(np.zeros((1, KEY_BYTES), np.uint8), publics, b"")  # clamped, it is a secret key like any other
+    except Forged as fault:
+        return fault.row
+    return None
+
+
 def hkdf(secret: bytes, info: bytes) -> bytes:
     """Return 32 bytes of input keying material by HKDF-SHA256 (RFC 5869) without salt."""
     # One block is one HMAC, which hashlib takes in half the time of cryptography's HKDF.

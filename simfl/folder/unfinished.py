@@ -42,6 +42,7 @@ from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario
 
 NAME = "unfinished"  # in a run's folder, as long as the run is not finished
+PROTOCOL = "protocol"  # in that, of a live run: the rounds of the protocol in progress, as a run's folder
 LINES_AT_ONCE = 1000  # of a trace: few calls, and little memory
 SCENARIO, RUN = "scenario.yaml", "run.json"
 
@@ -119,6 +120,19 @@ class Unfinished:
             result.updates[name] = [read_kept(self.folder / file) for file in files if file in entry.digests]
         return saved, result
 
+    def so_far(self, scenario: Scenario) -> tuple[Result, Path | None]:
+        """Return the result so far, and the file of its traces, if one file has them all.
+
+        Of a live run, the rounds of the protocol in progress are in it.
+        """
+        _, result = self.read(scenario)
+        if not has_saved(self.folder / PROTOCOL):
+            return result, self.folder / TRACE
+        _, begun = Unfinished(self.folder / PROTOCOL).read(scenario)
+        result.traces = begun.traces | result.traces
+        result.measured = begun.measured | result.measured
+        return result, None
+
     def saved(self, scenario: Scenario) -> Saved:
         """Return what the journal lists; Damaged where a file is not as it was written."""
         if not (self.folder / JOURNAL).exists():
@@ -167,9 +181,9 @@ def unfinished_scenario(run: Path) -> Scenario:
 
 
 def has_saved(run: Path) -> bool:
-    """Say if a folder holds finished rounds of an unfinished run."""
-    journal = run / NAME / JOURNAL
-    return journal.is_file() and journal.stat().st_size > 0
+    """Return True if a folder holds finished rounds of an unfinished run."""
+    journal, begun = run / NAME / JOURNAL, run / NAME / PROTOCOL
+    return (journal.is_file() and journal.stat().st_size > 0) or (begun.is_dir() and has_saved(begun))
 
 
 def recover(run: Path) -> None:
@@ -178,9 +192,9 @@ def recover(run: Path) -> None:
         return
     with locked(run) as own:
         need_digests(run)
-        _, result = own.read(look_at(own.folder / SCENARIO))
+        result, traced = own.so_far(look_at(own.folder / SCENARIO))
         if any(result.measured.values()):
-            result.write(run, own.folder / TRACE)
+            result.write(run, traced)
 
 
 @contextmanager

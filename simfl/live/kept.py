@@ -1,9 +1,11 @@
-"""A live run's folder: protocols that were played to their end are kept, and a resumed run plays the others.
+"""A live run's folder: rounds are saved as they finish, and a resumed run plays what is not complete.
 
 In virtual time a run is resumed within a protocol, by going over its rounds once more. Real time does not
-come again, and users report when a protocol is over; so what is kept here is whole protocols.
+come again, and users report when a protocol is over; so a resumed run begins with the first protocol that is
+not complete. The rounds that it had stay in the folder until that one has a round again.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,10 +17,11 @@ from simfl.errors import BadInput
 from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment
 from simfl.folder import unfinished
-from simfl.folder.journal import TRACE
 from simfl.folder.result import Result
 from simfl.folder.saving import Saver
 from simfl.folder.unfinished import Unfinished
+from simfl.live.parts import Parts
+from simfl.live.round_saver import RoundSaver
 from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
@@ -51,12 +54,29 @@ class Kept:
             self._before = {} if text is None else json.loads(text)["protocols"]
             self.put_figures()
         self.result.assumed = assumed(study)
+        self.rounds: RoundSaver | None = None
 
     @property
     def todo(self) -> list[str]:
         """The protocols that are still to be played."""
         saver, names = self.saver, list(self.study.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
+
+    def follow(self, name: str, server: Parts) -> None:
+        """Save the rounds of a protocol as they finish. A write that fails ends the run."""
+        if self.saver is None:
+            return
+        loop, failed = asyncio.get_running_loop(), server.env.failed
+
+        def fail(error: BaseException) -> None:
+            if not failed.done():
+                failed.set_exception(error)
+
+        def on_error(error: BaseException) -> None:
+            loop.call_soon_threadsafe(fail, error)
+
+        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, on_error)
+        server.on_round = lambda closed: rounds.add(closed, server.trace, server.host.weights.content)
 
     def add(self, name: str, played: Played) -> Figures:
         """Take in what a protocol came to, and keep it."""
@@ -65,6 +85,8 @@ class Kept:
             self.put_figures()
             result = self.result
             self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
+            if self.rounds is not None:
+                self.rounds.discard()
         return self.figures[name]
 
     def put_figures(self) -> None:
@@ -83,9 +105,13 @@ class Kept:
         if self.saver is None:
             return
         own = self.saver.own
+        if self.rounds is not None:
+            self.rounds.close()
+        saved, traced = own.so_far(self.study.scenario)
+        self.result.traces, self.result.measured = saved.traces, saved.measured
         if any(self.result.measured.values()):
             self.put_figures()
-            self.result.write(own.run, own.folder / TRACE)
+            self.result.write(own.run, traced)
         else:
             unfinished.discard(own.run)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed, Text
+from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.population.dropout import AnyDropout, NoLosses
@@ -26,6 +26,7 @@ from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain, read
+from simfl.texts import FileName
 
 PATIENCE_S = 1e6  # of a deadline that nobody misses
 
@@ -59,7 +60,7 @@ class Fleet(Block):
     """The way in which the server learns of a loss, as in a scenario."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, as in a scenario."""
-    profile: Text = "reference"
+    profile: FileName = "reference"
     """Seconds per operation: a shipped profile's name, or a YAML file's path."""
     memory_limit_gb: Positive = 2.0
     """GB for users and data."""

@@ -73,3 +73,12 @@ def test_security_names_what_is_executed() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     for word in ("module: path.py:Name", "entry point", "unpickle", "YAML", "simfl join", "Report a problem"):
         assert word in text
+
+
+def test_security_names_tests_that_exist() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 20
+    for file, name in named:
+        source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in source, f"{file}::{name}"
