@@ -6,13 +6,13 @@
 
 The parts, and what must hold of a case:
 
-    loads, runs   A mutant (`mutants`) is the bytes of a scenario file, and values given by `--set`. `attempt` loads
-                  and builds it as it stands, and runs it made small, in shadow and under the modelled clock;
-                  `invariants` looks at the run's trace row by row.
-    received      A scenario of a server names files and modules (`networked`): none is opened or executed (`audit`).
+    loads, runs   A mutant (`mutants`) is the bytes of a scenario file, and values given by `--set`. `attempt`
+                  loads and builds it as it stands, and runs it made small, in shadow and under the modelled
+                  clock; `invariants` looks at the run's trace row by row.
+    received      A scenario of a server names files and modules (`networked`): none is opened or executed.
     talks         A conversation over sockets has a hostile relay (`talks`, `middle`): no round is lost.
-    folders       A command reads a damaged copy of a run's folder (`folders`): nothing damaged is taken for true.
-    commands      A command line (`commands`) ends with a documented code and a message; nothing changes elsewhere.
+    folders       A command reads a damaged copy of a run's folder (`folders`): no damage is taken for true.
+    commands      A command line (`commands`) ends with a documented code; nothing changes beyond its folder.
 
-A case follows from a seed and a number alone. A traceback, a hang and too much memory are findings in all parts.
+A case follows from a seed and a number alone. A traceback and a hang are findings in all parts.
 """

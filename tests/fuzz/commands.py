@@ -63,6 +63,8 @@ ALWAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "serve": {"wait": ("--wait", "0.1"), "listen": ("--listen", "127.0.0.1:0")},
     "join": {"wait": ("--wait", "0.1")},
     "sweep": {"jobs": ("--jobs", "1")},
+    "explore": {"random": ("--random", "3")},
+    "leak": {"random": ("--random", "3")},
     "calibrate": {"": ("--for", "junk")},
     "reproduce": {"": ("nothing",)},
 }
