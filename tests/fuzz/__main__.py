@@ -24,7 +24,7 @@ PARTS: dict[str, Callable[[int, int], Report]] = {
 }
 """Beside loads and runs; each takes a seed and a number."""
 CASES = {"received": 10_000, "talks": 2_000, "folders": 2_000, "commands": 3_000}
-WAITING = 2
+WAITING = 3
 """Conversations that a job holds at once: they wait more than they work."""
 PROGRESS_S = 10.0
 SHRINK_S = 40.0

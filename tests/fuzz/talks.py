@@ -41,7 +41,7 @@ from tests.fuzz.invariants import Broken
 from tests.fuzz.middle import FALSE, THINGS, Middle
 
 USERS, HOSTILE = 5, 0
-JOIN_S, LEAVE_S, CPU_S, WALL_S = 2.0, 6.0, 10.0, 30.0
+JOIN_S, CROWD_S, LEAVE_S, CPU_S, WALL_S = 2.0, 10.0, 6.0, 10.0, 30.0
 WAITS_S = {
     "LINGER_S": 0.05, "REPORT_S": 2.0, "AGAIN_S": 0.3, "HELLO_S": 1.0, "STALL_S": 0.7, "WATCH_S": 0.1,
     "HEAR_S": 2.0,
@@ -88,6 +88,11 @@ class Case:
     thing: str
     once: bool
 
+    @property
+    def join_s(self) -> float:
+        """How long users may take to join; strangers may hold the places for a while."""
+        return CROWD_S if self.way == "strangers" else JOIN_S
+
     def __str__(self) -> str:
         times = "once" if self.once else "each time"
         return f"{self.protocol}: {self.thing} for {self.kind}, {self.way}, {times}"
@@ -115,7 +120,7 @@ def cells(protocol: str, seed: int) -> list[tuple[str, str, str]]:
     wires = Sides(studies(protocol)[0], protocol, Place(linked=False)).wires
     absent = ABSENT if "buffer" in PROTOCOLS[protocol] else ABSENT | {".taken"}
     sides = {"up": wires.up, "down": wires.down}
-    kinds = [(way, kind) for way, codec in sides.items() for kind in codec.kinds if kind not in absent]
+    kinds = [(way, kind) for way, codec in sides.items() for kind in sorted(codec.kinds.keys() - absent)]
     grid = [(way, kind, thing.__name__) for way, kind in kinds for thing in THINGS]
     grid += [("strangers", str(count), thing) for count in (5, 80) for thing in STRANGERS]
     Random(f"cells {seed}").shuffle(grid)
@@ -171,7 +176,7 @@ def held(chosen: Case, rng: Random) -> str:
         run = Path(folder) / "run"
         users.start()
         try:
-            result, figures = serve(study, at, run, False, JOIN_S)
+            result, figures = serve(study, at, run, False, chosen.join_s)
         except RunFailed as failure:
             result = None
             talk.ends["server"] = str(failure)
@@ -207,7 +212,7 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
     worker = await sides.worker()
 
     async def hostile() -> bool:
-        guest = await Guest.at(far, good, HOSTILE, JOIN_S)
+        guest = await Guest.at(far, good, HOSTILE, chosen.join_s)
         guest.close()
         received(guest.welcome.scenario)
         return await sides.be_users([HOSTILE], far, worker)
@@ -280,7 +285,7 @@ def _failed(chosen: Case, talk: Talk) -> str:
     message = talk.ends["server"]
     if message.startswith(f"users {HOSTILE} have not joined") and chosen.way != "strangers":
         return "unjoined"
-    raise Broken("lost run", message)
+    raise Broken("lost run", f"{message}; the ends of users: {talk.ends}")
 
 
 def _check(chosen: Case, talk: Talk, result: Any, figures: Any, run: Path) -> None:
