@@ -55,8 +55,9 @@ def test_cases_follow_from_seed_and_number() -> None:
     assert [talks.case(1, n) for n in range(50)] == [talks.case(1, n) for n in range(50)]
     assert len({talks.case(1, n) for n in range(1000)}) > 900
     assert talks.case(1, 0) != talks.case(2, 0)
+    shown = "print([str(talks.case(1, n)) for n in range(50)])"
     there = subprocess.run(
-        [sys.executable, "-c", "from tests.fuzz import talks; print([str(talks.case(1, n)) for n in range(50)])"],
+        [sys.executable, "-c", f"from tests.fuzz import talks; {shown}"],
         capture_output=True, text=True, check=True, cwd=ROOT,
         env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
