@@ -12,6 +12,7 @@ import asyncio
 import gc
 import json
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -47,6 +48,9 @@ WAITS_S = {
     "HEAR_S": 2.0,
 }  # fmt: skip
 """What `simfl.live` waits for, in conversations."""
+
+MISSING = f"users {HOSTILE} have not joined .*|1 user did not join .*: {HOSTILE}"
+"""The server's message where the hostile user alone is not there as the run should begin."""
 
 ROUNDS: dict[str, Any] = {
     "name": "talk",
@@ -283,7 +287,7 @@ def _check_users(talk: Talk) -> None:
 def _failed(chosen: Case, talk: Talk) -> str:
     """Judge a run that the server gave up: before its beginning it may, as a user is missing."""
     message = talk.ends["server"]
-    if message.startswith(f"users {HOSTILE} have not joined") and chosen.way != "strangers":
+    if re.fullmatch(MISSING, message) and chosen.way != "strangers":
         return "unjoined"
     raise Broken("lost run", f"{message}; the ends of users: {talk.ends}")
 
