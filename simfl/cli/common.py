@@ -1,5 +1,7 @@
 """The application, its exit codes, and what commands print."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
@@ -7,20 +9,26 @@ import textwrap
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
-from simfl.errors import BadInput, RunFailed
+from simfl.digests import SUMS, take_unchecked
+from simfl.errors import BadInput, RunFailed, counted
 from simfl.results.text import printable
+from simfl.results.trace import unit
 from simfl.version import __version__
+
+if TYPE_CHECKING:
+    from simfl.results.summary import ProtocolSummary
 
 WIDTH = 80  # columns of text, on a terminal and off it
 LONG_S = 3600.0  # beyond which a study is not begun unasked
 PATIENCE_S = 2.0  # after which a stage is told off a terminal
+MAX_NAMED = 5  # rounds in a message
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -81,6 +89,45 @@ def read_to_its_end() -> Iterator[None]:
     # Output that is still buffered is written once more when the interpreter ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise typer.Exit(UNREAD)
+
+
+@contextmanager
+def naming_unchecked() -> Iterator[None]:
+    """Name on stderr, at a command's end, the folders of which files were read without digests."""
+    take_unchecked()  # what a caller in this process read before
+    try:
+        yield
+    finally:
+        if folders := take_unchecked():
+            more = f" and {counted(len(folders) - 1, 'other folder')}" if len(folders) > 1 else ""
+            reason = "files of an earlier simfl, or made by hand, are read unchecked"
+            tell(f"simfl: no {SUMS} in {folders[0]}{more}: {reason}", error=True)
+
+
+def warn_inexact(runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]]) -> bool:
+    """Name on stderr each protocol of which an aggregate is not the plain sum of its updates.
+
+    Args:
+        runs: of each run a label, empty if there is one only, and its protocols' summaries by entry.
+
+    Returns:
+        True if there is one. The command then ends with `FAILED`, after it has written its files.
+    """
+    inexact = False
+    for label, protocols in runs:
+        for name, protocol in protocols.items():
+            rounds = [r for r in protocol.rounds if r.aggregate_exact is False]
+            if rounds:
+                inexact = True
+                indices = ", ".join(str(r.index) for r in rounds[:MAX_NAMED])
+                more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
+                kind = unit(protocol.buffered)
+                where = f"{kind} {indices}{more} of {len(protocol.rounds)}"
+                differ = counted(sum(r.differ for r in rounds), "element")
+                place = f"{label}: {name}" if label else name
+                text = f"simfl: {place}: not the plain sum of its updates in {where}: {differ} off"
+                tell(text, error=True)
+    return inexact
 
 
 app = typer.Typer(

@@ -41,6 +41,10 @@ FILES = {
     "updates-NAME.npz": "The work of `simfl privacy` and `simfl attack`, with `record_updates: true`.",
     "resolved.yaml": "The scenario with every default filled in; [its keys](scenario.md). `simfl run`"
     " repeats the run from it.",
+    "SHA256SUMS": "Digests of the files that simfl reads back: `resolved.yaml`, `summary.json`,"
+    " `trace.jsonl`, `updates-NAME.npz`, `live.json`; of a sweep `sweep.csv` and `means.csv`, and each"
+    " cell's in its folder. `sha256sum -c SHA256SUMS` compares them, and so does each command that reads"
+    " such a file: one that is not as it was written ends it with exit code 2. All others are yours to edit.",
     "live.json": "Of a [live run](live.md), which has all other files, too, with real times in them.",
     "attack-KIND.json": "The findings of `simfl attack`: `attack` with its parameters, `scenario`, `seed`,"
     " what it `assumes` and `measures`, and `findings`, each with the `entry`, what was `attacked`, and"

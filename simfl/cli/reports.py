@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import FAILED, app, say, tell, warn_inexact
 from simfl.cli.folders import telling_removed
 from simfl.errors import BadInput, need
 
@@ -36,7 +36,10 @@ def report(
         bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
     ] = False,
 ) -> None:
-    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
+    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json.
+
+    Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
+    """
     if latex and (figures or rounds is not None or round_ is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
@@ -46,7 +49,7 @@ def report(
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
     from simfl.folder import repeats
-    from simfl.folder.latest import latest
+    from simfl.folder.latest import latest, need_run
     from simfl.folder.unfinished import recover
     from simfl.reports.folder import open_run
     from simfl.scenario.load import look_at
@@ -68,6 +71,7 @@ def report(
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
+    need_run(folder)
     with telling_removed(folder):
         recover(folder)
     resolved = folder / "resolved.yaml"
@@ -76,6 +80,8 @@ def report(
         from simfl.reports.tables import latex as as_latex
 
         print(as_latex(run), end="")
+        if warn_inexact([("", run.summary.protocols)]):
+            raise typer.Exit(FAILED)
         return
     from simfl.folder.disk import atomic, write_text
     from simfl.reports import one_round, perfetto, terminal
@@ -106,6 +112,8 @@ def report(
     say(f"Written to {folder}: report.html, trace.perfetto.json", further="  ")
     if figures:
         _say_written(folder, names)
+    if warn_inexact([("", run.summary.protocols)]):
+        raise typer.Exit(FAILED)
 
 
 def _show_repeats(folder: Path) -> None:
@@ -120,6 +128,8 @@ def _show_repeats(folder: Path) -> None:
         if run not in found:
             say(f"{run.name} is not finished, and left out", further="  ")
     tell(f"simfl report {next(iter(found))} makes the page of one of them")
+    if warn_inexact((run.name, summary.protocols) for run, summary in found.items()):
+        raise typer.Exit(FAILED)
 
 
 def _say_written(folder: Path, names: list[str]) -> None:
@@ -142,10 +152,13 @@ def privacy(
     last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
     """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    from simfl.digests import names_in
+    from simfl.folder.latest import need_run
     from simfl.privacy.attack import attack
     from simfl.reports.histograms import attack_lines
 
-    files = sorted(folder.glob("updates-*.npz"))
+    need_run(folder)
+    files = names_in(folder, "updates-*.npz")
     if not files:
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
     for file in files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell
+from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
 from simfl.cli.folders import run_folder, telling_removed
 from simfl.cli.inputs import SCENARIO_HELP, Out, Protocols, ScenarioFile, Set, load_scenario, names_and_files
 from simfl.errors import BadInput, counted, need
@@ -38,6 +39,13 @@ Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUS
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
 
 
+def _interval(seconds: float) -> float:
+    """Refuse an interval at which nothing would ever be saved."""
+    if not 0 <= seconds < math.inf:
+        raise typer.BadParameter(f"must be from 0 up and finite, not {seconds}; 0 saves each round")
+    return seconds
+
+
 @app.command("run")
 def run_command(
     scenario: Annotated[
@@ -49,7 +57,8 @@ def run_command(
         Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
     ] = None,
     save_every_s: Annotated[
-        float, Option("--save-every", metavar="S", min=0, help="How often finished rounds are saved.")
+        float,
+        Option("--save-every", metavar="S", callback=_interval, help="How often finished rounds are saved."),
     ] = 2.0,
     set_: Set = None,
     seed: Seed = None,
@@ -65,6 +74,7 @@ def run_command(
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
+    Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
     Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
     """
     from simfl.folder import repeats
@@ -118,9 +128,15 @@ def run_command(
             say(line, further="  ")
         shown_by = "simfl report" if is_latest(folder) else f"simfl report {folder}"
         tell(f"Written to {folder} ({shown_by} shows it)")
+    inexact = warn_inexact(
+        ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
+    )
     without = [f"simfl: {line}" for line in _without_aggregate(summaries, repeat is not None)]
     if without:
         tell("\n".join(without), error=True)
+    if inexact:
+        raise typer.Exit(FAILED)
+    if without:
         raise typer.Exit(NO_AGGREGATE)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
+from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell, warn_inexact
 from simfl.cli.folders import check_place
 from simfl.cli.inputs import Set, Yes, names_and_files, overrides, tell_whose_code
 from simfl.errors import need
@@ -41,7 +41,7 @@ def sweep(
     """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
 
     The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
-    code's version, and is not run again.
+    code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.
     """
     if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
@@ -68,8 +68,8 @@ def sweep(
 
     with keeping(kept):
         stored = _perform(state, backend, jobs or state.at_once, address, parquet)
-    _show(state, stored)
-    if state.failures:
+    exact = _show(state, stored)
+    if state.failures or not exact:
         raise typer.Exit(FAILED)
 
 
@@ -92,12 +92,7 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
         try:
             with counting(errors, plan.name, len(todo)) as watch:
                 state.perform(todo, backend, jobs, address, watch)
-            rows = list(tables.rows(state))
-            columns = tables.columns(plan, rows)
-            tables.write_table(store.folder / "sweep.csv", columns)
-            tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
-            failed = tables.failure_columns(plan, tables.failures(state))
-            tables.write_table(store.folder / "failures.csv", failed)
+            columns = tables.write(state)
             store.link(folder_names(state))
             write_text(store.folder / "report.html", page(picture(state)))
             if parquet:
@@ -107,7 +102,8 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
     return len(set(state.keys)) - len(todo)
 
 
-def _show(state: Sweep, stored: int) -> None:
+def _show(state: Sweep, stored: int) -> bool:
+    """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
     from simfl.reports import terminal
     from simfl.reports.sweep_terminal import show_sweep
     from simfl.results.drift import warning
@@ -130,6 +126,8 @@ def _show(state: Sweep, stored: int) -> None:
     failed = f", {failures} failed" if failures else ""
     counts = f"{stored} were stored, {cells - stored - failures} run{failed}"
     tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
+    kept = {key: (plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}
+    return not warn_inexact(kept.values())
 
 
 def _failures(state: Sweep) -> None:

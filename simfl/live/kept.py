@@ -15,10 +15,10 @@ from simfl.errors import BadInput
 from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment
 from simfl.folder import unfinished
-from simfl.folder.disk import write_text
+from simfl.folder.journal import TRACE
 from simfl.folder.result import Result
 from simfl.folder.saving import Saver
-from simfl.folder.unfinished import TRACE, Unfinished
+from simfl.folder.unfinished import Unfinished
 from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
@@ -47,8 +47,9 @@ class Kept:
         self.result = Result(study.scenario)
         if saver is not None:
             self.result = (saver.resume_whole if resume else saver.begin)(study.scenario)
-            self._before = _figures_in(saver.own.run) if resume else {}
-            self.write_figures()
+            text = self.result.beside.get(NAME)
+            self._before = {} if text is None else json.loads(text)["protocols"]
+            self.put_figures()
         self.result.assumed = assumed(study)
 
     @property
@@ -61,20 +62,20 @@ class Kept:
         """Take in what a protocol came to, and keep it."""
         self.result.traces[name], self.result.measured[name], self.figures[name] = played
         if self.saver is not None:
-            self.saver.keep_whole(name, self.result.traces[name], self.result.measured[name])
-            self.write_figures()
+            self.put_figures()
+            result = self.result
+            self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
         return self.figures[name]
 
-    def write_figures(self) -> None:
-        assert self.saver is not None
+    def put_figures(self) -> None:
+        """Put live.json beside the result's files."""
         protocols = self._before | {name: asdict(figures) for name, figures in self.figures.items()}
-        text = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
-        write_text(self.saver.own.run / NAME, text)
+        self.result.beside[NAME] = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
 
     def finish(self) -> None:
         if self.saver is not None:
+            self.put_figures()
             self.saver.finish(self.result)
-            self.write_figures()  # what tells of earlier results was removed
 
     def stop(self) -> None:
         """Write the files of what was finished; it can be resumed."""
@@ -83,11 +84,10 @@ class Kept:
             return
         own = self.saver.own
         if any(self.result.measured.values()):
+            self.put_figures()
             self.result.write(own.run, own.folder / TRACE)
-            self.write_figures()
         else:
             unfinished.discard(own.run)
-            (own.run / NAME).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -121,11 +121,3 @@ def kept(
             runs.stop()
             raise
         runs.finish()
-
-
-def _figures_in(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))["protocols"]
-        return dict(found)
-    except (OSError, ValueError, KeyError, TypeError):  # it was removed: then there are none
-        return {}

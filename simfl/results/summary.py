@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
+from simfl.digests import checked
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
 from simfl.results.block import Block, Count, Extended, Seconds, Share
@@ -226,7 +227,7 @@ class Summary(Block):
 def read(path: Path) -> Summary:
     """Return the content of a `summary.json`; BadInput names the key, the value and what is expected."""
     try:
-        return Summary.model_validate_json(path.read_bytes())
+        return Summary.model_validate_json(checked(path).read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None
     except ValidationError as errors:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simfl.digests import checked
 from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
@@ -50,9 +51,12 @@ def look_at(path: Path) -> Scenario:
     """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
 
     A class of such a file stays an `Outside`, keys without behaviour, so `checks` is not asked again.
+
+    Raises:
+        BadInput: the file is not as it was written (`digests.Damaged`), or not a scenario (ScenarioError).
     """
     with left_alone():
-        return load(path)
+        return load(checked(path))
 
 
 def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
+from simfl.digests import SUMS, manifest
 from simfl.errors import BadInput
 from simfl.folder.unfinished import NAME
 from simfl.simulation import Progress
@@ -142,6 +143,7 @@ def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
 def test_other_code_is_refused(half: Path) -> None:
     about = json.loads((half / NAME / "run.json").read_text())
     (half / NAME / "run.json").write_text(json.dumps({**about, "code": "0.0.1+abc"}))
+    (half / NAME / SUMS).write_text(manifest(half / NAME, ("run.json", "scenario.yaml")))
     with pytest.raises(BadInput, match=r"code: 0.0.1\+abc then, "):
         run(LONG, out=half, resume=True)
 
@@ -162,10 +164,9 @@ def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("journal.jsonl", "[]\n", "journal.jsonl:1: not a line"),
-        ("journal.jsonl", '{"protocol": "fedavg", "size": "x", "measured": []}\n', "journal.jsonl:1"),
-        ("trace.jsonl", "", "0 bytes, and journal.jsonl tells of"),
-        ("run.json", "{", "run.json: cannot be read"),
+        ("journal.jsonl", "[]\n", "journal.jsonl:1: not as it was written"),
+        ("trace.jsonl", "", "trace.jsonl: not as it was written: the SHA-256 of lines 1 to 0 is not"),
+        ("run.json", "{", "run.json: not as it was written"),
     ],
 )
 def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> None:

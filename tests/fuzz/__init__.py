@@ -11,7 +11,7 @@ The parts, and what must hold of a case:
                   clock; `invariants` looks at the run's trace row by row.
     received      A scenario of a server names files and modules (`networked`): none is opened or executed.
     talks         A conversation over sockets has a hostile relay (`talks`, `middle`): no round is lost.
-    folders       A command reads a damaged copy of a run's folder (`folders`): no damage is taken for true.
+    folders       A command reads a damaged copy of a folder (`damage`): no damage is taken for true.
     commands      A command line (`commands`) ends with a documented code; nothing changes beyond its folder.
 
 A case follows from a seed and a number alone. A traceback and a hang are findings in all parts.

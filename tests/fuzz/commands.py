@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -19,9 +20,10 @@ from typing import Any
 import click
 from typer.main import get_command
 
+import simfl
 from simfl.cli.common import app
 from simfl.live import tls
-from tests.fuzz import folders
+from simfl.simulation import Progress
 from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.audit import confined
 from tests.fuzz.cli import command
@@ -87,6 +89,7 @@ GOOD: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 CERTAIN = {"links"}
 """No other value: links by the kernel change settings of the machine."""
+GIVEN: dict[str, Any] = {"workers": 0, "record_updates": True}
 SETTINGS = {
     "explore": ("t=2",), "leak": ("t=2",), "verify": ("t=2",), "plan": ("updates=5",), "attack": ("seed=1",),
 }  # fmt: skip
@@ -132,11 +135,9 @@ def _parameters(path: tuple[str, ...]) -> list[Any]:
 def _template() -> Path:
     """Return a folder with what command lines name; made once a process."""
     made = Path(tempfile.mkdtemp(prefix="simfl-commands-"))
-    shutil.copytree(folders.whole(), made, dirs_exist_ok=True)
+    _runs(made)
     for path in (*FILES, SEEDS / "listed.yaml"):
         shutil.copy(path, made)
-    tiny = made / "tiny.yaml"
-    tiny.write_text(tiny.read_text().replace("payload: shadow", "payload: real"))
     shutil.copy(ROOT / "examples" / "dealt_pads.py", made / "own.py")
     for name, text in (("study.yaml", STUDY), ("fleet.yaml", FLEET), ("empty", "")):
         (made / name).write_text(text)
@@ -144,6 +145,24 @@ def _template() -> Path:
     (made / "folder").mkdir()
     tls.make(made / "files", 6)
     return made
+
+
+def _runs(made: Path) -> None:
+    """Leave a finished run in a folder, another one, and an interrupted one."""
+    tiny = made / "tiny.yaml"
+    tiny.write_text((SEEDS / "tiny.yaml").read_text().replace("payload: shadow", "payload: real"))
+    simfl.run(tiny, GIVEN, made / "done")
+    simfl.run(tiny, GIVEN | {"seed": 2}, made / "other")
+    rounds = 0
+
+    def stop(progress: Progress) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds > 8:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        simfl.run(tiny, GIVEN | {"rounds": 4}, made / "half", stop, save_every_s=0)
 
 
 def arguments(rng: Random) -> list[str]:

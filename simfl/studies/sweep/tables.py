@@ -6,7 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simfl.folder.disk import atomic
+from simfl.digests import SUMS, manifest
+from simfl.folder.disk import atomic, write_text
 from simfl.results.columns import COLUMNS, Measure, at
 from simfl.results.reasons import reasons
 from simfl.results.round_summary import RoundSummary
@@ -148,6 +149,19 @@ def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[ProtocolSumma
                 found.setdefault(cell.point, {}).setdefault(name, []).append(entry)
     for point in list(found)[:SHOWN_SELECTIONS]:
         yield in_words(sweep.plan.points[point]), found[point]
+
+
+def write(sweep: Sweep) -> dict[str, list[Any]]:
+    """Write a sweep's tables, then the digests of those that are read back; return sweep.csv's columns."""
+    folder, plan = sweep.store.folder, sweep.plan
+    (folder / SUMS).unlink(missing_ok=True)
+    listed = list(rows(sweep))
+    swept = columns(plan, listed)
+    write_table(folder / "sweep.csv", swept)
+    write_table(folder / "means.csv", mean_columns(plan, means(listed)))
+    write_table(folder / "failures.csv", failure_columns(plan, failures(sweep)))
+    write_text(folder / SUMS, manifest(folder, ("sweep.csv", "means.csv")))
+    return swept
 
 
 def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
