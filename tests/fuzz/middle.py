@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tests.fuzz.lines import mutate
 from tests.fuzz.values import TEXTS, WHOLE
 
-FLOOD_BYTES = {True: 2**20, False: 2**17}
+FLOOD_BYTES = {True: 2**20, False: 2**15}
 """To the server, and to a user: in a conversation all users share a process."""
 LENGTHS = struct.Struct(">II")
 ODD = (None, True, 1.5, "x", [], [[]], {}, [1, 2, "u4"], [2**40, 2**40, "u1"], "u4", *WHOLE, *TEXTS)
