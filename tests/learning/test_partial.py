@@ -131,6 +131,7 @@ def test_work_is_of_the_steps_that_are_done() -> None:
     trainer._by_law = True
     seen = [trainer.work(0, k)["train_sample"] for k in range(11)]
     assert seen == [0, 5, 10, 15, 20, 23, 28, 33, 38, 43, 46]
+    assert [trainer.work(0, k)["train_step"] for k in (0, 7)] == [0, 7]
     assert trainer.work(0, 10) == trainer.work(0)
     trainer._by_law = False
     macs = trainer._facts.macs
