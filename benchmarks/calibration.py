@@ -87,6 +87,8 @@ def compared(
             if turn:  # the first touches code and memory
                 rounds.keep_fastest(fastest, steps)
                 taken_s.append(per_aggregate_s(trace))
+        if not fastest:  # no round found the users that it needs
+            continue
         (fastest,) = rounds.undisturbed([fastest])
         total, kinds = ratios(fastest, profiles.load(rates).seconds)
         yield Compared(path.stem, name, total, kinds, per_aggregate_s(modelled.traces[name]), tuple(taken_s))

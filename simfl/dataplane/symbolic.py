@@ -98,9 +98,10 @@ class SymbolicOps(EagerOps):
                 contents[1] = min(contents[1], self.longest)
             elif kernel is quantize.quantise:
                 contents[-1] = False  # the last coordinate stands for the weight
+        result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
-        return Handle(*shape, twin(*contents))
+        return Handle(*shape, result)
 
     def _note(self, kernel: Kernel, contents: list[Any]) -> None:
         """Keep what seeds are used for, and what was sealed under each nonce."""
@@ -192,6 +193,8 @@ def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
 
 
 def _seal(under: Terms, items: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Rows:
+    if (row := keys.reused(under, nonces)) is not None:
+        raise keys.Forged(row, keys.ONE_KEY)
     parts = zip(under, items, nonces, aads, strict=True)
     return [(Sealed(key, row, nonce, aad),) for (key,), row, nonce, aad in parts]
 

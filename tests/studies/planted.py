@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.crypto import mds, shamir
+from simfl.crypto import keys, mds, shamir
 from simfl.protocols import channels, masked_round, pairwise_masks
 from simfl.protocols.channels import Channels
 from simfl.protocols.index_views import Lookup, Same
@@ -45,6 +45,8 @@ def channels_of_no_session(patch: Patch) -> None:
 
 
 def channels_without_receiver(patch: Patch) -> None:
+    """Of one key for two users, a row opens at either; a user that refuses such keys needs no receiver."""
+    patch.setattr(keys, "reused", lambda under, nonces: None)
     patch.setattr(channels, "aads_of", lambda senders, receivers: Lookup(struct.Struct(">I").pack, senders))
 
 
@@ -223,7 +225,12 @@ PLANTED = (
     Planted(
         "channel keys are of no session", "lightsecagg", channels_of_no_session, ("channels", "sessions")
     ),
-    Planted("channels do not authenticate the receiver", "secagg", channels_without_receiver, ("channels",)),
+    Planted(
+        "channels neither authenticate the receiver nor refuse one key of two users",
+        "secagg",
+        channels_without_receiver,
+        ("channels",),
+    ),
     Planted(
         "channels bind neither sender nor receiver",
         "lightsecagg",
@@ -237,7 +244,7 @@ PLANTED = (
         ("channels", "sessions"),
     ),
     Planted(
-        "channels do not authenticate the receiver",
+        "channels neither authenticate the receiver nor refuse one key of two users",
         "lightsecagg_async",
         channels_without_receiver,
         ("channels",),

@@ -157,7 +157,8 @@ def play(experiment: Experiment, protocol: str, steps: Steps, run: int) -> Trace
     timed: Steps = defaultdict(Counter)
     session = experiment.session(protocol, NotedClock(timed, run, protocol))
     setup, trainer = session.machines, experiment.trainers[protocol]
-    warm(setup.kind, setup.params, experiment.scenario.cohort, trainer)
+    scenario = experiment.scenario
+    warm(setup.kind, setup.params, scenario.cohort, trainer, scenario.learning.server, None)
     before_ns = _probe_ns()
     try:
         asyncio.run(drive(session, _drop, lambda: None))
