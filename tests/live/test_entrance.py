@@ -155,7 +155,7 @@ def test_users_of_a_run_try_again_too() -> None:
 
         server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
         address = server.sockets[0].getsockname()
-        user = sides().user(1, address, await sides().worker())
+        user = sides().user(1, address, await sides().worker([1]))
         running = asyncio.ensure_future(user.run())
         for _ in range(500):
             await asyncio.sleep(0.01)
