@@ -178,11 +178,11 @@ class Session(ABC):
         index = more.pop("round", self.round)
         self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
 
-    def execute(self, device: Device, lane: str, job: Job) -> bool:
-        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. False if it
-        is not done yet: its lane hears of it by `worked`."""
+    def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
+        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
+        thread does it, return the event that it is done."""
         self.charge(device, lane, job, self.work(device, lane, job))
-        return True
+        return None
 
     def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
         """Do a job's real work; return what it was."""
