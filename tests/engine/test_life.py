@@ -114,7 +114,13 @@ def by_simpy(programs: list[list[tuple[str, int]]]) -> Log:
 
 def by_lives(programs: list[list[tuple[str, int]]]) -> Log:
     env = Environment()
-    world = World(env, lambda waits: Life(env, waits), lambda ns: ns, programs)
+
+    def begin(waits: Generator[Any, Any, Any]) -> Life:
+        life = Life(env, waits)
+        life.callbacks.append(lambda event: None)  # as if awaited: otherwise its end is no event
+        return life
+
+    world = World(env, begin, lambda ns: ns, programs)
     return run(world, lambda: env.steps(7))
 
 
@@ -185,6 +191,7 @@ def test_a_life_cannot_interrupt_itself() -> None:
 
 
 def test_an_ended_life_ignores_interrupts() -> None:
+    """It has a value, and who waits for it goes on at once."""
     env = Environment()
 
     def short() -> Generator[Any, Any, int]:
@@ -197,3 +204,32 @@ def test_an_ended_life_ignores_interrupts() -> None:
     life.interrupt()
     assert not env.steps(10)
     assert life.value == 7
+
+    def later() -> Generator[Any, Any, int]:
+        return (yield life)
+
+    last = Life(env, later(), at_once=True)
+    assert last.value == 7
+
+
+def test_a_stopped_life_ends_at_once() -> None:
+    """Its wait is withdrawn, its `finally` runs, and those who wait for it go on."""
+    env, seen = Environment(), list[object]()
+
+    def short() -> Generator[Any, Any, None]:
+        try:
+            yield 5
+            seen.append("never")
+        finally:
+            seen.append(env.now)
+
+    def waiting() -> Generator[Any, Any, None]:
+        yield life
+        seen.append("over")
+
+    life = Life(env, short())
+    Life(env, waiting())
+    env.at(3, life.stop)
+    while env.steps(10):
+        pass
+    assert seen == [3, "over"]
