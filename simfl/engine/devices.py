@@ -160,7 +160,7 @@ class Lane:
 
     def work(self) -> Waits:
         """Do the jobs until none is left or the device is off."""
-        device = self.device
+        device, session = self.device, self.device.session
         while self.jobs and not device.off:
             blocker = self.last
             if (core := device.core()) is not None:
@@ -170,36 +170,32 @@ class Lane:
                     device.release()
                     continue
             job = self.jobs.popleft()
-            if job.task is not None and job.task.lost:
+            task = job.task
+            if task is not None and task.lost:
                 device.release()
                 continue
+            job.start = start = session.env.now
+            job.blocker = blocker if start > job.ready else -1
+            self.current = job
             try:
-                yield from self._do(job, blocker)
-            except simpy.Interrupt:
+                if (working := session.execute(device, self.name, job)) is not None:
+                    yield working
+                spans = job.spans
+                job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+                if job.end > start:
+                    if session.meter is not None:
+                        session.meter.began(device.party, job)
+                    yield job.end - session.env.now
+            except simpy.Interrupt:  # its row is in the trace
                 device.release()
+                continue
+            step = self.record()
+            device.release()
+            # A message that the server's machine has taken counts, even if its user is lost meanwhile.
+            if task is None or not task.lost or device.party == SERVER:
+                session.finish(device, job, step)
         self.life = None
         self.jobs = self.jobs or None  # most users' lanes are idle for most of a run
-
-    def _do(self, job: Job, blocker: int) -> Waits:
-        """Do a job's real work, wait as long as it takes, and release its effects. An interrupt voids it."""
-        device, session = self.device, self.device.session
-        job.start = start = session.env.now
-        job.blocker = blocker if start > job.ready else -1
-        self.current = job
-        if (working := session.execute(device, self.name, job)) is not None:
-            yield working
-        spans = job.spans
-        ns = spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans)
-        job.end = start + ns
-        if ns:
-            if session.meter is not None:
-                session.meter.began(device.party, job)
-            yield job.end - session.env.now
-        step = self.record()
-        device.release()
-        # A message that the server's machine has taken counts, even if its user is lost meanwhile.
-        if job.task is None or not job.task.lost or device.party == SERVER:
-            session.finish(device, job, step)
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""

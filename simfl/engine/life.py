@@ -48,15 +48,15 @@ class Life(simpy.Process):
         # As simpy.Process, but for the event that begins it: a call costs less.
         self.env, self.callbacks, self._generator = env, [], waits
         self._target: simpy.Event | None = None
-        self._nap = 0  # its number: of an older one, the call on the heap wakes nobody
+        self._nap = 0  # its number: of an older one, the call on the heap wakes nothing
         if at_once:
-            self._go(waits.send, None)
+            self.wake()
         else:
-            env.soon(partial(self._go, waits.send, None))
+            env.soon(self.wake)
 
     def wake(self, value: Any = None) -> None:
         """End a passive wait (a `yield` of nothing) now, within the present event."""
-        self._go(self._generator.send, value)
+        self._run(self._generator.send, value)
 
     def interrupt(self, cause: Any = None) -> None:
         """Throw simpy.Interrupt into the life right after the present event.
@@ -84,50 +84,42 @@ class Life(simpy.Process):
         self._target = None
 
     def _interrupted(self, cause: Any) -> None:
-        if self._value is not PENDING:  # it ended, in the same event or by an earlier interrupt
-            return
-        self._withdraw()
-        self._go(self._generator.throw, simpy.Interrupt(cause))
+        if self._value is PENDING:  # it has not ended, in the same event or by an earlier interrupt
+            self._withdraw()
+            self._run(self._generator.throw, simpy.Interrupt(cause))
 
     def _woke(self, nap: int) -> None:
         if nap == self._nap:
-            self._go(self._generator.send, None)
+            self._run(self._generator.send, None)
 
     def _resume(self, event: simpy.Event) -> None:
+        self._target = None
         if event._ok:
-            self._go(self._generator.send, event._value)
+            self._run(self._generator.send, event._value)
         else:
             event._defused = True
-            self._go(self._generator.throw, event._value)
+            self._run(self._generator.throw, event._value)
 
-    def _go(self, resume: Callable[[Any], Any], value: Any) -> None:
+    def _run(self, resume: Callable[[Any], Any], value: Any) -> None:
         """Run to the next wait."""
         env = self.env
         outer, env._active_proc = env._active_proc, self  # `wake` may be called by another life
         try:
             wait = resume(value)
-            while type(wait) is not int and wait is not None and wait.callbacks is None:  # happened already
-                if wait._ok:
-                    wait = self._generator.send(wait._value)
-                else:
-                    wait._defused = True
-                    wait = self._generator.throw(wait._value)
+            while type(wait) is not int and wait is not None and wait.callbacks is None:  # it has happened
+                wait._defused = True
+                wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
+            if type(wait) is int:
+                nap = self._nap = self._nap + 1
+                heappush(env._calls, (env.now + wait, NORMAL, next(env._eid), partial(self._woke, nap)))
+            elif wait is not None:
+                self._target = wait
+                wait.callbacks.append(self._resume)
         except StopIteration as end:
             self._end(end.value)
         except BaseException as error:
             self._ok, self._value = False, error
             env.schedule(self)  # SimPy's own way ends the run, unless somebody waits
-        else:
-            if type(wait) is int:
-                self._target = None
-                self._nap += 1
-                heappush(
-                    env._calls, (env.now + wait, NORMAL, next(env._eid), partial(self._woke, self._nap))
-                )
-            else:
-                self._target = wait
-                if wait is not None:
-                    wait.callbacks.append(self._resume)
         env._active_proc = outer
 
     def _end(self, value: Any) -> None:

@@ -132,24 +132,25 @@ class UserLink:
                 self.heard(transfer, None)
             self.active = transfer
             self._moved = self._most_bps = 0
-            yield from self._windows(transfer, link)
-            yield from self._move(link, self._on_wire(transfer) - self._moved)
+            if self.connection is not None:
+                yield from self._windows(transfer, link, self.connection)
+            self._move(link, self._on_wire(transfer) - self._moved)
+            yield
             self._left(transfer)
         self._life = None
 
-    def _windows(self, transfer: Transfer, link: FairLink) -> Waits:
+    def _windows(self, transfer: Transfer, link: FairLink, connection: Connection) -> Waits:
         """Move a message's first windows, as long as TCP waits for the acknowledgement of each."""
-        if self.connection is None:
-            return
-        tcp = self.connection.tcp
-        window = self.connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
+        tcp = connection.tcp
+        window = connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
         while window:
             size = tcp.wire_bytes(window)
             rest = self._on_wire(transfer) - self._moved
             if rest <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
                 return
             since = self.env.now
-            yield from self._move(link, size)
+            self._move(link, size)
+            yield
             self._moved += size
             now, rtt_ns = self.env.now, max(1, 2 * self.latency_ns)
             queued_ns = now - since - 8 * NS * size // max(1, self.rate)
@@ -160,16 +161,15 @@ class UserLink:
             if self.env.now >= self.until:
                 self._look()
 
-    def _move(self, link: FairLink, size_bytes: int) -> Waits:
-        """Move bytes through a shared link, at this link's rate at most."""
+    def _move(self, link: FairLink, size_bytes: int) -> None:
+        """Begin to move bytes through a shared link, at this link's rate at most; its life is woken then."""
         self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
         if self.until < FOR_EVER and self._watch is None:
             self._watch = Life(self.env, self._follow(), at_once=True)
-        yield
-        self._flow = None
 
     def _moved_all(self) -> None:
         assert self._life is not None
+        self._flow = None
         self._life.wake()
 
     def _left(self, transfer: Transfer) -> None:
