@@ -1,11 +1,12 @@
 """Lives: SimPy processes that may also wait for a plain number of nanoseconds.
 
-Whatever goes on over time is a life: a user's presence, its part in a round, a lane of its device, a direction
-of its link. A life is a generator that reads from top to bottom, and each wait is a `yield`:
+What goes on over time is a life: a user's presence, a lane of its device, a direction of its link, a
+deadline, the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is a
+`yield`:
 
     yield event        any event of SimPy's: a timeout, a resource's request, a | b, another life
-    yield 1_000_000    that many nanoseconds of virtual time
-    value = yield      nothing of its own: until somebody calls `wake(value)`
+    yield 1_000_000    this number of nanoseconds of virtual time
+    value = yield      a passive wait: until another part of the engine calls `wake(value)`
 
 Invariants (tests/engine/test_life.py compares random programs with simpy.Process):
 
@@ -13,12 +14,11 @@ Invariants (tests/engine/test_life.py compares random programs with simpy.Proces
   asked for; a first step and an interrupt come right after the present event, before all else at that time.
 - An interrupt finds the life at its wait, which is withdrawn: neither the event nor the nap resumes it. An
   interrupt of a life that has ended does nothing. A life cannot interrupt itself.
-- Anyone may wait for a life. Those who wait go on in the order after its last step, as with SimPy's; where none
-  waits, its end is no event. An exception that ends it is thrown into those who wait, or else ends the run.
+- Anyone may wait for a life, and goes on in the order after its last step, as with SimPy's; if none waits,
+  its end is no event. An exception that ends it is thrown into those who wait, or else ends the run.
 
-Why not simpy.Process alone: a timeout is an event with a list of callbacks, scheduled, popped and thrown away.
-A nap is one entry on the environment's heap of calls. Six waits take 21 us where SimPy takes 26 and bare
-callbacks take 10 (python -m benchmarks.lives).
+Why not simpy.Process alone: a timeout is an event with a list of callbacks, scheduled and popped. A nap is
+one entry on the environment's heap of calls. benchmarks/lives.py has the cost of both, and of bare callbacks.
 """
 
 from collections.abc import Callable, Generator
@@ -55,7 +55,8 @@ class Life(simpy.Process):
             env.soon(self.wake)
 
     def wake(self, value: Any = None) -> None:
-        """End a passive wait (a `yield` of nothing) now, within the present event."""
+        """End a passive wait or a nap now, within the present event; the `yield` returns the value."""
+        self._nap += 1
         self._run(self._generator.send, value)
 
     def interrupt(self, cause: Any = None) -> None:

@@ -8,7 +8,7 @@ losses), and writes the trace. It never looks at content: what needs it (audits,
 import gc
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -22,6 +22,7 @@ from simfl.engine.clocks import Clock
 from simfl.engine.devices import Device, Job
 from simfl.engine.energy import Meter
 from simfl.engine.environment import Environment
+from simfl.engine.life import Life, Waits
 from simfl.engine.presence import Disconnections, Presence
 from simfl.engine.progress import Progress
 from simfl.engine.server_host import ServerHost
@@ -83,12 +84,12 @@ class Session(ABC):
         self.progress = Progress(world.users, self.trace)
         seed = seed_array(streams.bytes("initial weights"))
         self.host = ServerHost(machines.kind, ops, trainer, rule, world, seed)
-        self.env.process(self.main())
+        self.life = Life(self.env, self.main())
 
     # -- to be implemented by rounds and buffers
     @abstractmethod
-    def main(self) -> Generator[simpy.Event, Any, None]:
-        """Run as the session's own process."""
+    def main(self) -> Waits:
+        """Return the generator of the session's life."""
 
     @abstractmethod
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:

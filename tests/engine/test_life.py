@@ -130,7 +130,7 @@ def test_lives_keep_the_order_of_simpy_processes(programs: list[list[tuple[str, 
 
 
 def test_passive_wait_ends_within_the_present_event() -> None:
-    """A life that yields nothing is woken by a call, twice at one instant, and an interrupt ends a third wait."""
+    """A life that yields nothing is woken by a call, twice at one instant; an interrupt ends a third wait."""
     env, seen = Environment(), list[object]()
 
     def passive() -> Generator[Any, Any, None]:
