@@ -46,7 +46,7 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
             Life(session.env, _deadline(session, ref(job.machine), effect, fires, row, index), at_once=True)
         case Ready() if job.task is not None:
             job.task.ready = True
-            session.training.start_if_possible(job.task, step)
+            session.training.go_on(job.task, step)
         case Result():
             members = tuple((m.user, name_of(m.update), m.staleness) for m in effect.members)
             add(rows.Aggregated(session.round, members, step, now))

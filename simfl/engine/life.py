@@ -1,8 +1,8 @@
 """Lives: SimPy processes that may also wait for a plain number of nanoseconds.
 
 What goes on over time is a life: a user's presence, a lane of its device, a direction of its link, a
-deadline, the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is a
-`yield`:
+deadline, the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is
+a `yield`:
 
     yield event        any event of SimPy's: a timeout, a resource's request, a | b, another life
     yield 1_000_000    this number of nanoseconds of virtual time

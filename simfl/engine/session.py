@@ -261,11 +261,15 @@ class Session(ABC):
             case Loss(phase, why):
                 self.lose(task, phase, why, cause)
             case Delay(ns):
-                self.env.at(self.env.now + ns, then)
+                Life(self.env, self._after(ns, then), at_once=True)
             case None:
                 then()
             case _:
                 assert_never(answer)
+
+    def _after(self, ns: int, then: Callable[[], None]) -> Waits:
+        yield ns
+        then()
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """Lose a user: its device stops working on this task, and unsent messages are gone."""
