@@ -70,7 +70,7 @@ class RoundSession(Session):
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
             self.tasks[user, index] = self.machines.user_round(
-                user, index, self.ops, server, self.host.weights, plans.get(user)
+                user, params, self.ops, server, self.host.weights, plans.get(user)
             )
             if self.meter is not None:
                 self.meter.join(user)
