@@ -10,14 +10,15 @@ run: .venv/ready
 test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
+AT_LEAST ?= 1
 test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands
-	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile
+	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile --at-least $(AT_LEAST)
 
 test-all: .venv/ready  # also what takes minutes, and all examples
 	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
-fuzz: .venv/ready  # 15 minutes on two cores; what is found goes to runs/fuzz
-	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --jobs 2
+fuzz: .venv/ready  # 30 minutes on two cores; what is found goes to runs/fuzz
+	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --received 10000 --talks 2000 --folders 2000 --commands 3000 --jobs 2
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
@@ -38,9 +39,14 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 .venv/ready: pyproject.toml constraints.txt
+	@echo "Installing simfl in .venv, once: about two minutes, most of them for torch."
+	@echo "1 of 3: an empty environment"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "2 of 3: torch, the largest package"
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt torch==2.13.0
+	@echo "3 of 3: simfl, with what its tests and its documentation need"
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Installed: the next make begins at once."
 	touch $@
 
 clean:

@@ -1,91 +1,159 @@
-"""Modelled against measured durations of whole rounds on this machine.
+"""The modelled clock beside the measured one on this machine, for every shipped scenario.
 
-    python benchmarks/calibration.py [PROFILE.yaml]
+    python -m benchmarks.calibration [--profile PROFILE.yaml] [--turns N] [SCENARIO ...]
 
-Measures a profile of this machine (or takes one that `simfl calibrate` wrote), runs the protocols of
-`scenarios/sync_breakdown.yaml` for 50 and 100 users under both clocks, and prints modelled / measured of a
-round and of its phases, each the median over rounds: as the scenario has it, and with a network that takes
-no time and devices as fast as this machine, so that nothing but computing is left. Exits with 1 if a total is
-more than 15 % off, or more than 25 % a phase that makes up a twentieth of its round at least.
+Of each protocol: modelled / measured CPU time of all its steps, of each kind of step that takes 2 % of it,
+and of the seconds per aggregate; and whether both clocks rank the protocols alike. The CPU times are of the
+same steps, which are timed and counted. A kind of step takes the fastest of N turns (3), as other work on the
+machine only adds to it. Numbers out of bounds end with "!", and then the exit code is 1.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import simfl
-from simfl.profiles import text
-from simfl.results.metrics import Round
-from simfl.studies.calibrate import passes
+from simfl import profiles
+from simfl.experiment.build import build
+from simfl.learning.trainer import one_thread
+from simfl.results.trace import Aggregated, End, Trace
+from simfl.scenario.load import load
+from simfl.studies.calibrate import rounds
+from simfl.virtual_time import NS
 
 ROOT = Path(__file__).parents[1]
-SCENARIO = ROOT / "scenarios" / "sync_breakdown.yaml"
-USERS = (50, 100)
-ROUNDS = 5
-TOTAL, PHASE, SMALL = 0.15, 0.25, 0.05
-FAST = {"uplink_mbps": 1e6, "downlink_mbps": 1e6}
-WORLDS: dict[str, dict[str, Any]] = {
-    "as shipped": {},
-    "computing only": {
-        "population.devices": {"slowdown": 1.0, "cores": 2},
-        "network": {"users": {**FAST, "latency_s": 0.0}, "server": FAST, "overhead_s": 0.0},
-        "server": {"cores": 1},
-    },
+SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+ROUNDS = {
+    "async_buffer": 20,
+    "mixed_links": 5,
+    "mixed_links_async": 20,
+    "multi_round": 8,
+    "reconstruction": 20,
 }
+ROUNDS |= {"sync_breakdown": 3, "whole_batches": 12}
+"""Of these scenarios so many rounds."""
+TOTAL, KIND, LEAST_SHARE = 1.25, 1.5, 0.02
+"""Bounds of modelled / measured of all steps and of a kind of step, and the share from which a kind
+counts."""
+
+Ratio = tuple[str, float, float, float]
+"""(kind of step, its share of the measured time, its mean seconds, modelled / measured)."""
 
 
-def durations(rounds: list[Round]) -> dict[str, float]:
-    """Median seconds of the rounds and of each phase's span."""
-    parts = {phase: statistics.median(r.span[phase] for r in rounds) / 1e9 for phase in rounds[0].span}
-    return {"total": statistics.median(r.end - r.start for r in rounds) / 1e9, **parts}
+@dataclass
+class Compared:
+    """A protocol of a scenario under both clocks."""
+
+    scenario: str
+    protocol: str
+    total: float
+    """Modelled / measured CPU time of all steps."""
+    kinds: list[Ratio]
+    """Of each kind of step that counts, the largest first."""
+    modelled_s: float
+    """Modelled seconds per aggregate."""
+    measured_s: tuple[float, ...]
+    """Measured seconds per aggregate, a turn each."""
 
 
-def ratios(world: Mapping[str, Any], users: int, profile: Path) -> bool:
-    """Print modelled / measured of each protocol; whether all are within their bounds."""
-    overrides = {
-        "population.users": users,
-        "privacy": {"T": users // 10, "D": users // 10, "U": 8 * users // 10},
-        "dropout.rate": 0.1,
-        "rounds": ROUNDS,
-        **world,
-    }
-    measured = simfl.run(SCENARIO, {**overrides, "clock": "measured"})
-    modelled = simfl.run(
-        SCENARIO, {**overrides, "clock": "modelled", "payload": "shadow", "profile": str(profile)}
+def per_aggregate_s(trace: Trace) -> float:
+    """Return the virtual seconds of a run over its aggregates."""
+    last_ns = max(row.at for row in trace if isinstance(row, End))
+    return last_ns / NS / max(1, sum(isinstance(row, Aggregated) for row in trace))
+
+
+def compared(
+    path: Path, rates: str, turns: int, overrides: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Compared]:
+    """Yield each protocol of a scenario."""
+    shorter = {"rounds": ROUNDS[path.stem]} if path.stem in ROUNDS else {}
+    changes = {**shorter, "record_updates": False, **overrides}
+    measured = build(load(path, {**changes, "clock": "measured"}))
+    modelled = simfl.run(path, {**changes, "clock": "modelled", "payload": "shadow", "profile": rates})
+    for name in measured.scenario.protocols:
+        fastest: rounds.Steps = {}
+        taken_s = []
+        for turn in range(turns + 1):
+            steps: rounds.Steps = defaultdict(Counter)
+            trace = rounds.play(measured, name, steps, 0)
+            if turn:  # the first touches code and memory
+                rounds.keep_fastest(fastest, steps)
+                taken_s.append(per_aggregate_s(trace))
+        if not fastest:  # no round found the users that it needs
+            continue
+        (fastest,) = rounds.undisturbed([fastest])
+        total, kinds = ratios(fastest, profiles.load(rates).seconds)
+        yield Compared(path.stem, name, total, kinds, per_aggregate_s(modelled.traces[name]), tuple(taken_s))
+
+
+def ratios(steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[float, list[Ratio]]:
+    """Return modelled / measured of all steps, and of each kind of step from `LEAST_SHARE` on."""
+    whole_s, modelled_s, kinds = sum(work["cpu_ns"] for work in steps.values()) / 1e9, 0.0, list[Ratio]()
+    for (_, _, by_server, call, message, phase), work in steps.items():
+        measured_s = work["cpu_ns"] / 1e9
+        charged_s = sum(amount * rates[kind] for kind, amount in work.items() if kind not in rounds.NO_WORK)
+        modelled_s += charged_s
+        if measured_s >= LEAST_SHARE * whole_s:
+            label = f"{'server' if by_server else 'user'} {call} {message}".strip() + f" ({phase})"
+            share, mean_s = measured_s / whole_s, measured_s / work["segments"]
+            kinds.append((label, share, mean_s, charged_s / measured_s))
+    return modelled_s / whole_s, sorted(kinds, key=lambda kind: -kind[1])
+
+
+def turned(protocols: Sequence[Compared]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of protocols that the two clocks rank differently, though no turns of them overlap."""
+    for k, one in enumerate(protocols):
+        for other in protocols[:k]:
+            a, b = one.measured_s, other.measured_s
+            apart = max(a) < min(b) or max(b) < min(a)
+            if apart and (a[0] < b[0]) != (one.modelled_s < other.modelled_s):
+                yield other.protocol, one.protocol
+
+
+def within(ratio: float, bound: float) -> bool:
+    return 1 / bound <= ratio <= bound
+
+
+def row_text(row: Compared) -> tuple[str, bool]:
+    """Return a line of the table, and whether all in it is within bounds."""
+    median_s = statistics.median(row.measured_s)
+    kinds = [(f"{label} {share:.0%}:", ratio, KIND) for label, share, _, ratio in row.kinds]
+    numbers = [("", row.total, TOTAL), ("", row.modelled_s / median_s, TOTAL), *kinds]
+    cpu, seconds, *others = (
+        f"{label} {x:.2f}{'' if within(x, bound) else '!'}" for label, x, bound in numbers
     )
-    good = True
-    for name, rounds in measured.rounds.items():
-        here, there = durations(rounds), durations(modelled.rounds[name])
-        told = []
-        for part, seconds in here.items():
-            if not seconds:
-                continue
-            ratio, bound = there[part] / seconds, TOTAL if part == "total" else PHASE
-            counts = seconds >= SMALL * here["total"]
-            off = counts and abs(ratio - 1) > bound
-            good &= not off
-            told.append(f"{part} {ratio:.2f}{'!' if off else '' if counts else ' (small)'}")
-        print(f"  N = {users:<4} {name:<12} {here['total']:8.3f} s   {', '.join(told)}", flush=True)
-    return good
+    text = f"| {row.scenario} | {row.protocol} | {cpu} | {median_s:.3f} s | {seconds} | {', '.join(others)} |"
+    return text, all(within(x, bound) for _, x, bound in numbers)
 
 
 def main() -> None:
-    """Both worlds, both numbers of users."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "profile.yaml"
-        if len(sys.argv) == 1:
-            file.write_text(text(passes.calibrate(21)))
-        good = True
-        for name, world in WORLDS.items():
-            print(name)
-            for users in USERS:
-                good &= ratios(world, users, file)
-    sys.exit(not good)
+    """Print the table, a scenario after the other."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--profile", default="reference")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("scenarios", nargs="*", type=Path, default=SCENARIOS)
+    arguments, all_good = parser.parse_args(), True
+    print("| scenario | protocol | CPU | measured, per aggregate | modelled / measured | kinds of steps |")
+    print("|---|---|---|---|---|---|")
+    with one_thread():
+        for path in arguments.scenarios:
+            protocols = list(compared(path, arguments.profile, arguments.turns))
+            for row in protocols:
+                text, good = row_text(row)
+                print(text, flush=True)
+                all_good &= good
+            for one, other in turned(protocols):
+                print(f"{path.stem}: {one} and {other} change places!", flush=True)
+                all_good = False
+    sys.exit(not all_good)
 
 
 if __name__ == "__main__":

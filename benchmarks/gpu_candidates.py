@@ -6,6 +6,7 @@ A way is a function of a workspace, a cohort and a loss that gives the trained m
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -19,7 +20,7 @@ from torch.nn.functional import group_norm, pad
 from simfl.learning.autograd import side_by_side
 from simfl.learning.dropout_draws import round_keys
 from simfl.learning.losses import Loss
-from simfl.learning.minibatches import Cohort, Schedule
+from simfl.learning.minibatches import Cohort, schedules
 from simfl.learning.models import Model
 from simfl.learning.models.rules import BatchNorm
 from simfl.learning.workspace import Slot, Workspace, images, to_tensor
@@ -178,7 +179,7 @@ class Graphs:
             raise ValueError("CUDA graphs need a GPU")
         if normed or not cohort.sgd.plain:
             raise ValueError("the graphs are of plain SGD, without batch statistics")
-        plan, put = Schedule(cohort), samples.put
+        (plan,), put = schedules(cohort, sys.maxsize), samples.put
         starts, shares, lrs = put(cohort.starts), put(plan.weights), put(np.array(cohort.lrs))
         rows, keys = samples.numbers(plan.rows), to_tensor(round_keys(cohort.seeds), samples.device)
         trained, lanes = torch.empty_like(starts), self._made(work, loss_of, rows.shape[0], rows.shape[2])

@@ -15,10 +15,10 @@ S = 8
 ELEMENTS = {
     **{"x25519": S, "agree": S, "aead_byte": 1 / 4},
     **dict.fromkeys(("prg_element", "field_add", "field_mac", "quantise_element", "real_mac"), 1),
-    **dict.fromkeys(("mds_mac", "mds_coefficient", "shamir_mac", "lagrange_pair"), 1),
+    **dict.fromkeys(("mds_mac", "mds_coefficient", "mds_inverse", "shamir_mac", "lagrange_pair"), 1),
 }
 """Elements that an operation stands for; kinds of work that are not here are about no elements."""
-DECODING = ("shamir_mac", "lagrange_pair", "mds_mac", "mds_coefficient")
+DECODING = ("shamir_mac", "lagrange_pair", "mds_mac", "mds_inverse")
 SHARES = ("shamir_mac",)
 
 

@@ -169,6 +169,12 @@ def _row(cell: Cell) -> tuple[str, ...]:
     return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, basis
 
 
+def plain_rows(cells: Iterable[Cell]) -> Iterator[tuple[str, ...]]:
+    """Yield the text of each cell for a terminal: label, the paper's value, ours, unit, and difference."""
+    for cell in cells:
+        yield tuple(text.replace("**", "").replace("`", "") for text in _row(cell)[:5])
+
+
 def _value(value: Value) -> str:
     if value is None:
         return ""

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from simfl.descriptions import descriptions
 from simfl.errors import show
 from simfl.quantities import unit
+from simfl.texts import MAX_TEXT, NamesNothing
 
 # Bounds of factors and of seconds; a nanosecond is the least time that the clock can show.
 LEAST, GREATEST = 1e-9, 1e9
@@ -57,8 +58,8 @@ Pixels = Annotated[int, Field(strict=True, ge=1, le=4096)]
 Classes = Annotated[int, Field(strict=True, ge=2, lt=2**31)]
 # The shape of a sample; its memory is checked beside the number of samples.
 Sizes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
-# A path, or the name of something that is there.
-Text = Annotated[str, Field(max_length=4096)]
+# A text that is not marked by its type (`simfl.texts`): refused in a scenario from another machine.
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 def _is_name(text: str) -> str:
@@ -78,7 +79,7 @@ def as_name(text: str) -> str:
     return re.sub(r"^(\.|$)", "-", text)
 
 
-Name = Annotated[str, Field(strict=True), AfterValidator(_is_name)]
+Name = Annotated[str, Field(strict=True), AfterValidator(_is_name), NamesNothing()]
 
 
 def _describe_keys(schema: dict[str, Any], block: Any) -> None:
@@ -97,6 +98,12 @@ class Block(BaseModel):
     )
 
     in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block
+
+    opens: ClassVar[str] = ""
+    """An action on this machine beside the reading of `FileName` fields, as `executes a Python file`.
+
+    A scenario from another machine that has such a block is refused. So is a class of an installed package
+    that does not declare it."""
 
     # pydantic's `use_attribute_docstrings` reads every class's source at each start: half a CPU second a run.
     @classmethod
@@ -293,6 +300,17 @@ def _ranked(s: float, ranks: int) -> Draws:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The points of `Quantiles` as arrays, compared by identity.
+
+    Two blocks with equal fields are equal all the same: pydantic compares cached properties, which may not be
+    arrays, and where they differ the fields."""
+
+    p: Draws
+    values: Draws
+
+
 class Quantiles(Block):
     """Any distribution, such as a measured one, by its quantiles: linear between those that are given."""
 
@@ -312,15 +330,14 @@ class Quantiles(Block):
         return self
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
-        return np.interp(rng.random(size), *self._columns)
+        return np.interp(rng.random(size), self._columns.p, self._columns.values)
 
     def quantile(self, u: float) -> float:
-        return float(np.interp(u, *self._columns))
+        return float(np.interp(u, self._columns.p, self._columns.values))
 
     @cached_property
-    def _columns(self) -> tuple[Draws, Draws]:
-        p, values = np.array(self.points).T
-        return p, values
+    def _columns(self) -> _Columns:
+        return _Columns(*np.array(self.points).T)
 
     def average(self) -> float:
         return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))

@@ -14,13 +14,15 @@ from functools import cache, reduce
 from importlib.metadata import entry_points
 from inspect import isabstract
 from operator import or_
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
 
 from simfl import python_files
-from simfl.blocks import Block, Text, UnionName, shorthand
+from simfl.blocks import Block, UnionName, shorthand
 from simfl.errors import BadInput, cut
+from simfl.texts import FileName
 
 B = TypeVar("B", bound=Block)
 MAX_LINE = 600  # characters of what is wrong with a file
@@ -46,14 +48,16 @@ class Outside(Block):
     tag: ClassVar[str]
     mixin: ClassVar[type[Block] | None] = None
 
-    module: Text
+    opens: ClassVar[str] = "executes a Python file"
+
+    module: FileName
     """`path.py:Name`, from the scenario's folder."""
 
     @classmethod
     def named(cls, reference: str) -> type[Block]:
         """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
         try:
-            found = python_files.find(reference, f"a class of {cls.thing}")
+            found = python_files.find(reference, f"a class of {cls.thing}", cls.base)
         except ValueError as problem:  # a path may be long, and hold what acts on a terminal
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
         _check(found, cls.base, f"{reference:.200}", cls.thing)
@@ -87,7 +91,7 @@ def _tagged(
     """Return a class with the tag by which scenarios know it, and the fields of `mixin`."""
     fields: dict[str, Any] = {tag: (Literal[word], word)}
     if reference:
-        fields["module"] = (Text, reference)
+        fields["module"] = (FileName, reference)
     bases: Any = found if mixin is None else (found, mixin)
     fields |= {"__doc__": found.__doc__, "__module__": found.__module__}
     return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
@@ -114,7 +118,10 @@ class Kinds(Generic[B]):
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
                 raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
-            self.classes[word] = cast(type[B], _tagged(cls, tag, word))
+            tagged = _tagged(cls, tag, word)
+            if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
+                tagged.opens = "executes code of an installed package, which does not state what it opens"
+            self.classes[word] = cast(type[B], tagged)
 
     def __getitem__(self, word: str) -> type[B]:
         return self.classes[word]
@@ -133,6 +140,13 @@ class Kinds(Generic[B]):
                 return cast(type[B], self._outside(None).named(os.path.abspath(word)))
             except ValueError as problem:
                 raise BadInput(str(problem)) from None
+        if word.endswith(".py") and os.path.isfile(word):
+            try:
+                names = python_files.classes(Path(word), self.base)
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
+            listed = f"such as {word:.200}:{names[0]}" if names else f"but it has no {self.thing}"
+            raise BadInput(f"{word:.200}: name a class behind a colon, {listed}")
         if word not in self.classes:
             known = f"{', '.join(self.classes)}, or path.py:Name of your own"
             raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")

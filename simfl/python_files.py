@@ -34,8 +34,9 @@ def are_left_alone() -> bool:
     return _left_alone.get()
 
 
-def find(reference: str, what: str) -> Any:
-    """Return the object, `what` in messages, of `path.py:Name`; ValueError if none or the file fails."""
+def find(reference: str, what: str, base: type = object) -> Any:
+    """Return the object, `what` in messages, of `path.py:Name`. ValueError, with its classes derived from
+    `base`, if it has none of that name, and if it fails."""
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
@@ -44,8 +45,23 @@ def find(reference: str, what: str) -> Any:
         raise ValueError(f"{reference:.200}: there is no Python file {file:.200}")
     module = execute(path)
     if not hasattr(module, name):
-        raise ValueError(f"{reference:.200}: {file:.200} has no {name:.80}")
+        raise ValueError(f"{file:.200} has no {name:.80}{_there_are(module, base)}")
     return getattr(module, name)
+
+
+def classes(path: Path, base: type) -> list[str]:
+    """Return the names of a file's own classes derived from `base`, in its order."""
+    return _classes(execute(path), base)
+
+
+def _classes(module: ModuleType, base: type) -> list[str]:
+    own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
+    return list(dict.fromkeys(kind.__name__ for kind in own if kind.__module__ == module.__name__))
+
+
+def _there_are(module: ModuleType, base: type) -> str:
+    names = ", ".join(_classes(module, base))
+    return f"; there are: {names:.200}" if names else ""
 
 
 def execute(path: Path) -> ModuleType:

@@ -90,6 +90,8 @@ async def simulate(
     loaded = load(scenario, overrides)
     if resume and out is None:
         raise BadInput("resume: out must be the folder of an unfinished run")
+    if not 0 <= save_every_s < math.inf:
+        raise BadInput(f"save_every_s: must be from 0 up and finite, not {save_every_s}; 0 saves each round")
     if cluster is not None:
         remote.check(cluster, loaded)
     folder: AbstractContextManager[Unfinished | None] = nullcontext()

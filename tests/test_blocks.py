@@ -100,9 +100,9 @@ SLOWDOWN = "population.devices.slowdown"
             ": ranks=1000 x unit=1e+07 must be at most 1e+09",
         ),
         (SLOWDOWN, {"quantiles": [[0, 1]]}, ": the first p must be 0 and the last 1, not 0 and 0"),
-        (SLOWDOWN, {"quantiles": [[0, 1], [1, 0]]}, ".points.1.1: must be at least 1e-09, not 0"),
-        (SLOWDOWN, {"quantiles": []}, ".points: must have at least 1 entry"),
-        (SLOWDOWN, {"quantiles": [[0, 1], [1]]}, ".points.1.1: missing: a number is needed"),
+        (SLOWDOWN, {"quantiles": [[0, 1], [1, 0]]}, ".quantiles.1.1: must be above 0, not 0"),
+        (SLOWDOWN, {"quantiles": []}, ".quantiles: must have at least 1 entry"),
+        (SLOWDOWN, {"quantiles": [[0, 1], [1]]}, ".quantiles.1.1: missing: a number is needed"),
         (
             SLOWDOWN,
             {"quantiles": [[0.1, 1], [0.9, 2]]},
@@ -126,7 +126,7 @@ SLOWDOWN = "population.devices.slowdown"
     ],
 )
 def test_a_wrong_distribution_is_one_message(tmp_path: Path, key: str, value: Any, says: str) -> None:
-    assert problems(tmp_path, SYNC, {key: value}) == [f"--set: {key}{says}"]
+    assert problems(tmp_path, SYNC, {key: value}) == [f"overrides: {key}{says}"]
 
 
 def test_each_is_taken_where_a_distribution_is(tmp_path: Path) -> None:

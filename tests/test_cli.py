@@ -145,7 +145,8 @@ def test_a_stage_that_lasts_is_told_on_stderr(
 def test_the_stages_of_a_build_are_told_in_words() -> None:
     told: list[str] = []
     data = {"kind": "synthetic", "shape": [30_000], "classes": 2, "train": 10, "test": 2}
-    more = {"payload": "real", "learning.dataset": data, "protocols": ["fedavg"], "memory_limit_gb": 0.02}
+    more = {"payload": "real", "learning.dataset": data, "dropout": "none", "memory_limit_gb": 0.02}
+    more["protocols"] = ["fedavg"]
     build(load(EDGES, more), told.append)
     assert told[0] == "reading the data set synthetic"
     assert any(stage.startswith("forecasting the memory that") for stage in told)

@@ -52,6 +52,15 @@ def test_the_most_frequent_reason_is_told(tmp_path: Path, capsys: pytest.Capture
     assert "upload: 6 to 7 users answered, 8 needed (3 of 3 rounds)" in capsys.readouterr().err
 
 
+def test_deadline_is_named_that_no_user_meets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No user is lost: in the second and third round all users still train for the first."""
+    command = ["run", TUTORIAL, *QUICK, "--set", "deadlines.upload=0.001", "--protocols", "fedavg"]
+    assert ended(*command, "--out", str(tmp_path)) == NO_AGGREGATE
+    reason = "upload: 0 users answered, 1 needed (1 of 3 rounds)"
+    why = "12 users were late for deadlines.upload=0.001 s: make it longer"
+    assert capsys.readouterr().err == f"simfl: fedavg has no aggregate: {reason}; {why}\n"
+
+
 def test_json_and_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("run", TUTORIAL, *LOST, "--out", str(tmp_path), "--format", "json") == NO_AGGREGATE
     out, errors = capsys.readouterr()
@@ -106,7 +115,4 @@ def test_without_a_reader_a_report_is_written(tmp_path: Path) -> None:
     assert ended("run", TUTORIAL, *QUICK, "--out", run) == 0
     words = f"{sys.executable} -m simfl report {run} | true"
     assert subprocess.run(words, shell=True, capture_output=True, cwd=ROOT, text=True).stderr == ""
-    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {
-        "report.html",
-        "trace.perfetto.json",
-    }
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {"report.html"}

@@ -18,22 +18,24 @@ MAY_IMPORT = {
     "version": (),
     "python_files": (),
     "descriptions": (),
+    "digests": ("errors",),
     "quantities": (),
-    "blocks": ("errors", "descriptions", "quantities"),
-    "kinds": ("errors", "blocks", "python_files"),
+    "texts": (),
+    "blocks": ("errors", "descriptions", "quantities", "texts"),
+    "kinds": ("errors", "blocks", "python_files", "texts"),
     "crypto": (),
-    "results": ("errors", "virtual_time"),
+    "results": ("errors", "digests", "virtual_time"),
     "selection": ("errors", "blocks", "kinds"),
-    "learning": ("errors", "blocks", "kinds", "python_files", "unpacking"),
-    "privacy": ("errors", "blocks", "kinds", "selection", "unpacking", "learning"),
+    "learning": ("errors", "blocks", "kinds", "python_files", "texts", "unpacking"),
+    "privacy": ("errors", "digests", "blocks", "kinds", "selection", "unpacking", "learning"),
     "dataplane": ("errors", "crypto"),
     "profiles": ("errors", "dataplane"),
     "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
     "scenario": (
-        "errors", "quantities", "blocks", "kinds", "python_files", "crypto", "protocols", "selection",
-        "learning", "population", "random_streams",
+        "errors", "digests", "quantities", "blocks", "kinds", "python_files", "crypto", "protocols",
+        "selection", "learning", "population", "profiles", "random_streams", "texts",
     ),
-    "population": ("errors", "quantities", "virtual_time", "random_streams", "blocks", "kinds"),
+    "population": ("errors", "quantities", "virtual_time", "random_streams", "blocks", "kinds", "texts"),
     "engine": (
         "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
         "protocols", "population",
@@ -43,7 +45,7 @@ MAY_IMPORT = {
         "selection", "learning", "dataplane", "profiles", "protocols", "scenario", "population", "engine",
     ),
     "folder": ("virtual_time",
-        "errors", "version", "results", "selection", "privacy", "scenario", "engine",
+        "errors", "digests", "version", "results", "selection", "privacy", "scenario", "engine",
     ),
     "cluster": (
         "errors", "python_files", "random_streams", "learning", "dataplane", "profiles", "scenario",
@@ -59,17 +61,18 @@ MAY_IMPORT = {
         "scenario", "population", "engine", "experiment", "folder", "simulation",
     ),
     "studies": (
-        "cluster", "errors", "virtual_time", "random_streams", "results", "crypto", "privacy", "learning",
-        "dataplane", "protocols", "scenario", "population", "engine", "experiment", "folder",
+        "cluster", "digests", "errors", "virtual_time", "random_streams", "results", "crypto", "privacy",
+        "learning", "dataplane", "protocols", "scenario", "population", "engine", "experiment", "folder",
         "simulation", "live",
     ),
     "reports": ("virtual_time",
-        "errors", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation", "studies",
+        "errors", "digests", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation",
+        "studies",
     ),
     "importers": ("errors", "population"),
     "pytest": ("errors", "folder", "simulation", "studies"),
     "catalog": ("profiles", "scenario", "learning", "protocols", "selection", "population", "privacy"),
-    "cli": ("python_files", "version", "descriptions",
+    "cli": ("python_files", "version", "descriptions", "digests",
         "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
         "simulation", "trackers", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
     ),
@@ -98,6 +101,7 @@ HOMES = {
     "yaml": ("scenario", "profiles"),
     "pydantic": (
         "quantities",
+        "texts",
         "blocks",
         "kinds",
         "protocols",
@@ -285,10 +289,11 @@ def test_machines_have_no_clock_and_no_socket() -> None:
             assert library != "time" or name_of(path) == "dataplane.work", path  # the ledger of CPU time
 
 
-def test_no_file_is_longer_than_350_lines() -> None:
+def test_no_file_is_longer_than_500_lines() -> None:
+    """A file holds one concept; its docstrings and comments are free to grow."""
     files = [*FILES, *(ROOT / "tests").rglob("*.py")]
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
-    assert {str(path): count for path, count in lines.items() if count > 350} == {}
+    assert {str(path): count for path, count in lines.items() if count > 500} == {}
 
 
 def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:

@@ -33,7 +33,11 @@ def test_what_it_writes_passes(tmp_path: Path) -> None:
         test()  # type: ignore[operator]
     short = {name: check for name, check in CHECKS.items() if name != "loss_patterns"}
     subject = Subject(f"{tmp_path / 'masked_mean.py'}:MaskedMean", {})
-    assert [(name, found) for name, _, found in verify(subject, short) if found] == []
+    rows = {row.name: row for row in verify(subject, short)}
+    assert not [row for row in rows.values() if row.findings]
+    # It uploads plain updates, and promises nothing.
+    for name in ("fresh_masks", "secrets", "sessions", "statements"):
+        assert rows[name].not_tried == "the protocol promises nothing (`withstands`)"
     assert load(tmp_path / "masked_mean.yaml").protocols["masked_mean"].protocol == "module"
     assert "masked_mean" not in list(PROTOCOLS)
 

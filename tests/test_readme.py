@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import re
 import tomllib
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -17,11 +17,12 @@ from typer.main import get_command
 
 import simfl
 from simfl.cli import app
-from simfl.cli.authoring import Things
+from simfl.cli.authoring import THINGS
 from simfl.folder import result
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import hints
+from tests.docs import first_run
 from tests.docs.pages import ROOT, Command, blocks, differs, script
 from tests.docs.shell import Shell
 from tests.engine.harness import FILES
@@ -69,6 +70,16 @@ def test_its_commands_run(shell: Shell) -> None:
     assert labels(table) == labels(printed["python run.py scenarios/async_buffer.yaml --clock modelled"])
 
 
+@pytest.mark.ci
+def test_its_first_output_is_that_of_the_command() -> None:
+    """Line by line; `python -m tests.docs.first_run` writes it anew where figures changed on purpose."""
+    assert first_run.COMMAND in TEXT
+    shown, printed = first_run.between()[2], first_run.excerpt(first_run.printed())
+    assert not differs(tuple(shown.splitlines()), printed)
+    assert not differs(tuple(printed.splitlines()), shown)
+    assert len(shown.splitlines()) <= 20
+
+
 def labels(table: str) -> list[str]:
     return [line.partition("│")[0].strip() for line in table.splitlines() if "│" in line]
 
@@ -85,7 +96,7 @@ def test_inline_commands_and_options_are_there() -> None:
     assert len(used) > 10
     assert used <= known, used - known
     (listed,) = re.findall(r"`simfl list ([a-z]+(?:\\\|[a-z]+)+)`", TEXT)
-    assert listed.split("\\|") == list(get_args(Things))
+    assert listed.split("\\|") == list(THINGS)
 
 
 def test_files_and_extras_are_there() -> None:

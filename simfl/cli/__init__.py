@@ -1,5 +1,6 @@
-"""The command line. Exit codes: 0 done; 1 the run failed; 2 a bad scenario or bad usage; 3 an entry of the
-run completed nothing; 130 interrupted; 141 nobody reads what is printed; 143 terminated.
+"""The command line. Exit codes: 0 done; 1 the run failed, or an aggregate is not exact; 2 a bad scenario, bad
+usage or a damaged file; 3 an entry of the run completed nothing; 130 interrupted; 141 nobody reads what is
+printed; 143 terminated.
 
 Heavy modules are imported inside the commands that need them: `--help` answers at once.
 """
@@ -29,7 +30,7 @@ from simfl.cli import (  # noqa: F401
     serve,
     studies,
 )
-from simfl.cli.common import BAD, app, heed_termination, keeping, read_to_its_end, tell
+from simfl.cli.common import BAD, app, heed_termination, keeping, naming_unchecked, read_to_its_end, tell
 from simfl.errors import BadInput
 
 
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     atexit.register(gc.freeze)
     heed_termination()
     try:
-        with keeping(), read_to_its_end():
+        with keeping(), read_to_its_end(), naming_unchecked():
             _command()(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
         tell(str(error), error=True)

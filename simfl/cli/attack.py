@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import app, keeping, say, stages, tell
 from simfl.cli.folders import run_folder
-from simfl.cli.inputs import Set, load_scenario, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, load_scenario, names_and_files, settings, tell_whose_code
 
 With = Annotated[
     list[str] | None,
@@ -35,14 +35,17 @@ def attack(
     seed: Annotated[int, Option(min=0, help="Of the attack's own draws.")] = 1,
     as_json: Annotated[bool, Option("--json", help="Print attack-KIND.json and nothing else.")] = False,
 ) -> None:
-    """Attack users' updates with what the server saw in a recorded run; write a table and a figure."""
+    """Attack users' updates with what the server saw in a recorded run; write a table and a figure.
+
+    Example: simfl attack inversion attacks/inversion
+    """
     from simfl.blocks import as_name
     from simfl.folder.disk import write_text
     from simfl.reports import attack as report
     from simfl.reports import terminal
     from simfl.studies import recorded
 
-    made, to_run = recorded.made(kind, overrides(with_)), not target.is_dir()
+    made, to_run = recorded.made(kind, settings(with_, "--with")), not target.is_dir()
     if to_run:
         scenario = load_scenario(target, set_, {"record_updates": True})
     elif set_ or out:

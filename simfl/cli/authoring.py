@@ -5,20 +5,22 @@ import re
 from importlib import import_module, resources
 from pathlib import Path
 from string import Template
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, say, tell
+from simfl.cli.help import App
 from simfl.cli.inputs import names
+from simfl.errors import did_you_mean
 
 NAME_COLUMNS = 20
 
-Things = Literal[
+THINGS = (
     "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
     "dropout", "links", "partition", "server", "clip", "staleness", "attacks",
-]  # fmt: skip
+)  # fmt: skip
 
 
 @app.command()
@@ -27,7 +29,10 @@ def schema(
     outputs: Annotated[bool, Option("--outputs", help="Of a run's files: docs/outputs.md.")] = False,
     commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
 ) -> None:
-    """Print the JSON Schema of scenarios, for editors."""
+    """Print the JSON Schema of scenarios, for editors.
+
+    Example: simfl schema > scenario.schema.json
+    """
     pages = {"cli.commands": commands, "cli.outputs": outputs, "scenario.reference": markdown}
     if page := next((module for module, asked in pages.items() if asked), ""):
         print(import_module(f"simfl.{page}").markdown(), end="")
@@ -38,11 +43,27 @@ def schema(
 
 
 @app.command("list")
-def list_command(things: Annotated[Things, Argument(help="What to list.")]) -> None:
-    """List shipped scenarios, protocols, models, datasets, profiles, or the kinds of another thing."""
+def list_command(
+    thing: Annotated[
+        str,
+        Argument(
+            metavar="THING",
+            help=f"One of {', '.join(THINGS)}.",
+            autocompletion=lambda incomplete: [name for name in THINGS if name.startswith(incomplete)],
+        ),
+    ],
+) -> None:
+    """List shipped scenarios, protocols, models, datasets, profiles, or the kinds of another thing.
+
+    Example: simfl list protocols
+    """
+    if thing not in THINGS:
+        message = f"{thing!r:.80} must be one of {', '.join(THINGS)}{did_you_mean(thing, THINGS)}"
+        raise typer.BadParameter(message, param_hint="THING")
+
     from simfl.catalog import listed
 
-    for name, text in listed(things):
+    for name, text in listed(thing):
         if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
             print(name)
             name = ""
@@ -55,7 +76,10 @@ def init(
         str, Argument(help="See `simfl list scenarios`.", metavar="[NAME]", autocompletion=names)
     ] = "tutorial",
 ) -> None:
-    """Write a shipped scenario here, with the files that it reads, to start from; overwrite nothing."""
+    """Write a shipped scenario here, with the files that it reads, to start from; overwrite nothing.
+
+    Example: simfl init tutorial
+    """
     from simfl.scenario import shipped
 
     files = shipped.with_its_files(name)
@@ -69,7 +93,7 @@ def init(
     tell(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
-new = typer.Typer(help="Begin something of your own.", no_args_is_help=True)
+new = App(help="Begin a protocol of your own.")
 app.add_typer(new, name="new")
 
 
@@ -78,7 +102,10 @@ def protocol(
     name: Annotated[str, Argument(help="Small letters, digits and _: a Python module's name.")],
     out: Annotated[Path, Option("--out", metavar="DIR", help="The folder.")] = Path(),
 ) -> None:
-    """Write a protocol's module, a scenario and a test that pass; change them from there."""
+    """Write a protocol's module, a scenario and a test that pass; change them from there.
+
+    Example: simfl new protocol my_sum
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name):
         rule = "must be small letters, digits and _, beginning with a letter"
         raise typer.BadParameter(f"{name!r:.80} {rule}", param_hint="NAME")

@@ -16,8 +16,9 @@ Every command with its arguments and options. Made from the code:
 `simfl schema --commands > docs/commands.md`. `simfl COMMAND --help` prints the same. What is **needed** has
 no default.
 
-Exit codes: 0 done, 1 the run failed, 2 a bad scenario or bad usage, 3 an entry of the protocols completed
-nothing, 130 interrupted, 141 nobody reads what is printed, 143 terminated.
+Exit codes: 0 done, 1 the run failed or an aggregate is not exact (stderr names it), 2 a bad scenario, bad
+usage or a damaged file, 3 an entry of the protocols completed nothing, 130 interrupted, 141 nobody reads what
+is printed, 143 terminated.
 """
 
 

@@ -1,5 +1,7 @@
 """The application, its exit codes, and what commands print."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
@@ -7,20 +9,29 @@ import textwrap
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from typer import Option
 
-from simfl.errors import BadInput, RunFailed
+from simfl.cli.help import App
+from simfl.digests import SUMS, take_unchecked
+from simfl.errors import BadInput, RunFailed, counted
 from simfl.results.text import printable
+from simfl.results.trace import unit
 from simfl.version import __version__
+
+if TYPE_CHECKING:
+    from simfl.results.summary import ProtocolSummary
 
 WIDTH = 80  # columns of text, on a terminal and off it
 LONG_S = 3600.0  # beyond which a study is not begun unasked
 PATIENCE_S = 2.0  # after which a stage is told off a terminal
+MAX_NAMED = 5  # rounds in a message
+AGAIN_S = 15.0  # after which it is told again how far a stage has come
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -83,12 +94,46 @@ def read_to_its_end() -> Iterator[None]:
     raise typer.Exit(UNREAD)
 
 
-app = typer.Typer(
-    name="simfl",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+@contextmanager
+def naming_unchecked() -> Iterator[None]:
+    """Name on stderr, at a command's end, the folders of which files were read without digests."""
+    take_unchecked()  # what a caller in this process read before
+    try:
+        yield
+    finally:
+        if folders := take_unchecked():
+            more = f" and {counted(len(folders) - 1, 'other folder')}" if len(folders) > 1 else ""
+            reason = "files of an earlier simfl, or made by hand, are read unchecked"
+            tell(f"simfl: no {SUMS} in {folders[0]}{more}: {reason}", error=True)
+
+
+def warn_inexact(runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]]) -> bool:
+    """Name on stderr each protocol of which an aggregate is not the plain sum of its updates.
+
+    Args:
+        runs: of each run a label, empty if there is one only, and its protocols' summaries by entry.
+
+    Returns:
+        True if there is one. The command then ends with `FAILED`, after it has written its files.
+    """
+    inexact = False
+    for label, protocols in runs:
+        for name, protocol in protocols.items():
+            rounds = [r for r in protocol.rounds if r.aggregate_exact is False]
+            if rounds:
+                inexact = True
+                indices = ", ".join(str(r.index) for r in rounds[:MAX_NAMED])
+                more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
+                kind = unit(protocol.buffered)
+                where = f"{kind} {indices}{more} of {len(protocol.rounds)}"
+                differ = counted(sum(r.differ for r in rounds), "element")
+                place = f"{label}: {name}" if label else name
+                text = f"simfl: {place}: not the plain sum of its updates in {where}: {differ} off"
+                tell(text, error=True)
+    return inexact
+
+
+app = App(name="simfl", pretty_exceptions_enable=False)
 
 
 def _tell_version(asked: bool) -> None:
@@ -130,25 +175,50 @@ def ask_before_long(what: str, seconds: float, yes: bool) -> None:
     typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
 
 
+class Begin(Protocol):
+    """Shows a stage as it begins; so_far: how far it has come, for one that may take minutes."""
+
+    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None: ...
+
+
 @contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last."""
-    if sys.stderr.isatty():
-        from rich.console import Console
+def stages() -> Iterator[Begin]:
+    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last. How far a
+    stage has come is shown again and again."""
+    with ExitStack() as stack:
+        if sys.stderr.isatty():
+            from rich.console import Console
 
-        with Console(stderr=True).status("") as status:
-            yield lambda stage: status.update(f"{stage} ...")
-        return
-    waiting = threading.Timer(0, str)
+            status = stack.enter_context(Console(stderr=True).status(""))
+            first_s, again_s, show = 0.0, 1.0, status.update
+        else:
+            first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(tell, error=True)
+        waiting = threading.Timer(0, str)
+        stage_number = 0
 
-    def begin(stage: str) -> None:
-        nonlocal waiting
-        waiting.cancel()
-        waiting = threading.Timer(PATIENCE_S, tell, (f"simfl: {stage} ...", True))
-        waiting.daemon = True
-        waiting.start()
+        def wait(seconds: float, number: int, stage: str, so_far: Callable[[], str]) -> None:
+            nonlocal waiting
 
-    try:
-        yield begin
-    finally:
-        waiting.cancel()
+            def tick() -> None:
+                if number == stage_number:
+                    more = so_far()
+                    show(f"{head}{stage}{more} ...")
+                    if more:
+                        wait(again_s, number, stage, so_far)
+
+            waiting = threading.Timer(seconds, tick)
+            waiting.daemon = True
+            waiting.start()
+
+        def begin(stage: str, so_far: Callable[[], str] = str) -> None:
+            nonlocal stage_number
+            waiting.cancel()
+            stage_number += 1
+            wait(first_s, stage_number, stage, so_far)
+
+        head = "" if sys.stderr.isatty() else "simfl: "
+        try:
+            yield begin
+        finally:
+            stage_number += 1
+            waiting.cancel()

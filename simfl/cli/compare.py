@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, tell
+from simfl.cli.common import FAILED, app, tell, warn_inexact
 from simfl.cli.folders import check_place, telling_removed
 
 
@@ -21,7 +21,12 @@ def compare(
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
     format_: Annotated[Literal["table", "json"], Option("--format", help="What is printed.")] = "table",
 ) -> None:
-    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts."""
+    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
+
+    Exit code 1: an aggregate of one of them is not the plain sum; stderr names it.
+
+    Example: simfl compare runs/tutorial-1 runs/tutorial-2
+    """
     if len(folders) < 2:
         raise typer.BadParameter("takes two folders or more", param_hint="DIR")
     from simfl.reports.compared import open_folders
@@ -32,6 +37,7 @@ def compare(
         for folder in folders:
             told.enter_context(telling_removed(folder))
         comparison = open_folders(folders)
+    summaries = [run for side in comparison.sides for run in side.summaries]
     if out is not None:
         from simfl.folder.disk import write_text
         from simfl.reports.compare_page import page
@@ -39,10 +45,12 @@ def compare(
         write_text(out, page(comparison))
     if format_ == "json":
         print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
-        return
-    from simfl.reports import terminal
-    from simfl.reports.compare_terminal import show_comparison
+    else:
+        from simfl.reports import terminal
+        from simfl.reports.compare_terminal import show_comparison
 
-    show_comparison(terminal.console(), comparison)
-    if out is not None:
-        tell(f"Written to {out}")
+        show_comparison(terminal.console(), comparison)
+        if out is not None:
+            tell(f"Written to {out}")
+    if warn_inexact(summaries):
+        raise typer.Exit(FAILED)

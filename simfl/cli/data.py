@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, say
+from simfl.cli.help import App
 
-data = typer.Typer(help="Fetch published data sets.", no_args_is_help=True)
+data = App(help="Fetch published data sets.")
 app.add_typer(data, name="data")
 
 
@@ -27,7 +27,10 @@ def fetch(
         Option("--root", metavar="DIR", envvar="SIMFL_DATA", help="The folder of data sets (SIMFL_DATA)."),
     ],
 ) -> None:
-    """Download a data set from its publisher, check it, and go on where an earlier download broke off."""
+    """Download a data set from its publisher, check it, and go on where an earlier download broke off.
+
+    Example: simfl data fetch mnist --root data
+    """
     from simfl.learning.data.fetch import fetch
 
     folder = fetch(name, root, lambda url: say(url))

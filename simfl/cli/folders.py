@@ -1,5 +1,6 @@
 """The places of files that commands write: refused, made, and cleared up."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,13 @@ def run_folder(out: Path | None, name: str) -> Iterator[Path]:
             with suppress(OSError):  # where it is not empty, or not there
                 made.rmdir()
         raise
+
+
+def tell_written(folder: Path, shown_by: str) -> None:
+    """Print where a run was written, its size there, and the command that shows it."""
+    nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    megabytes = math.ceil(nbytes / 1e5) / 10  # 0.1 MB at least
+    tell(f"Written to {folder} ({megabytes:.1f} MB; {shown_by} shows it)")
 
 
 @contextmanager

@@ -8,14 +8,13 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, say
+from simfl.cli.help import App
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from simfl.importers import Imported
 
-import_ = typer.Typer(
-    help="Turn recorded users, devices and links into files that a scenario can name.", no_args_is_help=True
-)
+import_ = App(help="Turn recorded users, devices and links into files that a scenario can name.")
 app.add_typer(import_, name="import")
 
 Out = Annotated[Path, Option("--out", metavar="DIR", help="The folder of the files that are written.")]
@@ -31,7 +30,10 @@ def fedscale(
     parquet: Parquet = False,
     force: Force = False,
 ) -> None:
-    """Write when phones were online, and the rates of devices and links. The pickles are not executed."""
+    """Write when phones were online, and the rates of devices and links. The pickles are not executed.
+
+    Example: simfl import fedscale BEHAVE CAPACITY --out traces
+    """
     files = _files(out, ("online", "devices", "capacity"), parquet, force)
     from simfl.importers.fedscale import fedscale
 
@@ -46,7 +48,10 @@ def mahimahi(
     parquet: Parquet = False,
     force: Force = False,
 ) -> None:
-    """Write the mean rates of recorded links, window by window."""
+    """Write the mean rates of recorded links, window by window.
+
+    Example: simfl import mahimahi lte.up lte.down --out traces
+    """
     if len(traces) % 2:
         raise typer.BadParameter("takes an uplink and a downlink for each user", param_hint="UP DOWN")
     files = _files(out, ("rates",), parquet, force)
@@ -62,7 +67,10 @@ def ookla(
     parquet: Parquet = False,
     force: Force = False,
 ) -> None:
-    """Write the rates and latencies of a table of speed tests."""
+    """Write the rates and latencies of a table of speed tests.
+
+    Example: simfl import ookla tiles.csv --out traces
+    """
     files = _files(out, ("capacity",), parquet, force)
     from simfl.importers.ookla import ookla
 

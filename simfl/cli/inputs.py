@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from simfl.cli.common import tell
 from simfl.python_files import executed
 
 if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
+    from simfl.scenario.yaml_tree import Node
 
 _named_files: set[str] = set()
+
+
+def finite(seconds: float) -> float:
+    """Refuse what is no number of seconds; `min=0` of an option lets nan and inf pass."""
+    if not math.isfinite(seconds):
+        raise BadParameter(f"must be a number of seconds, not {seconds}")
+    return seconds
 
 
 def names(incomplete: str) -> list[tuple[str, str]]:
@@ -43,11 +52,18 @@ Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files g
 Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 
-def overrides(set_: Set) -> dict[str, Any]:
-    """Return the values of `--set` by dotted path."""
+def overrides(set_: Set, option: str = "--set") -> dict[str, Node]:
+    """Return the values of `--set`, or of another such option, by dotted path."""
     from simfl.scenario.load import parse_override
 
-    return dict(parse_override(text) for text in set_ or [])
+    return dict(parse_override(text, option) for text in set_ or [])
+
+
+def settings(set_: Set, option: str = "--set") -> dict[str, Any]:
+    """Return the same as plain values."""
+    from simfl.scenario.yaml_tree import plain
+
+    return {key: plain(node) for key, node in overrides(set_, option).items()}
 
 
 def load_scenario(

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, settings, tell_whose_code
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simfl.studies.leaks.lies import Lied
     from simfl.studies.leaks.sweep import Found, Report
 
+USERS = 4
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
 
 
@@ -32,8 +33,13 @@ def leak(
             autocompletion=names_and_files,
         ),
     ],
-    users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 5 use --random.")] = 4,
-    collude: Annotated[int, Option(min=0, help="The most users who pool what they see with the server.")] = 1,
+    users: Annotated[
+        int | None,
+        Option(min=3, help=f"Size of the cohort, {USERS} unless given; beyond 5 use --random."),
+    ] = None,
+    collude: Annotated[
+        int, Option(min=0, help="The most users who pool what they see with the server: at most all but one.")
+    ] = 1,
     random: Annotated[
         int | None, Option(min=1, metavar="COUNT", help="So many random loss patterns instead of all.")
     ] = None,
@@ -53,12 +59,21 @@ def leak(
     """Say what the server and colluding users learn beyond the sum, whoever is lost.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
+
+    Example: simfl leak secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
     from simfl.scenario.shipped import is_scenario
 
     scenario = is_scenario(target)
+    if scenario and lie is None:
+        for option, given in (("--users", users), ("--random", random)):
+            if given is not None:
+                raise typer.BadParameter("goes with a protocol, not with a scenario", param_hint=option)
+    else:
+        check_place(Path(out))
+    users = USERS if users is None else users
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         check_place(figure)
@@ -89,25 +104,38 @@ def _of_protocol(
 ) -> bool:
     from simfl.folder.disk import atomic
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.leaks.sweep import Report, make_small, sample, seconds_for_all, sweep
+    from simfl.studies.leaks.sweep import (
+        Report,
+        make_small,
+        sample,
+        seconds_for_all,
+        seconds_for_sample,
+        sweep,
+    )
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     report = Report()
-    if random is None and not yes:
+    losses = "every loss" if random is None else counted(random, "random loss pattern")
+    if not yes:
         with stages() as stage:
             stage(f"{label}: timing a few of its losses")
-            expected = seconds_for_all(small, collude)
-        ask_before_long(f"{label}: every loss", expected, yes)
+            if random is None:
+                expected = seconds_for_all(small, collude)
+            else:
+                expected = seconds_for_sample(small, random, collude)
+        ask_before_long(f"{label}: {losses}", expected, yes)
 
-    with keeping(lambda: f"; {report.rounds} rounds so far"), stages() as stage:
-        stage(f"{label}: every loss")
+    with keeping(lambda: f"; {report.rounds + report.pairs} rounds so far"), stages() as stage:
+        stage(f"{label}: {losses}", report.so_far)
         if random is None:
             sweep(small, collude, report)
         else:
             sample(small, random, collude, report)
-    say(f"{label}: {report.rounds} rounds, {report.results} with a result, {time.monotonic() - since:.0f} s")
+    pairs = f", {counted(report.pairs, 'pair')} of rounds" if report.pairs else ""
+    counts = f"{report.rounds} rounds, {report.results} with a result{pairs}"
+    say(f"{label}: {counts}, {time.monotonic() - since:.0f} s", further="  ")
     _show(report)
     if figure is not None:
         _draw(small, report.found or report.further, label, figure)
@@ -127,8 +155,8 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
     from simfl.reports.figures.catalogue import save
     from simfl.reports.figures.exposure_figure import exposure_figure
     from simfl.studies.leaks.cases import Case
+    from simfl.studies.leaks.coalitions import coalitions_of
     from simfl.studies.leaks.exposure import exposure
-    from simfl.studies.leaks.sweep import coalitions_of
 
     users = range(small.cohort.users)
     case = (
@@ -146,15 +174,15 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
     from simfl.studies.leaks.lies import Lied, lies
     from simfl.studies.leaks.sweep import make_small
 
-    small = make_small(protocol, users, seed, overrides(set_))
+    small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
     label, since = f"{small.cohort.protocol}, {users} users", time.monotonic()
     if not isinstance(small, Small):
         raise BadInput(f"{label}: lies are told in rounds, and this protocol has none")
     report = Lied()
     with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
-        stage(f"{label}: lies about {lie}")
-        lies(small.setup, lie, min(collude, users - 2), report)
+        stage(f"{label}: lies about {lie}", lambda: f", {counted(report.tried.total(), 'lie')}")
+        lies(small.setup, lie, collude, report)
     say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
     for size, tried in sorted(report.tried.items()):
         who = f"the server and {counted(size, 'user')}" if size else "the server alone"
@@ -167,14 +195,15 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
-    from simfl.studies.leaks.sweep import of_scenario
+    from simfl.studies.leaks.sweep import Report, of_scenario
 
     scenario, leaks = load_scenario(file, set_), False
     for name in scenario.protocols:
         since = time.monotonic()
         with keeping(), stages() as stage:
-            stage(f"{name}: the run on symbols")
-            report = of_scenario(scenario, name, collude)
+            report = Report()
+            stage(f"{name}: the run on symbols", report.so_far)
+            of_scenario(scenario, name, collude, report)
         users = scenario.population.users
         say(f"{name}, {users} users, the whole run: {time.monotonic() - since:.0f} s")
         _show(report)
@@ -185,15 +214,20 @@ def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
 def _show(report: Report) -> None:
     for size, views in sorted(report.views.items()):
         who = f"the server and {counted(size, 'user')}" if size else "the server alone"
-        leaks = report.leaks[size]
-        found = f"{leaks} with more than the sum" if leaks else "nothing beyond the sum"
-        say(f"  {who}: {counted(views, 'view')}, {found}", further="    ")
+        said = f"{counted(views, 'view')}, {_beyond(report.leaks[size])} the sum"
+        if pairs := report.pair_views[size]:
+            said += f"; {counted(pairs, 'view')} of two rounds, {_beyond(report.pair_leaks[size])} the sums"
+        say(f"  {who}: {said}", further="    ")
     if report.found is not None:
         _tell(report.found)
     elif report.further is not None:
         size = len(report.further.coalition)
         say(f"With {counted(size, 'colluding user')} it would leak:")
         _tell(report.further)
+
+
+def _beyond(leaks: int) -> str:
+    return f"{leaks} with more than" if leaks else "nothing beyond"
 
 
 def _tell(found: Found | Lied) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from simfl.cli.common import NO_AGGREGATE, app, keeping, stages, tell
-from simfl.cli.folders import run_folder, telling_removed
+from simfl.cli.common import FAILED, NO_AGGREGATE, app, keeping, stages, tell, warn_inexact
+from simfl.cli.folders import run_folder, tell_written, telling_removed
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
@@ -46,6 +46,8 @@ def live_command(
 
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
     deliver is printed as overrun: above 2 % the figures are those of a busy machine.
+
+    Example: simfl live tutorial
     """
     from simfl.live.play import play
 
@@ -91,17 +93,22 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), summary, loaded.profile, "real")
-    tell(f"Written to {folder} (simfl report {folder} shows it)")
+    tell_written(folder, f"simfl report {folder}")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
+    inexact = warn_inexact([("", summary.protocols)])
     if without:
         tell(f"simfl: no aggregate: {', '.join(without)}", error=True)
+    if inexact:
+        raise typer.Exit(FAILED)
+    if without:
         raise typer.Exit(NO_AGGREGATE)
 
 
 def told(name: str, figures: Figures) -> None:
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
-    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}")
+    own = f"; {figures.server_overrun:.1%} of the server alone, the rest by the users' own word"
+    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}{own}")
     if figures.overrun > WARN_OVERRUN:
         remedy = "give devices a larger slowdown, or this machine less to do"
         tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {remedy}", error=True)
@@ -113,10 +120,9 @@ def told(name: str, figures: Figures) -> None:
     if figures.clocks:
         within = max(off for _, _, off in figures.clocks.values())
         moved = max(abs(ahead) for _, ahead, _ in figures.clocks.values())
-        clocks = counted(len(figures.clocks), "user")
-        tell(
-            f"{name}: clocks of {clocks} are known within {within:.2g} s, and moved by {moved:.2g} s at most"
-        )
+        users = counted(len(figures.clocks), "user")
+        known = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
+        tell(f"{name}: clocks of {users} {known}, by the users' own word")
     if figures.unchecked:
         sums = counted(figures.unchecked, "aggregate")
         tell(f"{name}: {sums} not checked: users do not tell how they rounded")

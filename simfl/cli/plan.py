@@ -29,7 +29,10 @@ def plan_command(
     set_: Set = None,
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow."""
+    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow.
+
+    Example: simfl plan fleets/phones
+    """
     from simfl.folder.disk import write_text
     from simfl.reports.plan_terminal import show_plan
     from simfl.reports.terminal import console

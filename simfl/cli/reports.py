@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import FAILED, app, say, tell, warn_inexact
 from simfl.cli.folders import telling_removed
 from simfl.errors import BadInput, need
 
@@ -22,13 +22,16 @@ def report(
         ),
     ] = None,
     rounds: Annotated[
-        str | None, Option(metavar="A:B", help="Rounds of trace.perfetto.json and of the page's timeline.")
+        str | None, Option(metavar="A:B", help="Rounds of the page's timeline and of trace.perfetto.json.")
     ] = None,
     round_: Annotated[
         int | None,
         Option("--round", min=0, metavar="N", help="Open the page on this round; print its critical path."),
     ] = None,
     user: Annotated[int | None, Option(min=0, metavar="I", help="With --round: show this user.")] = None,
+    with_perfetto: Annotated[
+        bool, Option("--perfetto", help="Write trace.perfetto.json too, for ui.perfetto.dev.")
+    ] = False,
     figures: Annotated[
         bool, Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
     ] = False,
@@ -36,8 +39,13 @@ def report(
         bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
     ] = False,
 ) -> None:
-    """Print a run's table again and what to speed up first; write report.html and trace.perfetto.json."""
-    if latex and (figures or rounds is not None or round_ is not None):
+    """Print a run's table again and what to speed up first; write report.html.
+
+    Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
+
+    Example: simfl report runs/tutorial-1 --round 0
+    """
+    if latex and (figures or with_perfetto or rounds is not None or round_ is not None):
         raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
         raise typer.BadParameter(f"{user} needs --round N: a user of which round?", param_hint="--user")
@@ -46,7 +54,7 @@ def report(
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
     from simfl.folder import repeats
-    from simfl.folder.latest import latest
+    from simfl.folder.latest import latest, need_run
     from simfl.folder.unfinished import recover
     from simfl.reports.folder import open_run
     from simfl.scenario.load import look_at
@@ -58,16 +66,19 @@ def report(
         folder = latest()
         tell(f"Report of {folder}, the latest run", error=latex)
     if (folder / "means.csv").exists():
+        if with_perfetto:
+            raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
         if not figures:
             there = "whose report.html and tables are there already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
         _say_written(folder, catalogue.save(folder / "figures", catalogue.of_sweep(folder)))
         return
     if repeats.repeats_in(folder):
-        if figures or latex or asked is not None:
+        if figures or latex or with_perfetto or asked is not None:
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
+    need_run(folder)
     with telling_removed(folder):
         recover(folder)
     resolved = folder / "resolved.yaml"
@@ -76,6 +87,8 @@ def report(
         from simfl.reports.tables import latex as as_latex
 
         print(as_latex(run), end="")
+        if warn_inexact([("", run.summary.protocols)]):
+            raise typer.Exit(FAILED)
         return
     from simfl.folder.disk import atomic, write_text
     from simfl.reports import one_round, perfetto, terminal
@@ -84,28 +97,29 @@ def report(
     from simfl.reports.page import page
 
     # All is made before any of it is written, so that a folder never holds half of a report.
-    chosen = perfetto.choose(run, asked)
+    chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
     focus = None if round_ is None else one_round.focus(run, round_, user)
     html = page(run, asked, focus)
     drawn = catalogue.of_run(run) if figures else {}
     advised = {name: advise(run.traces[name], listed).sentence for name, listed in run.rounds.items()}
-    with atomic(folder / "trace.perfetto.json") as file:
-        file.writelines(perfetto.lines(run, chosen))
+    if with_perfetto:
+        with atomic(folder / "trace.perfetto.json") as file:
+            file.writelines(perfetto.lines(run, chosen))
     write_text(folder / "report.html", html)
     names = catalogue.save(folder / "figures", drawn) if figures else []
     tell("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
         say(f"- {decides}: {sentence}", further="  ")
-    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time)
-    for name, sentence in advised.items():
-        say(f"{name}: {sentence}", further="  ")
-    for sentence in one_round.sentences(run, focus) if focus else ():
-        say(sentence, further="  ")
-    for line in perfetto.left_out(run, chosen):
+    notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
+    notes += one_round.sentences(run, focus) if focus else ()
+    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time, notes)
+    for line in perfetto.left_out(run, chosen) if with_perfetto else ():
         say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
-    say(f"Written to {folder}: report.html, trace.perfetto.json", further="  ")
+    say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
     if figures:
         _say_written(folder, names)
+    if warn_inexact([("", run.summary.protocols)]):
+        raise typer.Exit(FAILED)
 
 
 def _show_repeats(folder: Path) -> None:
@@ -120,6 +134,8 @@ def _show_repeats(folder: Path) -> None:
         if run not in found:
             say(f"{run.name} is not finished, and left out", further="  ")
     tell(f"simfl report {next(iter(found))} makes the page of one of them")
+    if warn_inexact((run.name, summary.protocols) for run, summary in found.items()):
+        raise typer.Exit(FAILED)
 
 
 def _say_written(folder: Path, names: list[str]) -> None:
@@ -141,11 +157,17 @@ def privacy(
     first: Annotated[int | None, Option("--from", metavar="ROUND", help="First round.")] = None,
     last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
 ) -> None:
-    """Attack a run: reconstruct users' updates from its aggregates by least squares."""
+    """Attack a run: reconstruct users' updates from its aggregates by least squares.
+
+    Example: simfl privacy runs/multi_round-1
+    """
+    from simfl.digests import names_in
+    from simfl.folder.latest import need_run
     from simfl.privacy.attack import attack
     from simfl.reports.histograms import attack_lines
 
-    files = sorted(folder.glob("updates-*.npz"))
+    need_run(folder)
+    files = names_in(folder, "updates-*.npz")
     if not files:
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
     for file in files:

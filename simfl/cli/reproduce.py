@@ -7,10 +7,14 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say
+from simfl.cli.common import app, say, tell
 from simfl.errors import BadInput, need
 
 AT_HELP = "Only print what an entry predicts for a setting that is not in the paper; nothing is stored."
+
+ROOT_HELP = "The checkout whose docs are written; this folder, if it is one. Elsewhere nothing is stored."
+
+HEAD = "", "paper", "simfl", "unit", "difference"
 
 
 @app.command()
@@ -21,14 +25,21 @@ def reproduce(
     ] = None,
     page: Annotated[bool, Option("--page", help="Only write the pages from what is stored.")] = False,
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
-    root: Annotated[Path, Option(metavar="DIR", help="The checkout.")] = Path(),
+    root: Annotated[Path | None, Option(metavar="DIR", help=ROOT_HELP)] = None,
 ) -> None:
-    """Run the papers' tables and figures again: results to docs/reproduction, pages to docs."""
+    """Run the papers' tables and figures again, and print them beside the papers' own.
+
+    In a checkout, results that differ from the stored ones go to docs/reproduction, and pages to docs.
+
+    Example: simfl reproduce lightsecagg_table1
+    """
     _find_papers()
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
+    from simfl.scenario import shipped
 
-    place = Place(root)
+    stored_here = root is not None or (Path("docs") / "reproduction.md").is_file()
+    place = Place(root or Path()) if stored_here else Place(shipped.root())
     if page and names:
         raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
     if at is not None:
@@ -45,20 +56,29 @@ def reproduce(
         return
     from papers import store
     from papers.page import pages
+    from papers.paper_page import plain_rows
     from simfl.folder.disk import write_text
+    from simfl.reports.grid import print_table
+    from simfl.reports.terminal import console
 
     entries = chosen(names or [])
-    if not place.page.parent.is_dir():
-        raise BadInput(f"{place.root}: no folder docs: run it in a checkout, or name one by --root")
-    if entries:
+    if not (place.page.parent.is_dir() if stored_here else names):
+        raise BadInput(f"{root or Path.cwd()}: no folder docs: run it in a checkout, or name one by --root")
+    if entries and stored_here:
         need("--figures", "matplotlib.figure")
         from papers.figures import of_result
         from simfl.reports.figures import catalogue
     for entry in entries:
-        stored = store.perform(entry, place)
-        agreed = [cell.agrees for cell in stored.evidence.cells if cell.agrees is not None]
-        print(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {stored.cpu_s:.1f} s of CPU time")
-        catalogue.save(place.results, of_result(stored), kinds=("svg",))
+        result = (store.perform if stored_here else store.run)(entry, place)
+        say(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", further="  ")
+        print_table(console(), HEAD, plain_rows(result.evidence.cells))
+        agreed = [cell.agrees for cell in result.evidence.cells if cell.agrees is not None]
+        tell(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
+        if stored_here:
+            catalogue.save(place.results, of_result(result), kinds=("svg",))
+    if not stored_here:
+        say("Nothing is stored: this folder is no checkout (--root DIR names one)")
+        return
     results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
     found = [(entry, stored) for entry, stored in results.values() if stored is not None]
     for path, text in pages(found, place).items():
@@ -83,9 +103,11 @@ def _numbers(text: str) -> dict[str, float]:
 
 
 def _find_papers() -> None:
-    """Make the package `papers`, which stands beside simfl in a checkout, importable."""
-    checkout = Path(__file__).parents[2]
-    if not (checkout / "papers" / "registry.py").is_file():
-        raise BadInput("the papers' tables are no part of an installed simfl: run it in a checkout")
-    if str(checkout) not in sys.path:
-        sys.path.insert(0, str(checkout))
+    """Make the package `papers` importable, which stands beside simfl in a checkout, and in a wheel in it."""
+    from simfl.scenario import shipped
+
+    home = shipped.root()
+    if not (home / "papers" / "registry.py").is_file():
+        raise BadInput(f"{home}: the package papers is missing: install simfl anew")
+    if str(home) not in sys.path:
+        sys.path.insert(0, str(home))

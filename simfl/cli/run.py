@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell
-from simfl.cli.folders import run_folder, telling_removed
-from simfl.cli.inputs import SCENARIO_HELP, Out, Protocols, ScenarioFile, Set, load_scenario, names_and_files
+from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
+from simfl.cli.folders import run_folder, tell_written, telling_removed
+from simfl.cli.inputs import (
+    SCENARIO_HELP,
+    Out,
+    Protocols,
+    ScenarioFile,
+    Set,
+    finite,
+    load_scenario,
+    names_and_files,
+)
 from simfl.errors import BadInput, counted, need
 from simfl.results.trace import unit
 
@@ -49,7 +58,14 @@ def run_command(
         Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
     ] = None,
     save_every_s: Annotated[
-        float, Option("--save-every", metavar="S", min=0, help="How often finished rounds are saved.")
+        float,
+        Option(
+            "--save-every",
+            metavar="S",
+            min=0,
+            callback=finite,
+            help="Seconds from one saving to the next.",
+        ),
     ] = 2.0,
     set_: Set = None,
     seed: Seed = None,
@@ -65,7 +81,10 @@ def run_command(
 ) -> None:
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
+    Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
     Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
+
+    Example: simfl run tutorial
     """
     from simfl.folder import repeats
     from simfl.folder.latest import is_latest
@@ -95,13 +114,13 @@ def run_command(
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
-    summaries, pressing = {}, list[str]()
+    summaries, pressing, late = {}, list[str](), dict[Path, dict[str, str]]()
     with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
                 tell(f"{run.name} of {repeat}", error=True)
             resumed = resume is not None if repeat is None else has_saved(run)
-            summaries[run], pressing = _perform(
+            summaries[run], pressing, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
             )
     if repeat is not None:
@@ -111,16 +130,21 @@ def run_command(
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
         if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile)
+            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
         else:
-            terminal.show_repeats(terminal.console(), list(summaries.values()), loaded.profile)
-        for line in pressing:
-            say(line, further="  ")
-        shown_by = "simfl report" if is_latest(folder) else f"simfl report {folder}"
-        tell(f"Written to {folder} ({shown_by} shows it)")
-    without = [f"simfl: {line}" for line in _without_aggregate(summaries, repeat is not None)]
+            terminal.show_repeats(
+                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
+            )
+        tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
+    inexact = warn_inexact(
+        ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
+    )
+    without = [f"simfl: {line}" for line in _without_aggregate(summaries, late, repeat is not None)]
     if without:
         tell("\n".join(without), error=True)
+    if inexact:
+        raise typer.Exit(FAILED)
+    if without:
         raise typer.Exit(NO_AGGREGATE)
 
 
@@ -134,10 +158,10 @@ def _perform(
     parquet: bool,
     cluster: str | None,
     track: Tracked | None,
-) -> tuple[Summary, list[str]]:
-    """Run a scenario in a folder; return its summary, and lines on what pressed it."""
+) -> tuple[Summary, list[str], dict[str, str]]:
+    """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
     from simfl.reports import terminal
-    from simfl.reports.assumptions import pressing
+    from simfl.reports.assumptions import late_users, pressing
     from simfl.results.summary import read
     from simfl.simulation import run
     from simfl.trackers import tracker
@@ -156,7 +180,8 @@ def _perform(
         columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
-    return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces))
+    late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
+    return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager
@@ -183,15 +208,25 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
     show()
 
 
-def _without_aggregate(summaries: dict[Path, Summary], repeated: bool) -> Iterator[str]:
-    """Yield a line for each entry that completed nothing, with its most frequent reason."""
+def _without_aggregate(
+    summaries: dict[Path, Summary], late: dict[Path, dict[str, str]], repeated: bool
+) -> Iterator[str]:
+    """Yield a line for each entry that completed nothing, with its most frequent reason, and its late users.
+
+    That all users were still busy with an earlier round is a reason only if there is no other."""
+    from simfl.results.round_summary import SELECTION
+
     for run, summary in summaries.items():
         for name, entry in summary.protocols.items():
             if not entry.completed:
-                reason, count = next(iter(entry.failures), ("no round was finished", 0))
+                failures = summary.failures(name)
+                # A round that was skipped names the users that a failed round has kept busy.
+                failures.sort(key=lambda failure: failure[0].startswith(SELECTION))
+                reason, count = next(iter(failures), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
                 where = f"{run.name}: " if repeated else ""
-                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds})"
+                why = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
+                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){why}"
 
 
 def _left(folder: Path, count: int | None) -> str:
@@ -214,7 +249,10 @@ def check(
     protocols: Protocols = None,
     workers: Workers = None,
 ) -> None:
-    """Check a scenario without running it, and print what it resolves to."""
+    """Check a scenario without running it, and print what it resolves to.
+
+    Example: simfl check tutorial --set population.users=50
+    """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
     from simfl.experiment import assumptions
@@ -263,8 +301,10 @@ def check(
 def _load(
     scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
-    settings = {"seed": seed, "clock": clock, "workers": workers}
-    given = {key: value for key, value in settings.items() if value is not None}
+    from simfl.scenario.yaml_tree import Node
+
+    options = {"seed": seed, "clock": clock, "workers": workers}
+    given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
     loaded = load_scenario(scenario, set_, given, protocols)
     if loaded.population.users >= MANY_USERS:
         _tell_forecast(loaded)

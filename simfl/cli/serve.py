@@ -9,9 +9,8 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, keeping, tell
-from simfl.cli.inputs import Out, ScenarioFile, Set, load_scenario
+from simfl.cli.inputs import Out, ScenarioFile, Set, finite, load_scenario
 from simfl.cli.live import (
-    LINKS_HELP,
     PROCESSES_HELP,
     RESUME_HELP,
     check_resumed,
@@ -19,19 +18,22 @@ from simfl.cli.live import (
     playable,
     told,
 )
+from simfl.errors import did_you_mean
 
 if TYPE_CHECKING:
     from simfl.live.hello import Admission
     from simfl.live.tls import Address
     from simfl.scenario.schema import Scenario
 
+LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
 SCENARIO_HELP = "The scenario as it is here; the server sends it unless given."
 URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
 TOKENS_HELP = "Lines of a user's number and its token."
 PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
 MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, tell how to use them, and end."
 REVEAL_HELP = "Tell in the end how updates were rounded, so that aggregates are checked; loopback only."
-Wait = Annotated[float, Option(metavar="S", min=0, help="So long the others may take to appear.")]
+WAIT_HELP = "Seconds for which the others may take to appear."
+Wait = Annotated[float, Option(metavar="S", min=0, callback=finite, help=WAIT_HELP)]
 Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
 TokenFile = Annotated[Path, Option(metavar="FILE", help=TOKENS_HELP)]
 Pin = Annotated[str | None, Option(metavar="SHA256", help=PIN_HELP)]
@@ -54,6 +56,8 @@ def serve_command(
     """Play a scenario in real time with users who join from other machines.
 
     Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
+
+    Example: simfl serve tutorial --tokens keys/tokens
     """
     from simfl.live import tls
     from simfl.live.serve import listening, serve
@@ -97,7 +101,10 @@ def join_command(
     reveal: Annotated[bool, Option("--reveal", help=REVEAL_HELP)] = False,
     set_: Set = None,
 ) -> None:
-    """Be some users of a live run that `simfl serve` plays on another machine."""
+    """Be some users of a live run that `simfl serve` plays on another machine.
+
+    Example: simfl join simfl://127.0.0.1:7000 --user 0-3 --token-file keys/tokens
+    """
     from simfl.live.join import join
     from simfl.live.tls import is_loopback
 
@@ -118,15 +125,24 @@ def ping_command(
     user: Annotated[int, Option(metavar="USER", min=0, help="Who asks.")] = 0,
     token_file: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     pin: Pin = None,
+    wait: Wait = 5.0,
 ) -> None:
     """Measure a link, and print it as the `network` of a scenario.
 
     Of a URL, the link to that server; of a scenario, this machine's loopback between two processes.
+
+    Example: simfl ping tutorial
     """
     from simfl.live import ping
     from simfl.live.sides import prepared
 
     if "://" not in what:
+        from simfl.scenario.shipped import is_scenario, scenarios
+
+        if not (is_scenario(what) or Path(what).exists()):
+            message = f"{what!r:.80} is neither an address, such as simfl://{what:.80}:7000, nor a scenario"
+            message += did_you_mean(what, scenarios())
+            raise typer.BadParameter(message, param_hint="URL|SCENARIO")
         study = prepared(_load(Path(what), None))
         tell("# this machine's loopback: what a live run adds here to the links of its scenario")
         tell(ping.loopback(study).block().rstrip())
@@ -134,7 +150,7 @@ def ping_command(
     if token_file is None:
         raise typer.BadParameter("is missing", param_hint="--token-file")
     address, admission, users = _admission(what, str(user), token_file, pin, False)
-    tell(ping.ping(address, admission, users[0]).block().rstrip())
+    tell(ping.ping(address, admission, users[0], wait).block().rstrip())
 
 
 def _admission(

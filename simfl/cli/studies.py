@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
+from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell, warn_inexact
 from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, names_and_files, overrides, tell_whose_code
+from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
 from simfl.errors import need
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def sweep(
     """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
 
     The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
-    code's version, and is not run again.
+    code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.
+
+    Example: simfl sweep studies/users_and_losses
     """
     if address is not None and backend == "loky":
         raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
@@ -52,6 +54,8 @@ def sweep(
     from simfl.studies.sweep.store import Store
 
     backends.need(backend)
+    if jobs is not None and address is None:
+        backends.check_jobs(jobs)
     if parquet:
         need("--parquet", "pyarrow.parquet")
     plan = make_plan(study)
@@ -68,8 +72,8 @@ def sweep(
 
     with keeping(kept):
         stored = _perform(state, backend, jobs or state.at_once, address, parquet)
-    _show(state, stored)
-    if state.failures:
+    exact = _show(state, stored)
+    if state.failures or not exact:
         raise typer.Exit(FAILED)
 
 
@@ -92,12 +96,7 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
         try:
             with counting(errors, plan.name, len(todo)) as watch:
                 state.perform(todo, backend, jobs, address, watch)
-            rows = list(tables.rows(state))
-            columns = tables.columns(plan, rows)
-            tables.write_table(store.folder / "sweep.csv", columns)
-            tables.write_table(store.folder / "means.csv", tables.mean_columns(plan, tables.means(rows)))
-            failed = tables.failure_columns(plan, tables.failures(state))
-            tables.write_table(store.folder / "failures.csv", failed)
+            columns = tables.write(state)
             store.link(folder_names(state))
             write_text(store.folder / "report.html", page(picture(state)))
             if parquet:
@@ -107,7 +106,8 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
     return len(set(state.keys)) - len(todo)
 
 
-def _show(state: Sweep, stored: int) -> None:
+def _show(state: Sweep, stored: int) -> bool:
+    """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
     from simfl.reports import terminal
     from simfl.reports.sweep_terminal import show_sweep
     from simfl.results.drift import warning
@@ -130,6 +130,8 @@ def _show(state: Sweep, stored: int) -> None:
     failed = f", {failures} failed" if failures else ""
     counts = f"{stored} were stored, {cells - stored - failures} run{failed}"
     tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
+    kept = {key: (plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}
+    return not warn_inexact(kept.values())
 
 
 def _failures(state: Sweep) -> None:
@@ -163,6 +165,8 @@ def explore(
     """Lose users at every combination of points, and hold every law to each round.
 
     It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+
+    Example: simfl explore secagg --users 4
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
@@ -170,10 +174,13 @@ def explore(
     from simfl.reports.terminal import console, counting
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
-    from simfl.studies.explore.reached import told
+    from simfl.studies.explore.reached import Tried, counted, tried
     from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
+    from simfl.studies.sweep.backends import check_jobs
 
-    cohort = make_cohort(protocol, users, seed, overrides(set_))
+    check_jobs(jobs)
+    check_place(Path(out))
+    cohort = make_cohort(protocol, users, seed, settings(set_))
     tell_whose_code()
     report, since = Report(), time.monotonic()
     patterns = total(cohort) if random is None else random
@@ -201,12 +208,19 @@ def explore(
             sample(cohort, random, watch)
     if report.violation is None:
         say(f"{counts()}; every law held", further="  ")
-        for line in told(report.reached, cohort.rows):
-            say(f"  {line}", further="    ")
+        rows = [*cohort.laws, *tried(report.reached, cohort.rows)]
+        if random is not None:
+            of = f"{total(cohort):,} patterns"
+            rows.append(Tried(f"the rest of {of}", because=f"--random {random} tries so many"))
+        for row in rows:
+            say(f"  {row}", further=" " * 13)
+        say(f"  {counted(rows)}")
         return
     say(f"{counts()}; a law is broken:", further="  ")
     found = report.violation
     tell(f"  {found}")
+    if report.patterns < patterns:
+        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
     _, again = judge(cohort, found.pattern, found.detect, replay=True)
     say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
     scenario = resolved_yaml(cohort.replayable(found.pattern, found.detect))
@@ -222,17 +236,26 @@ def verify(
     protocol: Annotated[str, Argument(help="path.py:Name, or one of ours.", metavar="PROTOCOL")],
     set_: Set = None,
 ) -> None:
-    """Hold a protocol to equal traces, exact sums, every loss, refusals, sizes, replays."""
-    from simfl.studies.verify import Subject, verify
+    """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
 
-    failed = False
-    for name, held_to, findings in verify(Subject(protocol, overrides(set_))):
+    Each row is ok, FAILED with its findings, or not tried and why; the last line counts them.
+
+    Example: simfl verify secagg
+    """
+    from simfl.studies.subject import Subject
+    from simfl.studies.verify import Row, counted_rows, verify
+
+    rows = list[Row]()
+    for row in verify(Subject(protocol, settings(set_))):
         tell_whose_code()
-        say(f"{'FAILED' if findings else 'ok    '}  {name.replace('_', ' ')}: {held_to}", further=" " * 8)
-        for finding in findings[:MAX_FINDINGS]:
-            say(f"        - {finding}", further=" " * 10)
-        failed |= bool(findings)
-    if failed:
+        rows.append(row)
+        say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
+        for finding in row.findings[:MAX_FINDINGS]:
+            say(f"{'':11}- {finding}", further=" " * 13)
+        if row.outcome == "not tried":
+            say(f"{'':11}because {row.not_tried}", further=" " * 11)
+    say(counted_rows(rows))
+    if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
 
@@ -252,7 +275,10 @@ def calibrate(
     ] = None,
     passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
 ) -> None:
-    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile."""
+    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
+
+    Example: simfl calibrate here.yaml
+    """
     import numpy as np
 
     from simfl.experiment.build import build

@@ -159,7 +159,11 @@ def connect(ray: Any, address: str) -> None:
     socket.create_connection((host.strip("[]"), int(port)), ANSWERS_S).close()  # sooner than Ray
     try:
         ray.init(f"ray://{address}", log_to_driver=False, logging_level=logging.CRITICAL + 1)
-    except (RuntimeError, ConnectionAbortedError) as error:  # of several lines
+    except ConnectionAbortedError as error:  # with the head's traceback, whose last line gives the reason
+        reason = cut(str(error).strip().splitlines()[-1].rstrip("."))
+        remedy = "try again, or start the head with GRPC_ENABLE_FORK_SUPPORT=0"
+        raise RuntimeError(f"the head could not serve a Ray client: {reason}; {remedy}") from None
+    except RuntimeError as error:  # of several lines
         raise RuntimeError(one_line(error)) from None
     except ConnectionError:
         remedy = "is it the head's port for clients (10001), and RAY_AUTH_MODE here as there?"

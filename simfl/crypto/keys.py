@@ -8,7 +8,7 @@ key: `nonce` makes them from a sender and its counter.
 
 import hmac
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from simfl.crypto.row_routing import LONG_BYTES, Rows
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 _NONCE = struct.Struct(">IQ")
+
+ONE_KEY = "has one public key with another user"
 
 Octets = Collection[bytes]
 SealKey = tuple[bytes, bytes, bytes]  # key, nonce and associated data of one row
@@ -60,6 +62,15 @@ def agree(secret: A8, publics: A8, info: bytes) -> A8:
     return np.frombuffer(out, np.uint8).reshape(-1, KEY_BYTES)
 
 
+def low_order(publics: A8) -> int | None:
+    """Return the first row of publics [n, 32] that gives the all-zero secret with any key; None without."""
+    try:
+        agree(np.zeros((1, KEY_BYTES), np.uint8), publics, b"")  # clamped, it is a secret key like any other
+    except Forged as fault:
+        return fault.row
+    return None
+
+
 def hkdf(secret: bytes, info: bytes) -> bytes:
     """Return 32 bytes of input keying material by HKDF-SHA256 (RFC 5869) without salt."""
     # One block is one HMAC, which hashlib takes in half the time of cryptography's HKDF.
@@ -69,12 +80,23 @@ def hkdf(secret: bytes, info: bytes) -> bytes:
 def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
     """Return AES-256-GCM of each row of items [n, L] under its own key, [n, L * itemsize + 16], tag last.
     keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
-    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row."""
+    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row. Forged(i, ..)
+    if row i has the key and the nonce of an earlier row: then two peers have one public key."""
     n = len(items)
     if isinstance(items, np.ndarray) and n == 0:
         return np.empty((0, items.shape[1] * items.itemsize + TAG_BYTES), np.uint8)
+    if (row := reused(_strings(keys), nonces)) is not None:
+        raise Forged(row, ONE_KEY)
     under = zip(*_ciphers(keys, nonces, aads, n), _strings(items), strict=True)
     return _together([aead.encrypt(once, item, aad) for aead, once, aad, item in under], np.dtype(np.uint8))
+
+
+def reused(keys: Sequence[Any], nonces: Octets) -> int | None:
+    """Return the first row that has the key and the nonce of a row before it; None without one."""
+    if len(set(keys)) == len(keys):  # as always among honest peers
+        return None
+    pairs = list(zip(keys, nonces, strict=False))  # of another length they are refused elsewhere
+    return next((k for k, pair in enumerate(pairs) if pair in pairs[:k]), None)
 
 
 def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: DTypeLike) -> Rows:

@@ -1,4 +1,4 @@
-"""What kernels do once in a process, done before anything is timed."""
+"""First calls: imports, compilations and memory of kernels, done before anything is timed."""
 
 import ctypes
 

@@ -15,9 +15,10 @@ from simfl.crypto import A8, keys, mds, prg, quantize, shamir, signatures
 from simfl.crypto import field as fq
 from simfl.crypto import row_routing as relay
 from simfl.crypto.keys import Octets
+from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
-from simfl.dataplane.work import Ledger
+from simfl.dataplane.work import Ledger, over_vector
 
 # Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
@@ -101,7 +102,8 @@ class Ops(Ledger, ABC):
         """Return row at[k] of the k-th handle, for each k: how a server relays what others sent."""
         handles = rows if isinstance(rows, HandleList) else HandleList(list(rows))
         shape = (len(rows), rows[0].columns, rows[0].dtype)
-        out = self._op(relay.gather, shape, {"row": len(rows)}, handles, at)
+        work = {"row": len(rows), "gathered_row": len(rows)}
+        out = self._op(relay.gather, shape, work, handles, at)
         if handles.clean:
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
@@ -112,7 +114,8 @@ class Ops(Ledger, ABC):
         for r in rows:
             forged += [n + i for i in r.forged]
             n += r.rows
-        return _forged(self._op(relay.join, (n, rows[0].columns, rows[0].dtype), {}, list(rows)), forged)
+        shape, work = (n, rows[0].columns, rows[0].dtype), {"gathered_row": len(rows)}
+        return _forged(self._op(relay.join, shape, work, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Return of row k the elements [which[k] * length, (which[k] + 1) * length)."""
@@ -199,47 +202,56 @@ class Ops(Ledger, ABC):
         sizes = [len(users) for users, _ in held]
         pairs = sum(t * t for t in sizes)
         work = {"row": sum(sizes), "secret": len(held), "shamir_mac": 9 * sum(sizes), "lagrange_pair": pairs}
+        if work["shamir_mac"] <= SHORT:  # numpy takes one after the other: points, weights, limbs
+            work["vector"] = 3 * len(held)
         return self._op(shamir.reconstruct_many, (len(held), 32, U8), work, list(rows), held, points)
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
-        work = {"prg_seed": 1, "prg_element": length}
+        work = {"vector": 1, "prg_seed": 1, "prg_element": length}
         return self._op(prg.expand, (1, length, U32), work, seed, length, self.q)
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
         """Return x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
         amount = x.columns * seeds.rows
         work = {"prg_seed": seeds.rows, "prg_element": amount, "field_add": amount}
+        work |= over_vector(x.columns, 1 + seeds.rows, begins=seeds.rows)
         return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
-        return self._op(fq.add, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
+        work = {"field_add": a.columns, **over_vector(a.columns, 1)}
+        return self._op(fq.add, (1, a.columns, U32), work, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
-        return self._op(fq.sub, (1, a.columns, U32), {"field_add": a.columns}, a, b, self.q)
+        work = {"field_add": a.columns, **over_vector(a.columns, 1)}
+        return self._op(fq.sub, (1, a.columns, U32), work, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
         """Return the sum of the rows of one handle."""
-        work = {"row": rows.rows, "field_add": rows.rows * rows.columns}
+        work = {"row": rows.rows, "vector": 1, "field_add": rows.rows * rows.columns}
         return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in the field; vectors: of one row each, or the rows of one."""
         rows: Any = vectors if isinstance(vectors, Handle) else list(vectors)
         length = (rows if isinstance(vectors, Handle) else rows[0]).columns
-        work = {"row": len(weights), "field_mac": len(weights) * length}
+        work = {"row": len(weights), "vector": 1, "field_mac": len(weights) * length}
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
         """Return a mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.columns, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
+        work["mds_element"] = len(points) * m
         work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
         """Return the sum of masks behind U sums of coded shares."""
-        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_coefficient": U**2}
+        work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_inverse": U**2}
+        work["mds_element"] = (U - T) * rows.columns
+        if (U - T) * U <= SHORT:  # numpy takes the points one after the other, twice
+            work["vector"] = 2 * U
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field
@@ -247,24 +259,27 @@ class Ops(Ledger, ABC):
         self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
     ) -> Handle:
         """Return weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
-        shape, work = (1, delta.columns + append_weight, U32), {"quantise_element": delta.columns}
+        shape = (1, delta.columns + append_weight, U32)
+        # A pass for the thresholds, one for the rounding and one for the product with the weight.
+        work = {"quantise_element": delta.columns, **over_vector(delta.columns, 3)}
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
     def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
         """Return the mean update of a sum; without a divisor the last coordinate is the sum of weights."""
         length = total.columns - (divisor is None)
-        work = {"quantise_element": length}
+        work = {"vector": 1, "quantise_element": length}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in float64, in the order given."""
         length = vectors[0].columns
-        work = {"real_mac": len(vectors) * length}
+        work = {"vector": len(vectors), "real_mac": len(vectors) * length}
         return self._op(audit.real_sum, (1, length, F64), work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
-        return self._op(np.divide, (1, total.columns, F64), {"real_mac": total.columns}, total, divisor)
+        work = {"vector": 1, "real_mac": total.columns}
+        return self._op(np.divide, (1, total.columns, F64), work, total, divisor)
 
     # -- learning
     def train(
@@ -280,21 +295,23 @@ class Ops(Ledger, ABC):
     def scale(self, update: Handle, factor: float) -> Handle:
         """Return an update times a factor."""
         shape = (1, update.columns, update.dtype)
-        return self._op(np.multiply, shape, {"real_mac": update.columns}, update, factor)
+        return self._op(np.multiply, shape, {"vector": 1, "real_mac": update.columns}, update, factor)
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
         """Return an update held within a bound."""
         shape = (1, update.columns, update.dtype)
-        return self._op(kernel, shape, {"real_mac": 2 * update.columns}, update)
+        return self._op(kernel, shape, {"vector": 2, "real_mac": 2 * update.columns}, update)
 
     def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
         """Return the new global model, 1 x d float32 (eqs. 26, 37)."""
-        return self._op(update, (1, weights.columns, F32), {"apply_element": weights.columns}, weights, *args)
+        work = {"vector": 1, "apply_element": weights.columns}
+        return self._op(update, (1, weights.columns, F32), work, weights, *args)
 
     def moments(self, update: Kernel, state: Handle, *args: Any) -> Handle:
         """Return the new state of an adaptive server, 2 x d."""
         shape = (state.rows, state.columns, F64)
-        return self._op(update, shape, {"apply_element": state.rows * state.columns}, state, *args)
+        work = {"vector": state.rows, "apply_element": state.rows * state.columns}
+        return self._op(update, shape, work, state, *args)
 
     def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
         """Do the simulator's own work (audits, evaluation), charged to nobody."""

@@ -44,6 +44,7 @@ from simfl.dataplane.terms import (
 )
 from simfl.errors import BadInput
 
+KEY_AGREEMENT = "key agreement"
 PURPOSES: dict[Any, tuple[int, str]] = {
     prg.expand: (0, "a mask"),
     prg.mask: (1, "a mask"),
@@ -51,7 +52,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     shamir.share: (1, "the coefficients of shares"),
     quantize.quantise: (4, "rounding"),
     keys.seal: (0, "sealing"),
-    keys.agree: (0, "key agreement"),
+    keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
 }
 """Kernels that use a secret or expand a seed: which argument, and what for."""
@@ -83,21 +84,24 @@ class SymbolicOps(EagerOps):
         self.purposes: defaultdict[Term, set[str]] = defaultdict(set)
         self.sealed: dict[tuple[Term, bytes], Row] = {}
         self.misuse: dict[str, None] = {}  # in the order in which it came
+        self.kernels = set[Kernel]()
         self._trained: Counter[int] = Counter()
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         twin = TWINS.get(kernel)
         if twin is None:
             raise NoTwin(kernel)
+        self.kernels.add(kernel)
         contents = [self._content(argument) for argument in args]
         if self.longest is not None:
             if kernel is prg.expand:
                 contents[1] = min(contents[1], self.longest)
             elif kernel is quantize.quantise:
                 contents[-1] = False  # the last coordinate stands for the weight
+        result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
-        return Handle(*shape, twin(*contents))
+        return Handle(*shape, result)
 
     def _note(self, kernel: Kernel, contents: list[Any]) -> None:
         """Keep what seeds are used for, and what was sealed under each nonce."""
@@ -189,6 +193,8 @@ def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
 
 
 def _seal(under: Terms, items: Rows, nonces: Sequence[bytes], aads: Sequence[bytes]) -> Rows:
+    if (row := keys.reused(under, nonces)) is not None:
+        raise keys.Forged(row, keys.ONE_KEY)
     parts = zip(under, items, nonces, aads, strict=True)
     return [(Sealed(key, row, nonce, aad),) for (key,), row, nonce, aad in parts]
 

@@ -6,10 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from simfl.crypto.short_loops import SHORT
+
 WORK = {
     "step": "calls of a party's machine, by a message or otherwise",
     "call": "operations that a machine asks for",
     "row": "rows picked, relayed or summed, one by one",
+    "gathered_row": "rows, or blocks of them, put together from one handle each",
+    "vector": "passes over a vector that begin anew, however short it is",
+    "short_element": "elements that numpy goes over in short vectors, where compiled loops would not pay",
     "x25519": "public keys derived, of agreements and of signatures",
     "agree": "key agreements with HKDF",
     "sign": "signatures made",
@@ -21,7 +26,9 @@ WORK = {
     "field_add": "field additions",
     "field_mac": "multiply-adds of a weighted sum in the field",
     "mds_mac": "multiply-adds of the MDS code",
-    "mds_coefficient": "entries found of a matrix that codes (n U, none for a transform) or decodes (U^2)",
+    "mds_element": "elements of rows that are coded or decoded",
+    "mds_coefficient": "entries of a matrix that codes (n U, none for a transform)",
+    "mds_inverse": "entries found of a matrix that decodes (U^2)",
     "decoding": "sums of masks decoded, from however many shares",
     "sharing": "secrets or masks of a user made into shares, of whatever size",
     "secret": "secrets reconstructed, from however many shares",
@@ -30,18 +37,38 @@ WORK = {
     "quantise_element": "coordinates quantised or back",
     "real_mac": "multiply-adds of a weighted sum of floats",
     "apply_element": "coordinates of the global update",
-    "train_mac": "multiply-adds of local training, both directions",
-    "train_step": "minibatches of local training",
+    "train_mac": "multiply-adds of local training by autograd, both directions",
+    "train_step": "minibatches of local training by autograd, or by a law of the model",
+    "softmax_start": "local trainings of softmax regression in closed form",
+    "softmax_step": "their minibatches",
+    "softmax_mac": "their multiply-adds, counted as by autograd",
     "train_start": "local trainings of the scenario's model",
     "train_sample": "samples that local training of the scenario's model passes over",
 }
-"""The kinds of work; a device profile gives the seconds of each. Training is counted by the last two where
-the profile gives the model's training time (T = a + b E n), by the two before them where it does not. The
-first three are what Python itself takes, however little there is to compute."""
+"""The kinds of work; a device profile gives the seconds of each.
+
+Where the profile gives the model's training time (T = a + s S + b E n, S minibatches), training is counted by
+`train_start`, `train_step` and `train_sample`; where it does not, by minibatches and multiply-adds, of
+softmax regression in closed form by kinds of its own. `step`, `call`, `row`, `gathered_row` and `vector` are
+what Python and numpy take, however little there is to compute.
+"""
 
 CODEC = "codec_byte"
 """Bytes of messages that are encoded or decoded: a kind of work that is counted only where a scenario asks
 for it, and that a profile may lack."""
+
+
+def over_vector(length: int, passes: int, begins: int = 0) -> dict[str, int]:
+    """Return the work of going over a vector, besides that on each element.
+
+    Args:
+        length: Elements of the vector.
+        passes: Times that it is gone over.
+        begins: Of these passes, those that begin anew in numpy only: compiled, they are one.
+    """
+    if length > SHORT:
+        return {"vector": passes - begins}
+    return {"vector": passes, "short_element": passes * length}
 
 
 def amount(work: dict[str, int], length: int) -> int:

@@ -25,7 +25,7 @@ from simfl.engine.presence import LOST, WHY
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
 from simfl.population.availability import FOR_EVER
-from simfl.protocols.contracts import AnyServer, ClientMachine, buffer_server
+from simfl.protocols.contracts import AnyServer, ClientMachine, buffer_server, client_machine
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -100,7 +100,8 @@ class BufferedSession(Session):
         if user not in self.clients:
             machines = self.machines
             entropy = self.entropies[user] = machines.entropy(user, 0)
-            self.clients[user] = machines.client(user, machines.params, self.ops, entropy)
+            machine = machines.client(user, machines.params, self.ops, entropy)
+            self.clients[user] = client_machine(machine, machines.kind)
         return self.clients[user]
 
     # -- picking
@@ -228,6 +229,7 @@ class BufferedSession(Session):
             del self.tasks[task.id]
 
     def on_lost(self, task: UserRound) -> None:
+        self.progress.failed += 1
         self.drop(task)
         if self.presence.online(task.user):
             assert self.world.return_ns is not None

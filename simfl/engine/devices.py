@@ -95,11 +95,8 @@ class Device:
         self.last = -1
         self._queue: list[simpy.Event] = []
 
-    def core(self) -> simpy.Event | None:
-        """Take a core; if none is free, return the event that one is handed over."""
-        if self.free:
-            self.free -= 1
-            return None
+    def core(self) -> simpy.Event:
+        """Queue for a core, as none is free; return the event that one is handed over."""
         self._queue.append(self.session.env.event())
         return self._queue[-1]
 
@@ -160,32 +157,35 @@ class Lane:
 
     def work(self) -> Waits:
         """Do the jobs until none is left or the device is off."""
-        device, session = self.device, self.device.session
-        while self.jobs and not device.off:
+        device, session, jobs = self.device, self.device.session, self.jobs
+        env, name = session.env, self.name
+        while jobs and not device.off:
             blocker = self.last
-            if (core := device.core()) is not None:
-                yield core
+            if device.free:
+                device.free -= 1
+            else:
+                yield device.core()
                 blocker = device.last
                 if device.off:
                     device.release()
                     continue
-            job = self.jobs.popleft()
+            job = jobs.popleft()
             task = job.task
             if task is not None and task.lost:
                 device.release()
                 continue
-            job.start = start = session.env.now
+            job.start = start = env.now
             job.blocker = blocker if start > job.ready else -1
             self.current = job
             try:
-                if (working := session.execute(device, self.name, job)) is not None:
+                if (working := session.execute(device, name, job)) is not None:
                     yield working
                 spans = job.spans
                 job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
                 if job.end > start:
                     if session.meter is not None:
                         session.meter.began(device.party, job)
-                    yield job.end - session.env.now
+                    yield job.end - env.now
             except simpy.Interrupt:  # its row is in the trace
                 device.release()
                 continue
@@ -195,7 +195,7 @@ class Lane:
             if task is None or not task.lost or device.party == SERVER:
                 session.finish(device, job, step)
         self.life = None
-        self.jobs = self.jobs or None  # most users' lanes are idle for most of a run
+        self.jobs = jobs or None  # most users' lanes are idle for most of a run
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""

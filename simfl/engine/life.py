@@ -107,15 +107,18 @@ class Life(simpy.Process):
         outer, env._active_proc = env._active_proc, self  # `wake` may be called by another life
         try:
             wait = resume(value)
-            while type(wait) is not int and wait is not None and wait.callbacks is None:  # it has happened
-                wait._defused = True
+            while type(wait) is not int:
+                if wait is None:
+                    break
+                if wait.callbacks is not None:
+                    self._target = wait
+                    wait.callbacks.append(self._resume)
+                    break
+                wait._defused = True  # it has happened already
                 wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
-            if type(wait) is int:
+            else:
                 nap = self._nap = self._nap + 1
                 heappush(env._calls, (env.now + wait, NORMAL, next(env._eid), partial(self._woke, nap)))
-            elif wait is not None:
-                self._target = wait
-                wait.callbacks.append(self._resume)
         except StopIteration as end:
             self._end(end.value)
         except BaseException as error:

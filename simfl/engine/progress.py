@@ -11,6 +11,9 @@ from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
 MAX_RETURNS = 1000  # returns of each user, on average, before a run that got no further meanwhile is stopped
+FEW_USERS, MAX_FAILED = 10, 10
+"""Lost updates and messages that broke off, since a buffer last got an update, before a run is stopped:
+at most `MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
 BREAKS_PER_RETURN = 50  # so many messages that break off, and are sent again, count as one more return
 MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
 
@@ -18,7 +21,7 @@ MAX_LATE = 10  # updates given up though their users stayed, for each user, befo
 class Progress:
     """Failures of a run since it last got further."""
 
-    __slots__ = ("broken", "late", "returns", "since", "trace", "users")
+    __slots__ = ("broken", "failed", "late", "returns", "since", "trace", "users")
 
     def __init__(self, users: int, trace: rows.Trace) -> None:
         self.users = users
@@ -26,13 +29,19 @@ class Progress:
         self.made()
 
     def made(self) -> None:
-        self.returns = self.broken = self.late = 0
+        self.returns = self.broken = self.late = self.failed = 0
         self.since = len(self.trace)
 
     @property
     def all_return(self) -> bool:
         """True once users have come back too often."""
         return self.returns * BREAKS_PER_RETURN + self.broken > MAX_RETURNS * BREAKS_PER_RETURN * self.users
+
+    @property
+    def all_failed(self) -> bool:
+        """True once too many attempts of a buffer's users failed."""
+        limit = max(MAX_RETURNS * min(self.users, FEW_USERS), MAX_FAILED * self.users)
+        return self.failed > 0 and self.failed + self.broken > limit
 
     @property
     def all_late(self) -> bool:

@@ -49,6 +49,10 @@ class RoundSession(Session):
             if online[user] and self.presence.online(user) and user not in flying
         ]
 
+    def shortage(self) -> str:
+        """Return the reason for which too few users could be selected."""
+        return f"{len(self._available())} of {self.world.users} users available"
+
     def _select(self) -> list[int] | None:
         available = self._available()
         if self.meter is not None and self.meter.batteries is not None:
@@ -59,8 +63,7 @@ class RoundSession(Session):
         index, params = self.round, self.machines.in_round(self.round)
         cause, self.begun = self.trace.add(rows.Begin(index, self.start, tuple(chosen))), index
         if not chosen:
-            available = f"{len(self._available())} of {self.world.users} users available"
-            self.abort_round(f"selection: {available}", cause)
+            self.abort_round(f"selection: {self.shortage()}", cause)
             return
         self.history.append(chosen)
         own = self.machines.entropy(SERVER, index)

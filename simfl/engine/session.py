@@ -312,7 +312,7 @@ class Session(ABC):
     def count_return(self) -> None:
         """Count a user that came back online; too many of them stop a run that gets nowhere."""
         self.progress.returns += 1
-        if self.progress.all_return:
+        if self.progress.all_return or self.progress.all_failed:
             self.stall(f"{self.progress.comings()}, and {self.awaited}")
 
     # -- the end of a round

@@ -21,7 +21,7 @@ from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
 from simfl.population.dropout import Losses, PlannedLoss
 from simfl.population.energy import EnergyOf, Powers
-from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.contracts import AnyServer, ClientMachine, client_machine
 from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.selection.participation import Participation
@@ -117,11 +117,17 @@ class ProtocolSetup:
         return replace(self.params, round=index)
 
     def user_round(
-        self, user: int, params: Params, ops: Ops, server: AnyServer, weights: Handle, plan: PlannedLoss | None
+        self,
+        user: int,
+        params: Params,
+        ops: Ops,
+        server: AnyServer,
+        weights: Handle,
+        plan: PlannedLoss | None,
     ) -> UserRound:
         """Return a user's part in the synchronous round of these parameters, at its beginning."""
         entropy = self.entropy(user, params.round)
-        client = self.client(user, params, ops, entropy)
+        client = client_machine(self.client(user, params, ops, entropy), self.kind)
         return self.part(user, params.round, client, entropy, server, weights, plan)
 
     def part(

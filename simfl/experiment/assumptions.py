@@ -43,6 +43,7 @@ def assumed(study: Experiment) -> Assumed:
         up_mbps=float(people.up_mbps.mean()),
         down_mbps=float(people.down_mbps.mean()),
         latency_s=float(people.latency_s.min()),
+        needed={name: needed for name in s.protocols if (needed := s.of(name).selection.needed())},
     )
     if not isinstance(s.clock, ByProfile):
         return facts

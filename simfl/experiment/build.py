@@ -97,7 +97,8 @@ class Experiment:
             why = f"profile {profile} has no law of {model} with batches of {B}"
             yield f"training: {why}: its time is counted in multiply-adds and minibatches"
         else:
-            time = f"T = {law.start:.3g} s + {law.sample:.3g} s E n x slowdown"
+            minibatches = f" + {law.step:.3g} s S" if law.step else ""
+            time = f"T = {law.start:.3g} s{minibatches} + {law.sample:.3g} s E n x slowdown"
             yield f"training: {time} (profile {profile}, {model}, batches of {B})"
         if (part := self.scenario.learning.partial) is not None:
             yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
@@ -268,7 +269,9 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
 
 def modelled(study: Experiment) -> clocks.Clock:
     law = study.law
-    by_law = {} if law is None else {"train_start": law.start, "train_sample": law.sample}
+    if law is None:
+        return clocks.Modelled(study.profile.seconds)
+    by_law = {"train_start": law.start, "train_step": law.step, "train_sample": law.sample}
     return clocks.Modelled({**study.profile.seconds, **by_law})
 
 

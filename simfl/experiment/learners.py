@@ -38,7 +38,7 @@ def make_trainers(
         or_error(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
-        by_law = True  # nothing is charged by what is counted
+        by_law = known.macs is None  # what is counted is charged by no profile here
     elif not by_law and known.macs is None:
         raise error(s, "learning.model", known.why)
     softmax = known.softmax and isinstance(spec.loss, CrossEntropy)

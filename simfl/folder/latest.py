@@ -6,11 +6,14 @@ does not make an old run the latest.
 
 from pathlib import Path
 
+from simfl.digests import SUMS
 from simfl.errors import BadInput
+from simfl.folder.journal import JOURNAL
 from simfl.folder.repeats import repeats_in
-from simfl.folder.unfinished import JOURNAL, NAME, has_saved
+from simfl.folder.unfinished import NAME, has_saved
 
 RUNS = Path("runs")  # where runs go without --out
+MAX_NAMED = 5  # runs in a message
 OWN = ("summary.json", "trace.jsonl", "resolved.yaml")  # which neither a sweep nor a paper's result has
 
 
@@ -21,6 +24,21 @@ def latest(runs: Path = RUNS) -> Path:
     if not dated:
         raise BadInput(f"{runs}: no run is there: run a scenario, or name a run's folder")
     return max(dated)[1]
+
+
+def need_run(folder: Path) -> None:
+    """Refuse a folder that holds neither a run, finished or not, nor repeats of one."""
+    if not any((folder / name).exists() for name in (*OWN, SUMS, NAME)) and not repeats_in(folder):
+        raise BadInput(f"{folder} is no run's folder; {runs_here()}")
+
+
+def runs_here() -> str:
+    """Return the folders of runs, the latest first, for a message."""
+    folders = RUNS.iterdir() if RUNS.is_dir() else ()
+    dated = sorted(((_written_ns(folder), folder) for folder in folders), reverse=True)
+    names = [str(folder) for when, folder in dated if when]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"runs here: {', '.join(names[:MAX_NAMED])}{more}" if names else f"there are no runs in {RUNS}/"
 
 
 def is_latest(folder: Path, runs: Path = RUNS) -> bool:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from simfl.digests import SUMS, checked
 from simfl.errors import BadInput
 from simfl.folder.unfinished import NAME, has_saved, unfinished_scenario
 from simfl.results.summary import Summary, read
@@ -25,7 +26,8 @@ def repeats_in(folder: Path) -> list[Path]:
 
 
 def is_finished(run: Path) -> bool:
-    return (run / "summary.json").is_file() and not (run / NAME).is_dir()
+    """Return True if a repeat came to its end, even if its files are damaged now."""
+    return any((run / name).exists() for name in ("summary.json", SUMS)) and not (run / NAME).is_dir()
 
 
 def finished(folder: Path) -> dict[Path, Summary]:
@@ -41,7 +43,8 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
     runs = [repeat(folder, number) for number in range(1, count + 1)]
     text = resolved_yaml(scenario)
     for run in filter(is_finished, runs):
-        if (run / "resolved.yaml").read_text(encoding="utf-8") != text:
+        checked(run / "summary.json")
+        if checked(run / "resolved.yaml").read_text(encoding="utf-8") != text:
             raise BadInput(f"{run} is of another scenario: choose another folder")
     return [run for run in runs if not is_finished(run)]
 
@@ -49,7 +52,7 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
 def scenario_of(folder: Path) -> Scenario:
     """Load the scenario that is repeated in a folder, to go on with it."""
     first = repeats_in(folder)[0]
-    return unfinished_scenario(first) if has_saved(first) else load(first / "resolved.yaml")
+    return unfinished_scenario(first) if has_saved(first) else load(checked(first / "resolved.yaml"))
 
 
 def check_folder(folder: Path, resumed: bool, repeated: bool) -> None:

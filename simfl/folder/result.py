@@ -1,6 +1,7 @@
 """The result of a run, and the files of its folder."""
 
 import json
+import os
 import platform
 import shutil
 import zipfile
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.digests import SUMS, manifest
 from simfl.errors import BadInput
 from simfl.folder import earlier
 from simfl.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
@@ -71,6 +73,8 @@ class Result:
     updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
     interrupted: bool = False  # rounds are missing because the run was stopped
     assumed: Assumed | None = None  # none of a killed run
+    beside: dict[str, str] = field(default_factory=dict)
+    """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
 
     def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
@@ -189,7 +193,8 @@ class Result:
     def write(self, folder: Path, traced: Path | None = None) -> None:
         """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines.
 
-        Reports of other results are removed from the folder (`folder.earlier`).
+        Reports of other results are removed from the folder (`folder.earlier`). SHA256SUMS, with digests of
+        the files that simfl reads back, is removed first and written last.
 
         >>> import simfl, tempfile
         >>> folder = Path(tempfile.mkdtemp())
@@ -206,6 +211,8 @@ class Result:
         }
         if not all(_holds(folder / name, text) for name, text in decisive.items()):
             earlier.remove(folder)
+        (folder / SUMS).unlink(missing_ok=True)
+        read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:
             if traced is None:
                 file.writelines(line.encode() for line in trace.lines(self.traces))
@@ -226,8 +233,10 @@ class Result:
         for name, kept in self.updates.items():
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
-        for name, text in decisive.items():
+                read_back.append(f"updates-{name}.npz")
+        for name, text in (self.beside | decisive).items():
             write_text(folder / name, text)
+        write_text(folder / SUMS, manifest(folder, read_back))
 
 
 def _holds(path: Path, text: str) -> bool:
@@ -316,6 +325,8 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
 def write_kept(path: Path, kept: Kept) -> None:
     with atomic(path, binary=True) as file:
         np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_kept(path: Path) -> Kept:
@@ -324,5 +335,5 @@ def read_kept(path: Path) -> Kept:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in Kept.__annotations__}
         return Kept(**{**found, "round": int(found["round"])})
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl import digests
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Recorded, Recording, Spans
 from simfl.errors import BadInput, ClusterFailed
+from simfl.folder.journal import JOURNAL, TRACE, Entry, first_digest, updates_file
 from simfl.folder.result import Kept, Result, write_kept
-from simfl.folder.unfinished import JOURNAL, TRACE, Entry, Unfinished, discard
+from simfl.folder.unfinished import Unfinished, discard
 from simfl.results import trace
 from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace
@@ -42,7 +44,9 @@ class Saver:
         self.every_s = every_s
         self._entries: dict[str, Entry] = {}
         self._trace_size = self._journal_size = 0
+        self._chain = ""
         self._due_s = 0.0
+        self.beside: Mapping[str, str] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -52,6 +56,7 @@ class Saver:
 
     def begin(self, scenario: Scenario) -> Result:
         self.own.begin(scenario)
+        self._chain = first_digest(self.own.folder)
         return Result(scenario)
 
     def resume(self, scenario: Scenario) -> Result:
@@ -63,9 +68,9 @@ class Saver:
 
     def resume_whole(self, scenario: Scenario) -> Result:
         """Take up a run of which no protocol was interrupted: nothing has to be made again."""
-        self._entries, result = self.own.read(scenario)
-        folder = self.own.folder
-        self._trace_size, self._journal_size = ((folder / file).stat().st_size for file in (TRACE, JOURNAL))
+        saved, result = self.own.read(scenario)
+        self._entries, self._chain = saved.entries, saved.chain
+        self._trace_size, self._journal_size = saved.trace_size, saved.journal_size
         result.interrupted = False
         return result
 
@@ -76,9 +81,9 @@ class Saver:
         entry = self._entries.get(name)
         if entry is None:
             return Past()
-        models = {version: self.own.array(f"{name}.{version}") for version in entry.models}
-        moments = None if entry.moments is None else self.own.array(f"{name}.moments.{entry.moments}")
-        return Past(len(entry.measured), models, moments)
+        arrays = [self.own.array(file) for file in entry.arrays]
+        moments = None if entry.moments is None else arrays.pop()
+        return Past(len(entry.measured), dict(zip(entry.models, arrays, strict=True)), moments)
 
     def clock(self, name: str, rows: Trace, then: Clock) -> Clock:
         return Recorded(Recording(rows, self._entries[name].running), rows.timed_by, then)
@@ -104,40 +109,49 @@ class Saver:
         point = self._point
         if point is None:  # nothing new, or no protocol yet
             return
-        name = self._name
+        entry = self._entries[self._name]
         since_s = time.monotonic()
-        arrays: dict[str, NDArray[Any]] = {f"{name}.{version}": m for version, m in point.models.items()}
+        arrays: list[NDArray[Any]] = list(point.models.values())
         moments = None
         if point.moments is not None:
-            moments = len(self._entries[name].measured) + len(self._new)
-            arrays[f"{name}.moments.{moments}"] = point.moments
-        for key, array in arrays.items():
-            self.own.save_array(key, array)
-        self._write(point.rows, models=tuple(point.models), moments=moments, running=point.running)
-        self.own.keep_only(set(arrays))
+            moments = len(entry.measured) + len(self._new)
+            arrays.append(point.moments)
+        state = {"models": tuple(point.models), "moments": moments, "running": point.running}
+        files = entry.model_copy(update=state).arrays
+        missing = [(file, a) for file, a in zip(files, arrays, strict=True) if file not in entry.digests]
+        self._write(point.rows, {file: self.own.save_array(file, array) for file, array in missing}, **state)
+        self.own.keep_only(files)
         now_s = time.monotonic()
         self._due_s = now_s + (max(self.every_s, (now_s - since_s) / SAVING_SHARE) if self.every_s else 0)
 
-    def _write(self, until: int, **state: Any) -> None:
-        """Append the rows up to that one, and then a line to the journal."""
+    def _write(self, until: int, arrays: Mapping[str, str] = {}, **state: Any) -> None:
+        """Append the rows up to that one, and then a line to the journal. arrays: new files' digests."""
         name, own, before = self._name, self.own, self._entries[self._name]
+        files = dict(arrays)
         for kept in self._kept:
-            write_kept(own.folder / "updates" / f"{name}.{kept.round}.npz", kept)
+            file = updates_file(name, kept.round)
+            write_kept(own.folder / file, kept)
+            files[file] = digests.of_file(own.folder / file)
         head = () if before.rows else (trace.heading(name, self._rows.timed_by),)
         rows = trace.row_lines(self._rows[before.rows : until])
-        self._trace_size = own.append(TRACE, self._trace_size, chain(head, rows))
-        state |= {"size": self._trace_size, "rows": until}
-        line = before.model_copy(update={**state, "measured": tuple(self._new)}).model_dump_json()
-        self._journal_size = own.append(JOURNAL, self._journal_size, (line, "\n"))
-        self._entries[name] = before.model_copy(update={**state, "measured": (*before.measured, *self._new)})
+        self._trace_size, digest = own.append(TRACE, self._trace_size, chain(head, rows))
+        state |= {"size": self._trace_size, "rows": until, "trace_digest": digest}
+        new = {**state, "measured": tuple(self._new), "digests": files, "beside": dict(self.beside)}
+        line, self._chain = digests.chained(before.model_copy(update=new).model_dump_json(), self._chain)
+        self._journal_size, _ = own.append(JOURNAL, self._journal_size, (line,))
+        merged = {"measured": (*before.measured, *self._new), "digests": before.digests | files}
+        self._entries[name] = before.model_copy(update={**state, **merged})
         self._forget()
 
     def end(self) -> None:
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
-    def keep_whole(self, name: str, rows: Trace, measured: Sequence[Measurement]) -> None:
-        """Save a protocol once all its rounds are there."""
+    def keep_whole(
+        self, name: str, rows: Trace, measured: Sequence[Measurement], beside: Mapping[str, str] = {}
+    ) -> None:
+        """Save a protocol once all its rounds are there, with the texts of the run's further files."""
         self.start(name, rows, None)
+        self.beside = beside
         self._new = list(measured)
         self.end()
 

@@ -1,59 +1,50 @@
 """The finished rounds of a run on disk: they stay however the run ends, and a resumed run goes on from them.
 
     DIR/unfinished/
+        SHA256SUMS       of scenario.yaml and run.json; the journal's first record follows its digest
         scenario.yaml    the resolved scenario
         run.json         simfl's code, digests of the files that the scenario names
         trace.jsonl      rows, appended
         journal.jsonl    a line each time that finished rounds were saved: their measurements, and how far
-                         trace.jsonl goes
+                         trace.jsonl goes, with digests of all that was saved since the line before
         models/NAME.V.npy, models/NAME.moments.R.npy    what a resumed session needs, see `engine.checkpoints`
         updates/NAME.R.npz                              what `record_updates` asks for
 
 Invariant: a line of the journal is written and synced last. So everything in its last whole line is there,
 and everything beyond that (half a line, rows of a round that has not ended) is cut off when it is read.
+Nothing is cut off before all digests were compared: what is damaged is refused, and stays as it is.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict
 
-from simfl.engine.clocks import Key, Spans
+from simfl import digests
+from simfl.digests import SUMS, checked
 from simfl.errors import BadInput, reason
+from simfl.folder import journal
 from simfl.folder.disk import atomic, make, sync, write
 from simfl.folder.identity import code_version, differences, identified
+from simfl.folder.journal import JOURNAL, TRACE, Saved, updates_file
 from simfl.folder.result import Result, read_kept
 from simfl.results import trace_reader
-from simfl.results.round_summary import Measurement
 from simfl.results.trace import Trace
 from simfl.scenario.load import load, look_at, resolved_yaml
 from simfl.scenario.schema import Scenario
 
 NAME = "unfinished"  # in a run's folder, as long as the run is not finished
-JOURNAL, TRACE, SCENARIO, RUN = "journal.jsonl", "trace.jsonl", "scenario.yaml", "run.json"
-
-
-class Entry(BaseModel):
-    """A line of the journal: a protocol's finished rounds."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    protocol: str
-    size: int = 0  # bytes of trace.jsonl
-    rows: int = 0  # of the protocol's trace
-    measured: tuple[Measurement, ...] = ()  # since its last line; once the journal is read, of all rounds
-    training: str | None = None
-    models: tuple[int, ...] = ()  # versions of the global model that are kept
-    moments: int | None = None  # the round of those that are kept
-    running: tuple[tuple[Key, Spans], ...] = ()  # steps in progress
-    done: bool = False  # no more rounds are to come
+PROTOCOL = "protocol"  # in that, of a live run: the rounds of the protocol in progress, as a run's folder
+LINES_AT_ONCE = 1000  # of a trace: few calls, and little memory
+SCENARIO, RUN = "scenario.yaml", "run.json"
 
 
 class Unfinished:
@@ -70,6 +61,7 @@ class Unfinished:
             (self.folder / name).mkdir()
         write(self.folder / SCENARIO, resolved_yaml(scenario).encode())
         write(self.folder / RUN, json.dumps(self._identity(scenario)).encode())
+        write(self.folder / SUMS, digests.manifest(self.folder, (SCENARIO, RUN)).encode())
         for name in (TRACE, JOURNAL):
             write(self.folder / name, b"")
         sync(self.folder)
@@ -77,80 +69,88 @@ class Unfinished:
     def _identity(self, scenario: Scenario) -> dict[str, Any]:
         return identified(scenario, code_version()) | ({"played": self.played} if self.played else {})
 
-    def append(self, name: str, size: int, lines: Iterable[str]) -> int:
-        """Append to a file of `size` bytes (what lies beyond was written half); return its new size."""
+    def append(self, name: str, size: int, lines: Iterable[str]) -> tuple[int, str]:
+        """Append to a file of `size` bytes (what lies beyond was written half).
+
+        Returns:
+            its new size, and the SHA-256 of the lines.
+        """
+        digest = sha256()
         with (self.folder / name).open("r+b") as file:
             file.truncate(size)
             file.seek(size)
-            file.writelines(text.encode() for text in lines)
+            every = iter(lines)
+            while content := "".join(islice(every, LINES_AT_ONCE)).encode():
+                digest.update(content)
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            return file.tell()
+            return file.tell(), digest.hexdigest()
 
-    def save_array(self, name: str, array: Any) -> None:
-        path = self.folder / "models" / f"{name}.npy"
-        if not path.exists():
-            with atomic(path, binary=True) as file:
-                np.save(file, array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
+    def save_array(self, file_name: str, array: Any) -> str:
+        """Write an array to a file of this folder; return its digest."""
+        path = self.folder / file_name
+        with atomic(path, binary=True) as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        return digests.of_file(path)
 
-    def keep_only(self, arrays: set[str]) -> None:
+    def keep_only(self, file_names: Container[str]) -> None:
         for path in (self.folder / "models").iterdir():
-            if path.stem not in arrays:
+            if f"models/{path.name}" not in file_names:
                 path.unlink()
 
-    def read(self, scenario: Scenario) -> tuple[dict[str, Entry], Result]:
-        """Return the journal's entries and the result so far; cut off the rest. BadInput for bad files."""
-        entries = self._journal(scenario)
-        size = max((entry.size for entry in entries.values()), default=0)
-        path = self.folder / TRACE
-        with _readable(path):
-            if path.stat().st_size < size:
-                raise BadInput(f"{path}: {path.stat().st_size} bytes, and {JOURNAL} tells of {size}")
-            os.truncate(path, size)
-        traces = trace_reader.read(path, scenario.population.users)
-        result = Result(scenario, interrupted=True)
+    def read(self, scenario: Scenario) -> tuple[Saved, Result]:
+        """Return what was saved and the result so far; cut off the rest. Damaged for damaged files."""
+        saved = self.saved(scenario)
+        entries, path = saved.entries, self.folder / TRACE
+        for name, size in ((JOURNAL, saved.journal_size), (TRACE, saved.trace_size)):
+            with _readable(self.folder / name):
+                if (self.folder / name).stat().st_size > size:  # a file is as of now then, its run the latest
+                    os.truncate(self.folder / name, size)
+        traces = trace_reader.parse(path, scenario.population.users)
+        result = Result(scenario, interrupted=True, beside=saved.beside)
         for name, entry in entries.items():
             rows = traces.get(name, Trace())
-            if len(rows) != entry.rows:
-                raise BadInput(f"{path}: {len(rows)} rows of {name}, and {JOURNAL} tells of {entry.rows}")
             result.traces[name], result.measured[name] = rows, list(entry.measured)
             if entry.training is not None:
                 result.training[name] = entry.training
-            updates = (self.folder / "updates" / f"{name}.{i}.npz" for i in range(len(entry.measured)))
-            result.updates[name] = [read_kept(path) for path in updates if path.exists()]
-        return entries, result
+            files = (updates_file(name, index) for index in range(len(entry.measured)))
+            result.updates[name] = [read_kept(self.folder / file) for file in files if file in entry.digests]
+        return saved, result
 
-    def _journal(self, scenario: Scenario) -> dict[str, Entry]:
-        path = self.folder / JOURNAL
-        if not path.exists():
+    def so_far(self, scenario: Scenario) -> tuple[Result, Path | None]:
+        """Return the result so far, and the file of its traces, if one file has them all.
+
+        Of a live run, the rounds of the protocol in progress are in it.
+        """
+        _, result = self.read(scenario)
+        if not has_saved(self.folder / PROTOCOL):
+            return result, self.folder / TRACE
+        _, begun = Unfinished(self.folder / PROTOCOL).read(scenario)
+        result.traces = begun.traces | result.traces
+        result.measured = begun.measured | result.measured
+        return result, None
+
+    def saved(self, scenario: Scenario) -> Saved:
+        """Return what the journal lists; Damaged where a file is not as it was written."""
+        if not (self.folder / JOURNAL).exists():
             raise _nothing(self.run)
-        with _readable(path):
-            text = path.read_bytes()
-            whole = text[: text.rfind(b"\n") + 1]
-            if len(whole) < len(text):  # or the file would be as of now, and its run the latest
-                os.truncate(path, len(whole))
-        entries: dict[str, Entry] = {}
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                new = Entry.model_validate_json(line)
-                before = entries.get(new.protocol, new.model_copy(update={"measured": ()}))
-                if new.protocol not in scenario.protocols:
-                    raise ValueError(new.protocol)
-            except ValueError:  # pydantic's own too
-                raise BadInput(f"{path}:{number}: not a line of a run's journal") from None
-            entries[new.protocol] = new.model_copy(update={"measured": (*before.measured, *new.measured)})
-        return entries
+        return journal.read(self.folder, scenario.protocols)
 
-    def array(self, name: str) -> Any:
-        path = self.folder / "models" / f"{name}.npy"
-        with _readable(path):
-            return np.load(path, allow_pickle=False)
+    def array(self, file_name: str) -> Any:
+        with _readable(self.folder / file_name):
+            return np.load(self.folder / file_name, allow_pickle=False)
 
     def check(self, scenario: Scenario) -> None:
-        """Refuse a scenario, or code, that this run was not started with; BadInput names each difference."""
-        path = self.folder / RUN
+        """Refuse a scenario, or code, that this run was not started with, and damaged files.
+
+        Raises:
+            BadInput: names each difference, or the damaged file (Damaged).
+        """
+        need_digests(self.run)
+        path = checked(self.folder / RUN)
         with _readable(path):
             before = json.loads(path.read_text(encoding="utf-8"))
         found = differences(before, json.loads(json.dumps(self._identity(scenario))))
@@ -158,24 +158,32 @@ class Unfinished:
             what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
             more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
             raise BadInput(f"{self.run} cannot be resumed: it was another run: {what}{more}")
+        self.saved(scenario)
 
 
 def _nothing(run: Path) -> BadInput:
-    return BadInput(f"{run}: no unfinished run is there")
+    return BadInput(f"{run}: {'no unfinished run is there' if run.is_dir() else 'there is no such folder'}")
+
+
+def need_digests(run: Path) -> None:
+    """Refuse an unfinished run that an earlier simfl saved, of which no digest tells if it is damaged."""
+    if not (run / NAME / SUMS).exists():
+        problem = f"{run / NAME} has no {SUMS}: an earlier simfl saved it, and damage would not be seen"
+        raise BadInput(f"{problem}; resume it with that simfl, or run the scenario again in another folder")
 
 
 def unfinished_scenario(run: Path) -> Scenario:
     """Load the scenario of the unfinished run in a folder; BadInput if there is none."""
-    path = run / NAME / SCENARIO
-    if not path.is_file():
+    if not (run / NAME / JOURNAL).exists():
         raise _nothing(run)
-    return load(path)
+    need_digests(run)
+    return load(checked(run / NAME / SCENARIO))
 
 
 def has_saved(run: Path) -> bool:
-    """Say if a folder holds finished rounds of an unfinished run."""
-    journal = run / NAME / JOURNAL
-    return journal.is_file() and journal.stat().st_size > 0
+    """Return True if a folder holds finished rounds of an unfinished run."""
+    journal, begun = run / NAME / JOURNAL, run / NAME / PROTOCOL
+    return (journal.is_file() and journal.stat().st_size > 0) or (begun.is_dir() and has_saved(begun))
 
 
 def recover(run: Path) -> None:
@@ -183,9 +191,10 @@ def recover(run: Path) -> None:
     if not has_saved(run):
         return
     with locked(run) as own:
-        _, result = own.read(look_at(own.folder / SCENARIO))
+        need_digests(run)
+        result, traced = own.so_far(look_at(own.folder / SCENARIO))
         if any(result.measured.values()):
-            result.write(run, own.folder / TRACE)
+            result.write(run, traced)
 
 
 @contextmanager
@@ -265,5 +274,5 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except BadInput:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, RecursionError) as error:  # an EOFError would end click as Ctrl-D
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None

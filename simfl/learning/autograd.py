@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.dropout_draws import round_keys
 from simfl.learning.losses import Loss
-from simfl.learning.minibatches import Cohort, Schedule, orders
+from simfl.learning.minibatches import Cohort, orders, schedules
 from simfl.learning.models.model import Model
 from simfl.learning.models.rules import BatchNorm
 from simfl.learning.on_device import saved_values
@@ -77,9 +77,9 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
     work.step_within(lr if sgd.plain else None)
     velocity: list[Tensor] = []
     part, B = cohort.parts[client], sgd.batch_size
-    rows = samples.numbers(part[orders(seed, len(part), sgd.epochs)])
+    drawn = (samples.numbers(part[some]) for some in orders(seed, len(part), sgd.epochs))
     keys = to_tensor(round_keys([seed])[..., 0], samples.device)
-    epochs = map(samples.gather, rows)
+    epochs = map(samples.gather, chain.from_iterable(drawn))
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
     for step, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client])):
         work.keep(work.draws.kept(keys, step, len(y)))
@@ -122,31 +122,33 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
 
 
 def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tensor:
-    """Train clients together, a step of all of them at a time. All that a step needs is sent to the device
-    before the first, and nothing comes back before the last: in between the host only launches."""
-    plan, sgd, samples = Schedule(cohort), cohort.sgd, work.samples
+    """Train clients together, a step of all of them at a time. All that a `Schedule` needs is on the device
+    before its first step, and nothing comes back before the last: in between the host only launches."""
+    sgd, samples = cohort.sgd, work.samples
     put, device = samples.put, samples.device
-    x0, lr, shares = put(cohort.starts), put(np.array(cohort.lrs)[:, None]), put(plan.weights)
-    flat, rows = x0.clone(), samples.numbers(plan.rows)
-    keys = to_tensor(round_keys(cohort.seeds), device)
+    x0, lr = put(cohort.starts), put(np.array(cohort.lrs)[:, None])
+    flat, keys = x0.clone(), to_tensor(round_keys(cohort.seeds), device)
     velocity = torch.zeros_like(x0) if sgd.momentum else None
     mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
-    blocks = [
-        [(own, own if isinstance(own, slice) else to_tensor(own, device), width) for own, width in each]
-        for each in plan.blocks(mixed)
-    ]
-    for step, together in enumerate(blocks):
-        for own, some, width in together:
-            # Numbers of images on disk stay on the host, where a device's numbers are no index.
-            x, y = samples.gather(rows[step, some if isinstance(rows, Tensor) else own, :width])
-            masks = work.draws.kept(keys[..., some], step, width)
-            g = gradients(flat[some], x, y, shares[step, some, :width], masks)
-            if sgd.weight_decay + sgd.mu:
-                g += (sgd.weight_decay + sgd.mu) * flat[some] - sgd.mu * x0[some]
-            if velocity is not None:
-                velocity[some] = g = sgd.momentum * velocity[some] + g
-            flat[some] -= lr[some] * g
-        if cohort.over(step + 1):
-            break
+    for plan in schedules(cohort):
+        shares, rows = put(plan.weights), samples.numbers(plan.rows)
+        blocks = [
+            [(own, own if isinstance(own, slice) else to_tensor(own, device), width) for own, width in each]
+            for each in plan.blocks(mixed)
+        ]
+        for step, together in enumerate(blocks):
+            for own, some, width in together:
+                # Numbers of images on disk stay on the host, where a device's numbers are no index.
+                x, y = samples.gather(rows[step, some if isinstance(rows, Tensor) else own, :width])
+                masks = work.draws.kept(keys[..., some], plan.first + step, width)
+                g = gradients(flat[some], x, y, shares[step, some, :width], masks)
+                if sgd.weight_decay + sgd.mu:
+                    g += (sgd.weight_decay + sgd.mu) * flat[some] - sgd.mu * x0[some]
+                if velocity is not None:
+                    velocity[some] = g = sgd.momentum * velocity[some] + g
+                flat[some] -= lr[some] * g
+            if cohort.over(plan.first + step + 1):
+                work.keep(None)
+                return flat
     work.keep(None)
     return flat

@@ -5,13 +5,14 @@ It is trained on numpy's arrays, and torch is not imported; on a GPU torch's ten
 have the same operations. The bias is one more column of W, for an input that is always 1.
 """
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
-from simfl.learning.minibatches import Cohort, Schedule, generator, kaiming
+from simfl.learning.minibatches import Cohort, generator, kaiming, schedules
 
 _GATHERED = 2**16  # numbers that are gathered at a time: few calls for small clients, little memory for large
 
@@ -61,47 +62,54 @@ class ClosedForm:
 
     def train(self, cohort: Cohort) -> Floats:
         """Return x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25)."""
-        samples, sgd, plan, starts = self.samples, cohort.sgd, Schedule(cohort), cohort.starts
+        samples, sgd, starts = self.samples, cohort.sgd, cohort.starts
         xp, K, C, inputs = samples.arrays, len(starts), self.split.classes, self.inputs
         W = np.concatenate([starts[:, :-C].reshape(K, C, inputs), starts[:, -C:, None]], axis=2)
         # A client has one step size, so all that is subtracted from W is multiplied by it beforehand.
         lrs = np.array(cohort.lrs)[:, None, None]
-        shares, anchor = samples.put(plan.weights * lrs[:, 0]), samples.put(lrs * sgd.mu * W)
+        anchor = samples.put(lrs * sgd.mu * W)
         pull, velocity = samples.put(lrs * (sgd.weight_decay + sgd.mu)), samples.put(np.zeros_like(W))
         W, onehot = samples.put(W), samples.put(np.eye(C))
         # Over the first axis; a step of one small client takes as long as a few of numpy's wrappers.
         largest, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.amax, xp.sum)
-        rows = samples.numbers(plan.rows)
         # Classes first: numpy reduces the first axis several times as fast as a short last one.
-        logits = samples.put(np.empty((C, *plan.rows.shape[1:])))
-        at_once = max(1, _GATHERED // (K * plan.rows.shape[2] * inputs + 1))
-        for first in range(0, len(plan.active), at_once):
-            block = slice(first, first + at_once), slice(0, plan.active[first])
-            x, y = samples.gather(rows[block])
-            x = x.reshape(*y.shape, inputs)
-            x = xp.concatenate([x, xp.ones_like(x[..., :1])], axis=-1)
-            targets = onehot[:, y] * shares[block]
-            for k, active in enumerate(plan.active[block[0]]):
-                own, inward, z = W[:active], x[k, :active], logits[:, :active]
-                xp.matmul(own, inward.swapaxes(1, 2), out=z.swapaxes(0, 1))
-                z -= largest(z, axis=0)
-                xp.exp(z, out=z)
-                z *= shares[first + k, :active] / total(z, axis=0)
-                z -= targets[:, k, :active]
-                g = z.swapaxes(0, 1) @ inward
-                if sgd.weight_decay + sgd.mu:
-                    g += pull[:active] * own - anchor[:active]
-                if sgd.momentum:
-                    g += sgd.momentum * velocity[:active]
-                    velocity[:active] = g
-                own -= g
-                if cohort.cutoff is not None and cohort.over(first + k + 1):
-                    break
-            else:
-                continue
-            break  # the training is over, and not only its block
+        width = min(sgd.batch_size, max(map(len, cohort.parts)))
+        logits = samples.put(np.empty((C, K, width)))
+        for step, (active, inward, shares, targets) in enumerate(self._steps(cohort, lrs, onehot)):
+            own, z = W[:active], logits[:, :active]
+            xp.matmul(own, inward.swapaxes(1, 2), out=z.swapaxes(0, 1))
+            z -= largest(z, axis=0)
+            xp.exp(z, out=z)
+            z *= shares / total(z, axis=0)
+            z -= targets
+            g = z.swapaxes(0, 1) @ inward
+            if sgd.weight_decay + sgd.mu:
+                g += pull[:active] * own - anchor[:active]
+            if sgd.momentum:
+                g += sgd.momentum * velocity[:active]
+                velocity[:active] = g
+            own -= g
+            if cohort.cutoff is not None and cohort.over(step + 1):
+                break
         W = np.asarray(W if xp is np else W.cpu())
         return np.concatenate([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], axis=1)
+
+    def _steps(self, cohort: Cohort, lrs: Floats, onehot: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+        """Yield, for each step, the number k of its clients, their samples with a 1 behind each
+        [k, B, inputs + 1], and the samples' weights times step size, [k, B] and as targets [C, k, B]."""
+        samples, xp = self.samples, self.samples.arrays
+        for plan in schedules(cohort):
+            shares, rows = samples.put(plan.weights * lrs[:, 0]), samples.numbers(plan.rows)
+            _, K, width = plan.rows.shape
+            at_once = max(1, _GATHERED // (K * width * self.inputs + 1))
+            for first in range(0, len(plan.active), at_once):
+                block = slice(first, first + at_once), slice(0, plan.active[first])
+                x, y = samples.gather(rows[block])
+                x = x.reshape(*y.shape, self.inputs)
+                x = xp.concatenate([x, xp.ones_like(x[..., :1])], axis=-1)
+                targets = onehot[:, y] * shares[block]
+                for k, active in enumerate(plan.active[block[0]]):
+                    yield active, x[k, :active], shares[first + k, :active], targets[:, k, :active]
 
     def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]."""

@@ -5,11 +5,12 @@ Its clients train, with their own data and their own code; `flower_trainer` call
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
 from simfl.blocks import Block, Count, Natural, Positive, Text
+from simfl.texts import FileName
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Real = Annotated[float, Field(ge=-1e308, le=1e308, allow_inf_nan=False)]
@@ -22,9 +23,11 @@ class Flower(Block):
     The file is Python and is executed.
     """
 
-    module: Text
+    opens: ClassVar[str] = "executes a Python file"
+
+    module: FileName
     """`path.py:Name` of `client_fn` or of a `ClientApp`, from the scenario's folder."""
-    initial_file: Text | None = None
+    initial_file: FileName | None = None
     """`path.py:Name` of a function that returns the first parameters; `get_parameters` unless given."""
     samples: Count | None = None
     """`num_examples` of each user's fit; found by a fit of each before the run unless given."""

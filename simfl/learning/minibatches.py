@@ -26,15 +26,22 @@ def kaiming(draws: np.random.Generator, shape: tuple[int, ...]) -> F32:
     return (2 * draws.random(shape, np.float32) - 1) * np.float32(fan_in**-0.5)
 
 
-def orders(seed: bytes, n: int, epochs: int) -> I64:
-    """Return the samples 0 .. n - 1 in a new order for each epoch, [epochs, n]; no epoch without samples.
+DRAWN = 2**20
+"""Sample numbers that are drawn at a time, but at least an epoch or a step: 8 MB, and as much of weights.
+So the memory of training does not grow with the epochs."""
+
+
+def orders(seed: bytes, n: int, epochs: int, drawn: int = DRAWN) -> Iterator[I64]:
+    """Return the samples 0 .. n - 1 in a new order for each epoch, [epochs, n] in all, in blocks of about
+    `drawn` numbers. No epoch without samples.
 
     They have the first half of a client's seed, and dropout has the other, so neither shifts the other.
     """
     if len(seed) != 32:
         raise ValueError(f"a seed has {len(seed)} bytes, it must have 32")
-    numbers = np.tile(np.arange(n), (epochs if n else 0, 1))
-    return generator(seed[:16]).permuted(numbers, axis=1)
+    draws, at_once = generator(seed[:16]), max(1, drawn // max(1, n))
+    blocks = (min(at_once, epochs - first) for first in range(0, epochs if n else 0, at_once))
+    return (draws.permuted(np.tile(np.arange(n), (block, 1)), axis=1) for block in blocks)
 
 
 class Cutoff:
@@ -75,35 +82,23 @@ class Cohort:
 
 
 class Schedule:
-    """The minibatches of K clients in S steps.
+    """The minibatches of K clients in S successive steps.
 
     Those with a minibatch at step s are a prefix of the cohort, so none is padded to the longest; within a
     step shorter minibatches are filled up with samples of weight zero.
 
-    rows: [S, K, B] sample numbers of the data set. weights: [S, K, B], 1 / (size of the minibatch) for its
-    samples and 0 for filling. sizes: [S, K]. active: the clients that have step s, [S].
+    Attributes:
+        first: The number of its first step.
+        rows: Sample numbers of the data set, [S, K, B].
+        weights: 1 / (size of the minibatch) for its samples and 0 for filling, [S, K, B].
+        sizes: Samples of each minibatch, [S, K].
+        active: The number of clients that have a step, [S].
     """
 
-    def __init__(self, cohort: Cohort) -> None:
-        sgd, counts = cohort.sgd, np.array([len(part) for part in cohort.parts])
-        width, per_epoch = min(sgd.batch_size, int(counts.max())), -(-counts // sgd.batch_size)
-        steps = np.array(cohort.steps)
-        epochs = -(-steps // np.maximum(per_epoch, 1))  # the last of them may be cut off
-        K, most, room = len(counts), int(steps[0]), int((epochs * per_epoch).max())
-        rows, sizes = np.zeros((K, room, width), np.int64), np.zeros((K, room), np.int64)
-        each = zip(cohort.parts, cohort.seeds, per_epoch, epochs, strict=True)
-        for k, (part, seed, batches, E) in enumerate(each):
-            if len(part):
-                mine = rows[k, : E * batches].reshape(E, batches * width)
-                mine[:, : len(part)] = part[orders(seed, len(part), sgd.epochs)[:E]]
-                of_epochs = sizes[k, : E * batches].reshape(E, batches)
-                of_epochs[:] = width
-                of_epochs[:, -1] = len(part) - (batches - 1) * width
-        rows, sizes = rows[:, :most], sizes[:, :most]
-        weights = (np.arange(width) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
-        active = np.searchsorted(-steps, -np.arange(most), side="left")
-        self.rows, self.weights = rows.swapaxes(0, 1), weights.swapaxes(0, 1)
-        self.sizes, self.active = sizes.T, active.tolist()
+    def __init__(self, first: int, rows: I64, sizes: I64, active: list[int]) -> None:
+        weights = (np.arange(rows.shape[2]) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
+        self.first, self.active = first, active
+        self.rows, self.weights, self.sizes = rows.swapaxes(0, 1), weights.swapaxes(0, 1), sizes.T
 
     def blocks(self, mixed: bool) -> Iterator[list[tuple[slice | I64, int]]]:
         """Yield, for each step, the clients and the width of what can be computed together: all that are
@@ -115,3 +110,48 @@ class Schedule:
             else:
                 own = sizes[:active]
                 yield [(np.flatnonzero(own == size), int(size)) for size in np.unique(own)]
+
+
+def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
+    """Yield the minibatches of a cohort at all of its steps, about `drawn` sample numbers at a time."""
+    counts, steps = np.array([len(part) for part in cohort.parts]), np.array(cohort.steps)
+    batch, K, most = cohort.sgd.batch_size, len(counts), int(steps[0])
+    width, per_epoch = min(batch, int(counts.max())), np.maximum(-(-counts // batch), 1)[:, None]
+    last_size = counts[:, None] - (per_epoch - 1) * width
+    clients = zip(cohort.seeds, cohort.parts, strict=True)
+    queues = [_Minibatches(seed, part, cohort.sgd.epochs, width, drawn // K) for seed, part in clients]
+    at_once = max(1, drawn // (K * max(1, width)))
+    for first in range(0, most, at_once):
+        numbers = np.arange(first, min(first + at_once, most))
+        rows = np.zeros((K, len(numbers), width), np.int64)
+        for k in range(K):
+            count = min(len(numbers), int(steps[k]) - first)
+            if count > 0:
+                rows[k, :count] = queues[k].take(count)
+        sizes = np.where(numbers % per_epoch == per_epoch - 1, last_size, width)
+        sizes[numbers >= steps[:, None]] = 0
+        active = np.searchsorted(-steps, -numbers, side="left")
+        yield Schedule(first, rows, sizes, active.tolist())
+
+
+class _Minibatches:
+    """The minibatches of a client, [width] sample numbers each; the last of an epoch is filled up with 0."""
+
+    def __init__(self, seed: bytes, part: I64, epochs: int, width: int, drawn: int) -> None:
+        self.part, self.width = part, width
+        self.orders = orders(seed, len(part), epochs, drawn)
+        self.next = np.zeros((0, width), np.int64)
+
+    def take(self, count: int) -> I64:
+        """Return the next minibatches [count, width]."""
+        blocks, drawn = [self.next], len(self.next)
+        while drawn < count:
+            order = next(self.orders)
+            batches = -(-len(self.part) // self.width)
+            filled = np.zeros((len(order), batches * self.width), np.int64)
+            filled[:, : len(self.part)] = self.part[order]
+            blocks.append(filled.reshape(-1, self.width))
+            drawn += len(blocks[-1])
+        rows = np.concatenate(blocks)
+        self.next = rows[count:]
+        return rows[:count]

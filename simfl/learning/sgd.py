@@ -70,33 +70,39 @@ def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str, recurre
     return Way(asked, 1 if asked == "loop" else CHUNK[device])
 
 
-SIZES = (0.7, 1.4, 2.7, 5.3, 10.6)
-"""Samples of the calibrated clients, in minibatches: not whole ones, as few clients have."""
+SIZES = (0.2, 1, 1.2, 2, 4.2, 5, 9.2, 10)
+"""Samples of the calibrated clients, in minibatches: as many minibatches once whole and once with a small
+last one, so that what a minibatch takes stands apart from what its samples take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The seconds of a client trained alone, T = start + sample E n, for a model, batch size and device.
+    """The seconds of a client trained alone, T = start + step S + sample E n, for a model, batch size and
+    device.
 
-    Where a minibatch costs more than its samples do, as in tiny models, small clients of many epochs take
-    longer: count minibatches there.
+    S minibatches, the last of an epoch as small as it may be, pass over E n samples.
     """
 
     start: float
+    """Seconds of a training, however short."""
     sample: float
+    """Seconds of a sample that is passed over."""
+    step: float = 0.0
+    """Seconds of a minibatch, besides those of its samples."""
 
 
-def fit(points: Sequence[tuple[int, float]]) -> Law:
-    """Return the law with the least squared relative errors and no negative part, for (E n, seconds).
+def fit(points: Sequence[tuple[int, int, float]]) -> Law:
+    """Return the law with the least squared relative errors and no negative part, for (S, E n, seconds).
 
-    >>> law = fit([(10, 1.5), (20, 2.5)])
-    >>> round(law.start, 9), round(law.sample, 9)
-    (0.5, 0.1)
+    >>> law = fit([(1, 2, 0.9), (1, 10, 1.7), (2, 12, 2.1), (4, 40, 5.3)])
+    >>> round(law.start, 9), round(law.step, 9), round(law.sample, 9)
+    (0.5, 0.2, 0.1)
     """
     from scipy.optimize import nnls  # a fifth of a second, which a run does not need
 
-    passes, seconds = np.array(points, np.float64).reshape(-1, 2).T
+    steps, passes, seconds = np.array(points, np.float64).reshape(-1, 3).T
     if len(set(passes)) < 2 or not (seconds > 0).all():
         raise ValueError("a law needs the positive times of at least two sizes")
-    (start, sample), _ = nnls(np.stack([1 / seconds, passes / seconds], axis=1), np.ones(len(seconds)))
-    return Law(float(start), float(sample))
+    terms = np.stack([np.ones(len(seconds)), steps, passes], axis=1) / seconds[:, None]
+    (start, step, sample), _ = nnls(terms, np.ones(len(seconds)))
+    return Law(float(start), float(sample), float(step))

@@ -138,17 +138,20 @@ class Trainer:
 
     def work(self, user: int, steps: int | None = None) -> dict[str, int]:
         """Return the work of one local training, or of its first `steps` minibatches: its start and samples
-        passed over (E n of the whole) by a law of the model, or multiply-adds, forward and backward, and
+        passed over (E n of the whole) by a law of the model, or multiply-adds, forward and backward; and
         minibatches. ValueError if those are not known."""
         n, whole = self.samples(user), self.steps(user)
         steps = whole if steps is None else steps
         epochs, more = divmod(steps, max(1, whole // self.sgd.epochs))
         samples = epochs * n + min(more * self.sgd.batch_size, n)
         if self._by_law:
-            return {"train_start": 1, "train_sample": samples}
+            return {"train_start": 1, "train_step": steps, "train_sample": samples}
         if self._facts.macs is None:
             raise ValueError(self._facts.why)
-        return {"train_mac": self._facts.macs * samples * _PASSES, "train_step": steps}
+        macs = self._facts.macs * samples * _PASSES
+        if self._softmax and self._way in ("auto", "closed_form"):  # whatever the device is
+            return {"softmax_start": 1, "softmax_step": steps, "softmax_mac": macs}
+        return {"train_mac": macs, "train_step": steps}
 
     @cached_property
     def device(self) -> str:

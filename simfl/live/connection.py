@@ -49,8 +49,10 @@ class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
     up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
-    that a user sends before its report. join_s: until when all must have joined. rates_here, latency_here:
-    False where they are those of the sockets' own path. among: the codec of what users send each other.
+    that a user sends before its report. join_s: until when all must have joined, and how long a user tries to
+    reach the server. begins_without: after `join_s` the run begins without users who have not joined.
+    rates_here, latency_here: False where they are those of the sockets' own path. among: the codec of what
+    users send each other.
     """
 
     up: Codec
@@ -63,6 +65,7 @@ class Wires:
     quota_bytes: int
     among: Codec | None = None
     join_s: float = 120.0
+    begins_without: bool = False
     rates_here: bool = True
     latency_here: bool = True
 

@@ -18,13 +18,14 @@ from typing import Any
 
 from simfl.engine.setup import RunConfig
 from simfl.engine.transport import Transmission
-from simfl.errors import RunFailed
-from simfl.live.connection import QUEUE, Connection, LiveNetwork, Owner
+from simfl.errors import RunFailed, counted
+from simfl.live.connection import Connection, LiveNetwork, Owner
 from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Others, introductions
 from simfl.live.peer import Peer
-from simfl.live.real_time import either
+from simfl.live.real_time import wait_until
 from simfl.live.shaping import Link
+from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
 from simfl.live.wire import (
     STRANGER_BYTES,
     Away,
@@ -46,14 +47,13 @@ LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 AGAIN_S = 1.0
 """So long a user whose connection ended may take to open another one, as the run ends."""
-REPORT_S = 20.0
-LONGEST_REPORT = 10**9  # characters of all rows of a user
+LEAST_CHARGE = 1024
+"""Bytes that a frame counts at least, since a short one costs as much work."""
 GUEST_BYTES, GUEST_QUOTA = 2**20, 2**26  # in a frame of a user who looks; of all its looks, either way
 LOOK_S, MOST_PINGS = 120.0, 1000  # so long it may look, and ask over one connection
 HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
-WATCH_S, STALL_S = 1.0, 30.0
-HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
+WATCH_S = 1.0
 
 
 class Door(Owner):
@@ -69,9 +69,9 @@ class Door(Owner):
         self.peers: dict[int, Peer] = {}
         self.absent: dict[int, Peer | None] = {}
         self.strangers: set[Peer] = set()
+        self.connections: set[Peer] = set()
         self.refused: Counter[str] = Counter()
-        self.reports: dict[int, list[str]] = {}
-        self.reported: dict[int, Done] = {}
+        self.reports = UserReports()
         self.heard_bytes: Counter[tuple[int, bool]] = Counter()
         self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
@@ -126,10 +126,11 @@ class Door(Owner):
         finally:
             watching.cancel()
             self.env.stop()
+            for peer in tuple(self.connections):
+                peer.abort()
 
     async def _played(self) -> None:
-        joined = self.wires.join_s
-        await self._until(lambda: len(self._lines()) == self.world.users, joined, "have not joined")
+        await self._joined()
         origin = self.origin = time.monotonic_ns()
         secret = secrets.token_bytes(32)
         for user, peer in self._lines().items():
@@ -139,26 +140,37 @@ class Door(Owner):
         if self.world.horizon_ns is not None:
             self.env.at(self.world.horizon_ns, self._horizon)
         self.env.start(origin)
-        await self._until(lambda: self.done, None, "")
+        await wait_until(self.changed, self.env.failed, lambda: self.done)
         longest = max(map(self.latency_ns, range(self.world.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._connecting()
         self.env.hear(self._end)
-        await self._until(lambda: self.reported.keys() >= self._lines().keys(), REPORT_S, "do not report")
+        if not await wait_until(
+            self.changed, self.env.failed, lambda: self.reports.done.keys() >= self._lines().keys(), REPORT_S
+        ):
+            for user, peer in self._lines().items():
+                if user not in self.reports.done:
+                    self.malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
 
-    async def _until(self, reached: Any, within_s: float | None, why: str) -> None:
-        """Wait until something is so. RunFailed if the session fails, or after so many seconds."""
-        ends = None if within_s is None else time.monotonic() + within_s
-        while not reached():
-            self.changed.clear()
-            left = None if ends is None else ends - time.monotonic()
-            if not await either(self.changed, self.env.failed, left):
-                missing = sorted(set(range(self.world.users)) - self.peers.keys() - self.reported.keys())
-                raise RunFailed(f"users {', '.join(map(str, missing[:10]))} {why} within {within_s:g} s")
+    async def _joined(self) -> None:
+        """Wait for all users. Those who are missing in the end are offline, if the run may begin without."""
+        users, within_s = range(self.world.users), self.wires.join_s
+        if await wait_until(
+            self.changed, self.env.failed, lambda: len(self._lines()) == len(users), within_s
+        ):
+            return
+        missing = [user for user in users if user not in self._lines()]
+        if not (self.wires.begins_without and self.peers):
+            listed = ", ".join(map(str, missing[:10])) + ", ..." * (len(missing) > 10)
+            raise RunFailed(f"{counted(len(missing), 'user')} did not join within {within_s:g} s: {listed}")
+        for user in missing:
+            self.absent[user] = None
+            self.count(f"user {user} did not join within {within_s:g} s")
 
     async def _connecting(self) -> None:
         """Wait for users whose connection ended just now: they are opening another one, or are dead."""
-        while self.broke_s and max(self.broke_s.values()) > time.monotonic() - AGAIN_S:
+        ends = time.monotonic() + 5 * AGAIN_S  # one that connects and leaves again and again holds nothing up
+        while self.broke_s and time.monotonic() < min(ends, max(self.broke_s.values()) + AGAIN_S):
             await asyncio.sleep(AGAIN_S / 20)
 
     def _line(self, user: int) -> Peer | None:
@@ -193,9 +205,9 @@ class Door(Owner):
         if user < 0:
             self._enter(connection, message)
             return
-        most = GUEST_QUOTA if connection.looks else self.wires.quota_bytes
-        self.heard_bytes[user, connection.looks] += envelope.size
-        if self.heard_bytes[user, connection.looks] > most and not self.over:
+        most = GUEST_QUOTA if connection.looks else self.wires.quota_bytes + self.over * REPORT_BYTES
+        self.heard_bytes[user, connection.looks] += max(LEAST_CHARGE, envelope.size)
+        if self.heard_bytes[user, connection.looks] > most:
             raise Malformed(f"more than {most} bytes of a user")
         match message:
             case Hello():
@@ -219,11 +231,13 @@ class Door(Owner):
                     raise Malformed("a seed that is not asked for")
                 if envelope.round < self.parts_of(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
+            case Rows() | Done() if not self.over:
+                raise Malformed("a report that is not asked for")
             case Rows(lines):
-                self._report(user, lines)
+                self.reports.add(user, lines)
             case Done():
-                self._report(user, "")
-                self.reported[user] = message
+                run_ns = time.monotonic_ns() - self.origin
+                self.reports.end(user, message, run_ns, round(self.wires.join_s * NS))
                 self.changed.set()
             case Control():
                 raise Malformed(f"{message.kind}, and not asked for")
@@ -244,6 +258,7 @@ class Door(Owner):
             self.broken(connection)
             return
         self.strangers.discard(connection)
+        connection.known.set()
         connection.user, connection.looks = hello.user, hello.wants == LOOK
         connection.parser.most = GUEST_BYTES if connection.looks else self.wires.most_bytes
         welcome = self.wires.admission.welcome
@@ -296,25 +311,13 @@ class Door(Owner):
         while True:
             await asyncio.sleep(WATCH_S)
             for connection in (*self.strangers, *self._lines().values()):
-                waits = connection.into is not None and connection.into.left > 0
-                silent_s = time.monotonic() - connection.heard_s
-                if connection.parser.amid and not waits and silent_s > STALL_S:
-                    self.env.hear(partial(self.malformed, connection, Malformed(HALF)))
-                elif connection.transport.get_write_buffer_size() > QUEUE * self.wires.most_bytes:
-                    self.env.hear(partial(self.malformed, connection, Malformed(UNREAD)))
+                if why := connection.flaw():
+                    self.env.hear(partial(self.malformed, connection, Malformed(why)))
 
     def count(self, why: str) -> None:
         """Count what was refused; of reasons that strangers make up there are not too many."""
         known = why in self.refused or len(self.refused) < REASONS
         self.refused[why if known else "for other reasons"] += 1
-
-    def _report(self, user: int, lines: str) -> None:
-        if not self.over or user in self.reported:
-            raise Malformed("a report that is not asked for")
-        report = self.reports.setdefault(user, [])
-        report.append(lines)
-        if sum(map(len, report)) > LONGEST_REPORT:
-            raise Malformed("a report that is too long")
 
     def malformed(self, connection: Connection, fault: Malformed) -> None:
         self.count(str(fault))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from typing import Any
@@ -14,8 +15,15 @@ from simfl.live.wire import Envelope, Malformed, Parser, Words
 
 HEAR_S = 30.0
 MOST_BYTES = 2**24  # of a frame, which may hold a scenario
-AGAIN_S = 0.2
+AGAIN_S, SELDOM_S = 0.2, 2.0
+"""Seconds after which it is tried again: at first, and in the end."""
+PASSING = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""Errors of a connection that may succeed when it is tried again."""
 MOST_SAID = 500  # characters of a reason
+
+
+class Unreached(BadInput):
+    """No server answered, or it closed the connection without a reason."""
 
 
 class Guest:
@@ -29,32 +37,53 @@ class Guest:
 
     @classmethod
     async def at(cls, address: Address, admission: Admission, user: int, wait_s: float = 0) -> Guest:
-        """Connect, as soon as there is a server, and be welcomed; BadInput with the reason if not."""
+        """Connect and be welcomed.
+
+        A connection that is refused, reset or closed before the welcome is tried again: the server may not be
+        there yet, or may have no place.
+
+        Args:
+            address: The server's.
+            admission: The user's.
+            user: Its number.
+            wait_s: Seconds for which it is tried again.
+
+        Raises:
+            BadInput: the reason of the server, or of the last try.
+        """
         refuse_open(address[0], admission.context is not None)
-        where, ends = f"{address[0]}:{address[1]}", time.monotonic() + wait_s
+        where, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:
             try:
-                made = await asyncio.wait_for(
-                    asyncio.open_connection(*address, ssl=admission.context), max(HEAR_S, wait_s)
-                )
-                break
-            except ConnectionRefusedError as error:
-                if time.monotonic() > ends:
-                    raise BadInput(f"{where}: no server is there ({reason(error)})") from None
-                await asyncio.sleep(AGAIN_S)
-            except OSError as error:  # of TLS too, and of time
-                raise BadInput(f"{where}: no connection ({reason(error) or 'it takes too long'})") from None
-        guest = cls(*made)
-        if why := admission.pinned(guest.writer.transport):
-            guest.close()
-            raise BadInput(f"{where}: {why}")
+                return await cls._welcomed(address, admission, user, max(HEAR_S, ends - time.monotonic()))
+            except Unreached as error:
+                if time.monotonic() + pause_s > ends:
+                    raise BadInput(f"{where}: {error}") from None
+            except BadInput as error:
+                raise BadInput(f"{where}: {error}") from None
+            await asyncio.sleep(pause_s)
+            pause_s = min(SELDOM_S, 1.5 * pause_s)
+
+    @classmethod
+    async def _welcomed(cls, address: Address, admission: Admission, user: int, within_s: float) -> Guest:
         try:
-            challenge = await guest.expect(Challenge, max(HEAR_S, wait_s))
+            opening = asyncio.open_connection(*address, ssl=admission.context)
+            guest = cls(*await asyncio.wait_for(opening, within_s))
+        except ConnectionRefusedError as error:
+            raise Unreached(f"no server is there ({reason(error)})") from None
+        except PASSING as error:
+            raise Unreached(f"no connection ({reason(error) or 'it takes too long'})") from None
+        except OSError as error:  # of TLS too
+            raise BadInput(f"no connection ({reason(error)})") from None
+        try:
+            if why := admission.pinned(guest.writer.transport):
+                raise BadInput(why)
+            challenge = await guest.expect(Challenge, within_s)
             guest.say(admission.hello(user, challenge.nonce, LOOK))
             guest.welcome = await guest.expect(Welcome)
-        except BadInput as why_not:
+        except BadInput:
             guest.close()
-            raise BadInput(f"{where}: {why_not}") from None
+            raise
         return guest
 
     def say(self, message: Any) -> None:
@@ -67,9 +96,11 @@ class Guest:
                 while not self.frames:
                     data = await self.reader.read(2**18)
                     if not data:
-                        raise BadInput("the server closed the connection")
+                        raise Unreached("the server closed the connection")
                     self.frames.extend(self.parser.feed(data))
             envelope: Envelope = self.codec.decode(self.frames.popleft())
+        except PASSING as error:
+            raise Unreached(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         except (OSError, Malformed) as error:
             raise BadInput(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         if isinstance(envelope.message, Turned):

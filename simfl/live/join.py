@@ -1,7 +1,7 @@
 """Users of a live run across machines: they join a server, and leave when the run is over or it is gone.
 
-The scenario may come from the server. It is only read then: one that names files is refused, as they could be
-code, or anything of this machine.
+The scenario may come from the server. It is read as data then: `scenario.remote` refuses each block that
+would open or execute anything of this machine.
 """
 
 import asyncio
@@ -22,23 +22,16 @@ from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
-from simfl.scenario.load import load
+from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
-from simfl.scenario.yaml_tree import naming_files, parse, plain
 
 FROM_SERVER = "the server's scenario"
 GONE = 3  # exit code of a process whose server is gone
 
 
 def received(text: str) -> Scenario:
-    """Return the scenario that a server sent; BadInput if it names files."""
-    tree = parse(text, FROM_SERVER)
-    if named := [node.value for node in naming_files(tree, ()) if node.value]:
-        raise BadInput(f"{FROM_SERVER} names {named[0]}: give the scenario, so that the file is your own")
-    values = plain(tree)
-    if not isinstance(values, dict):
-        raise BadInput(f"{FROM_SERVER} is none")
-    return load(values, OWN)
+    """Return the scenario that a server sent; BadInput if it would open or execute anything here."""
+    return load_remote(text, FROM_SERVER, OWN)
 
 
 def looked(address: Address, admission: Admission, user: int, wait_s: float) -> Welcome:
@@ -90,7 +83,8 @@ def join(
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
             tell(name)
             place = Place(linked=welcome.links == "user")
-            _protocol(Sides(study, name, place, replace(admission, protocol=name)), address, parts)
+            sides = Sides(study, name, place, replace(admission, protocol=name), wait_s)
+            _protocol(sides, address, parts)
 
 
 def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:

@@ -1,9 +1,11 @@
-"""A live run's folder: protocols that were played to their end are kept, and a resumed run plays the others.
+"""A live run's folder: rounds are saved as they finish, and a resumed run plays what is not complete.
 
 In virtual time a run is resumed within a protocol, by going over its rounds once more. Real time does not
-come again, and users report when a protocol is over; so what is kept here is whole protocols.
+come again, and users report when a protocol is over; so a resumed run begins with the first protocol that is
+not complete. The rounds that it had stay in the folder until that one has a round again.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,10 +17,11 @@ from simfl.errors import BadInput
 from simfl.experiment.assumptions import assumed
 from simfl.experiment.build import Experiment
 from simfl.folder import unfinished
-from simfl.folder.disk import write_text
 from simfl.folder.result import Result
 from simfl.folder.saving import Saver
-from simfl.folder.unfinished import TRACE, Unfinished
+from simfl.folder.unfinished import Unfinished
+from simfl.live.parts import Parts
+from simfl.live.round_saver import RoundSaver
 from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
@@ -47,9 +50,11 @@ class Kept:
         self.result = Result(study.scenario)
         if saver is not None:
             self.result = (saver.resume_whole if resume else saver.begin)(study.scenario)
-            self._before = _figures_in(saver.own.run) if resume else {}
-            self.write_figures()
+            text = self.result.beside.get(NAME)
+            self._before = {} if text is None else json.loads(text)["protocols"]
+            self.put_figures()
         self.result.assumed = assumed(study)
+        self.rounds: RoundSaver | None = None
 
     @property
     def todo(self) -> list[str]:
@@ -57,24 +62,42 @@ class Kept:
         saver, names = self.saver, list(self.study.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
 
+    def follow(self, name: str, server: Parts) -> None:
+        """Save the rounds of a protocol as they finish. A write that fails ends the run."""
+        if self.saver is None:
+            return
+        loop, failed = asyncio.get_running_loop(), server.env.failed
+
+        def fail(error: BaseException) -> None:
+            if not failed.done():
+                failed.set_exception(error)
+
+        def on_error(error: BaseException) -> None:
+            loop.call_soon_threadsafe(fail, error)
+
+        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, on_error)
+        server.on_round = lambda closed: rounds.add(closed, server.trace, server.host.weights.content)
+
     def add(self, name: str, played: Played) -> Figures:
         """Take in what a protocol came to, and keep it."""
         self.result.traces[name], self.result.measured[name], self.figures[name] = played
         if self.saver is not None:
-            self.saver.keep_whole(name, self.result.traces[name], self.result.measured[name])
-            self.write_figures()
+            self.put_figures()
+            result = self.result
+            self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
+            if self.rounds is not None:
+                self.rounds.discard()
         return self.figures[name]
 
-    def write_figures(self) -> None:
-        assert self.saver is not None
+    def put_figures(self) -> None:
+        """Put live.json beside the result's files."""
         protocols = self._before | {name: asdict(figures) for name, figures in self.figures.items()}
-        text = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
-        write_text(self.saver.own.run / NAME, text)
+        self.result.beside[NAME] = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
 
     def finish(self) -> None:
         if self.saver is not None:
+            self.put_figures()
             self.saver.finish(self.result)
-            self.write_figures()  # what tells of earlier results was removed
 
     def stop(self) -> None:
         """Write the files of what was finished; it can be resumed."""
@@ -82,12 +105,15 @@ class Kept:
         if self.saver is None:
             return
         own = self.saver.own
+        if self.rounds is not None:
+            self.rounds.close()
+        saved, traced = own.so_far(self.study.scenario)
+        self.result.traces, self.result.measured = saved.traces, saved.measured
         if any(self.result.measured.values()):
-            self.result.write(own.run, own.folder / TRACE)
-            self.write_figures()
+            self.put_figures()
+            self.result.write(own.run, traced)
         else:
             unfinished.discard(own.run)
-            (own.run / NAME).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -121,11 +147,3 @@ def kept(
             runs.stop()
             raise
         runs.finish()
-
-
-def _figures_in(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))["protocols"]
-        return dict(found)
-    except (OSError, ValueError, KeyError, TypeError):  # it was removed: then there are none
-        return {}

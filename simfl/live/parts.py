@@ -8,25 +8,36 @@ the models that they were sent.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from simfl.crypto.keys import KEY_BYTES, low_order
 from simfl.dataplane.handles import Handle
 from simfl.engine.carry_out import close_round, evaluation
 from simfl.engine.setup import ClosedRound, RunConfig
 from simfl.engine.transport import ToServer
 from simfl.engine.user_round import UserRound
 from simfl.live.door import Door
-from simfl.live.wire import Envelope, Over, Part
-from simfl.protocols.machine import SERVER, Result, name_of
+from simfl.live.wire import Envelope, Malformed, Over, Part
+from simfl.protocols.keyed_messages import Advertise
+from simfl.protocols.machine import SERVER, Message, Result, name_of
 from simfl.results import trace as rows
 
 
 def number_of(task: UserRound) -> int:
     """Return the number of a user's part: its round, or over a buffer its cycle."""
     return task.round if task.id is None else task.id.cycle
+
+
+def _check_keys(message: Message) -> None:
+    """Raise Malformed for public keys that every honest user would refuse, which would end its round."""
+    publics = message.publics if isinstance(message, Advertise) else None
+    if publics is None or (publics.columns, publics.dtype.itemsize) != (KEY_BYTES, 1):
+        return  # the machine refuses another shape
+    if low_order(publics.content) is not None:
+        raise Malformed("advertise: a low-order public key")
 
 
 class Told:
@@ -45,6 +56,8 @@ class Parts(Door):
     the tasks behind it."""
 
     tasks: Any
+    on_round: Callable[[ClosedRound], None] = staticmethod(lambda closed: None)
+    """Called with each round as it finishes."""
 
     def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
         self.busy: set[tuple[int, int]] = set()
@@ -83,6 +96,7 @@ class Parts(Door):
         self.busy.discard((user, index))
 
     def heard(self, user: int, envelope: Envelope) -> None:
+        _check_keys(envelope.message)
         task = self.part_of(user, envelope)
         t = ToServer(self.transport, envelope.message, user, SERVER, envelope.round, envelope.step)
         t.at = min(t.at, envelope.at)
@@ -117,6 +131,7 @@ class Parts(Door):
 
     def end_round(self, step: int, closed: ClosedRound) -> None:
         super().end_round(step, closed)
+        self.on_round(closed)
         self.changed.set()
 
     def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:

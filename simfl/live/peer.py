@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
-from simfl.live.connection import Connection
+from simfl.live.connection import QUEUE, Connection
 from simfl.live.hello import Challenge
 from simfl.live.wire import Malformed
 
@@ -15,14 +16,18 @@ if TYPE_CHECKING:
 
 HELLO_S = 5.0
 """Until when whoever connects must have said who it is."""
+STALL_S = 30.0
+"""Seconds after which half a frame ends its connection."""
+HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
 STRANGERS = 64
-"""Connections of nobody that may be open at once."""
+"""Connections to a user, of users who have not greeted yet, that may be open at once."""
 
 
 class Peer(Connection):
-    """The server's end. As long as nobody knows whose it is, it must say so soon, and they are few.
+    """The server's end. Until its user is known it must send its hello soon.
 
-    nonce: of the challenge. looks: the user does not take part. answered: its pings.
+    nonce: of the challenge. looks: the user does not take part. answered: its pings. known: set once its user
+    is, and at its end.
     """
 
     owner: Door
@@ -31,17 +36,26 @@ class Peer(Connection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.owner.connections.add(self)
         self.nonce = secrets.token_hex(16)
         self.say(Challenge(self.nonce))
+        self.known = asyncio.Event()
         self.owner.strangers.add(self)
-        if len(self.owner.strangers) > STRANGERS:
-            self.owner.malformed(self, Malformed(f"more than {STRANGERS} strangers at once"))
-        else:
-            asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
+        asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
+
+    def flaw(self) -> str:
+        """Return the reason for which it must end now, half a frame or unread bytes; empty without one."""
+        waits = self.into is not None and self.into.left > 0
+        if self.parser.amid and not waits and time.monotonic() - self.heard_s > STALL_S:
+            return HALF
+        unread = self.transport.get_write_buffer_size() > QUEUE * self.owner.wires.most_bytes
+        return UNREAD if unread else ""
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.user < 0 and not self.closing:
             self.owner.count("left without a hello: another certificate was pinned, or it was nobody's")
+        self.owner.connections.discard(self)
+        self.known.set()
         super().connection_lost(error)
 
     def _expect_hello(self) -> None:

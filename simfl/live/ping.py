@@ -15,10 +15,11 @@ import numpy as np
 
 from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version
+from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
 from simfl.live.kernel_links import Place
-from simfl.live.serve import Listening, accept, listening
+from simfl.live.serve import Listening, listening
 from simfl.live.sides import Sides
 from simfl.live.tls import Address
 
@@ -49,11 +50,11 @@ class Measured:
         )
 
 
-def ping(address: Address, admission: Admission, user: int) -> Measured:
-    """Measure the link to a server; BadInput if it turns the user away."""
+def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> Measured:
+    """Measure the link to a server, which may take `wait_s` to appear; BadInput if it turns the user away."""
 
     async def measured() -> Measured:
-        guest = await Guest.at(address, admission, user)
+        guest = await Guest.at(address, admission, user, wait_s)
         try:
             return await measure(guest)
         finally:
@@ -108,4 +109,4 @@ def loopback(study: Experiment) -> Measured:
 
 
 async def _answering(sides: Sides, at: Listening) -> None:
-    await accept(sides.server(), at)
+    await Entrance(sides.server(), at.socket, at.context).accept()

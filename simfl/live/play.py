@@ -9,6 +9,7 @@ import gc
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ from simfl.errors import BadInput
 from simfl.experiment.build import Experiment
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.kept import kept
+from simfl.live.entrance import Entrance
+from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
 from simfl.live.parts import Parts
 from simfl.live.sides import Figures, Played, Sides
@@ -65,7 +67,7 @@ def play(
     with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
         with opened(study, links, delay) as place:
             for name in runs.todo:
-                tell(name, runs.add(name, _one(study, name, place, dealt)))
+                tell(name, runs.add(name, _one(study, name, place, dealt, runs)))
         runs.facts["wire"] = place.wire
     return runs.result, runs.figures
 
@@ -76,7 +78,7 @@ def scheduler() -> str:
     return "real time" if real_time else "usual"
 
 
-def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range]) -> Played:
+def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range], runs: Kept) -> Played:
     sides = Sides(study, name, place)
     sides.warm()
 
@@ -87,12 +89,16 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range]) -> 
 
     async def serve(tell_port: Callable[[int], None]) -> Parts:
         server = sides.server()
-        listening = await asyncio.get_running_loop().create_server(server.connection, place.address, 0)
-        tell_port(listening.sockets[0].getsockname()[1])
-        try:
-            await server.run()
-        finally:
-            listening.close()
+        runs.follow(name, server)
+        with socket.create_server((place.address, 0), backlog=1024) as listening:
+            listening.setblocking(False)
+            accepting = asyncio.get_running_loop().create_task(Entrance(server, listening, None).accept())
+            tell_port(listening.getsockname()[1])
+            try:
+                await server.run()
+            finally:
+                accepting.cancel()
+                await asyncio.wait({accepting})
         return server
 
     began = time.monotonic()

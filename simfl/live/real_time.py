@@ -56,6 +56,7 @@ class RealTime(Environment):
     def _look(self) -> None:
         if self.origin is not None:
             self.now = max(self.now, time.monotonic_ns() - self.origin)
+            self._now = self.now  # of SimPy, from which a process's timeouts count
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:
@@ -89,6 +90,25 @@ class RealTime(Environment):
         if due < float("inf"):
             wait_s = (due - self.now - FINE_NS / 2) / NS
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.run_due)
+
+
+async def wait_until(
+    changed: asyncio.Event,
+    failed: asyncio.Future[None],
+    reached: Callable[[], bool],
+    within_s: float | None = None,
+) -> bool:
+    """Wait until `reached`, which is called whenever `changed` is set; False if it is not in time.
+
+    The error of `failed` is raised.
+    """
+    ends = None if within_s is None else time.monotonic() + within_s
+    while not reached():
+        changed.clear()
+        left_s = None if ends is None else ends - time.monotonic()
+        if not await either(changed, failed, left_s):
+            return False
+    return True
 
 
 async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: float | None = None) -> bool:

@@ -19,12 +19,11 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version, identified
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.door import Door
+from simfl.live.entrance import Entrance
 from simfl.live.hello import Admission, Welcome
-from simfl.live.kept import kept
+from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Place
 from simfl.live.parts import Parts
-from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
@@ -110,46 +109,23 @@ def serve(
                 welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
                 own_entropy=True,
             )
-            sides = Sides(study, name, Place(linked=shaped), admission, join_s)
+            is_first = name == next(iter(s.protocols))
+            sides = Sides(study, name, Place(linked=shaped), admission, join_s, begins_without=not is_first)
             sides.warm()
             began = time.monotonic()
-            server = asyncio.run(_played(sides, at))
+            server = asyncio.run(_played(sides, at, runs))
             tell(name, runs.add(name, sides.outcome(server, time.monotonic() - began)))
     return runs.result, runs.figures
 
 
-async def _played(sides: Sides, at: Listening) -> Parts:
+async def _played(sides: Sides, at: Listening, runs: Kept) -> Parts:
     server = sides.server()
-    accepting = asyncio.get_running_loop().create_task(accept(server, at))
+    runs.follow(sides.name, server)
+    entrance = Entrance(server, at.socket, at.context)
+    accepting = asyncio.get_running_loop().create_task(entrance.accept())
     try:
         await server.run()
     finally:
         accepting.cancel()
+        await asyncio.wait({accepting})
     return server
-
-
-async def accept(door: Door, at: Listening) -> None:
-    """Accept connections; those amid a TLS handshake are limited in number and in time."""
-    loop, shaking = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-    while True:
-        try:
-            end, _ = await loop.sock_accept(at.socket)
-        except OSError:  # more connections than this process may have
-            await asyncio.sleep(0.1)
-            continue
-        if len(shaking) >= STRANGERS:
-            door.count(f"more than {STRANGERS} strangers at once")
-            end.close()
-            continue
-        task = loop.create_task(_shake(door, end, at.context))
-        shaking.add(task)
-        task.add_done_callback(shaking.discard)
-
-
-async def _shake(door: Door, end: socket.socket, context: ssl.SSLContext | None) -> None:
-    loop, within_s = asyncio.get_running_loop(), None if context is None else HELLO_S
-    try:
-        await loop.connect_accepted_socket(door.connection, end, ssl=context, ssl_handshake_timeout=within_s)
-    except OSError:  # of TLS too, and of time
-        door.count("no TLS 1.3 within a few seconds")
-        end.close()

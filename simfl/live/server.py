@@ -12,6 +12,7 @@ from simfl.engine.setup import ClosedRound, RunConfig
 from simfl.engine.user_round import UserRound
 from simfl.live.parts import Parts
 from simfl.live.wire import Envelope, Malformed
+from simfl.results import trace as rows
 
 
 class LiveServer(Parts, RoundSession):
@@ -28,6 +29,15 @@ class LiveServer(Parts, RoundSession):
 
     def _available(self) -> list[int]:
         return [user for user in super()._available() if user in self.peers]
+
+    def shortage(self) -> str:
+        busy = sum(self.working(task) for task in self.tasks.values())
+        if not busy:
+            return super().shortage()
+        aborts = (row for row in reversed(self.trace) if isinstance(row, rows.Aborted))
+        causes = (f" (round {a.round}: {a.reason})" for a in aborts if not a.reason.startswith("selection:"))
+        last = next(causes, "")
+        return f"{super().shortage()}; {busy} still work for an earlier round{last}"
 
     def _begin(self, chosen: list[int]) -> None:
         index = self.round

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.session import Session
 from simfl.engine.warm_up import rehearse, train
-from simfl.errors import ScenarioError
+from simfl.errors import ScenarioError, cut
 from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.buffer_server import LiveBufferServer
 from simfl.live.buffer_user import LiveBufferUser
@@ -24,6 +25,7 @@ from simfl.live.parts import Parts
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
+from simfl.live.user_reports import is_possible
 from simfl.live.wire import Codec, messages
 from simfl.live.worker import started
 from simfl.results import trace as rows
@@ -43,18 +45,24 @@ class Figures:
     wall_s: float
     """Of the whole protocol, on the machine's clock."""
     overrun: float
-    """The share of step time by which steps were late."""
+    """The share of step time by which steps were late. What users report of their own is in it."""
     held_s: float
-    """The longest real work of a step, during which its process heard nothing."""
+    """The longest real work of a step, during which its process heard nothing; of users by their word."""
     refused: dict[str, int]
     """Frames and connections that were cut off, by reason."""
     silent: tuple[int, ...]
     """Users without a report at the end."""
     clocks: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     """[s] Of users on other machines: the server's clock less theirs as the run began, its gain since,
-    the most by which these are wrong."""
+    the most by which these are wrong. A user's own word, held within bounds."""
     unchecked: int = 0
     """Aggregates that nobody could check."""
+    server_overrun: float = 0.0
+    """The share of the server's own step time by which its steps were late."""
+    server_held_s: float = 0.0
+    """The longest real work of a step of the server."""
+    user_claims: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    """[s] Of users, each by its own word: its steps, by how much they were late, the longest real work."""
 
 
 Played = tuple[rows.Trace, list[Measurement], Figures]
@@ -79,6 +87,7 @@ class Sides:
         place: Place,
         admission: Admission | None = None,
         join_s: float = 120,
+        begins_without: bool = False,
     ) -> None:
         self.study, self.name = study, name
         self.scenario, self.trainer = study.scenario.of(name), study.trainers[name]
@@ -103,6 +112,7 @@ class Sides:
             jitter=study.people.jitter(),
             quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
             join_s=join_s,
+            begins_without=begins_without,
             rates_here=place.rates,
             latency_here=place.latency,
         )
@@ -144,13 +154,17 @@ class Sides:
     def outcome(self, server: Parts, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
         parts: dict[int, list[Row]] = {SERVER: list(server.trace)}
-        for user, lines in server.reports.items():
+        done, until_ns = server.reports.done, time.monotonic_ns() - server.origin
+        for user in done:
             try:
-                rows_ = rows_of("".join(lines), self.users)
-                parts[user] = [row for row in rows_ if is_own(row, user, self.scenario.rounds)]
-            except TraceError as fault:
-                server.refused[str(fault)] += 1
-        done = server.reported
+                reported = rows_of("".join(server.reports.lines.get(user, ())), self.users)
+            except (TraceError, RecursionError) as fault:
+                server.count(f"user {user}: {cut(str(fault))}")
+                continue
+            most = self.scenario.rounds, until_ns, self.wires.most_bytes
+            parts[user] = [row for row in reported if is_possible(row, user, *most)]
+            if len(parts[user]) < len(reported):
+                server.count(f"user {user}: rows that cannot be its own, or not in this run")
         # Where a clock has moved by more than its pings may err, half of it is the least error on average.
         moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
         trace = merged(parts, server.broken_off, moved)
@@ -166,9 +180,15 @@ class Sides:
             for user, one in sorted(done.items())
             if one.off_ns
         }
+        claims = {
+            user: (one.steps_ns / NS, one.late_ns / NS, one.held_ns / NS)
+            for user, one in sorted(done.items())
+        }
         unchecked = sum(measured[index].aggregate_exact is None for index in server.results)
         refused = dict(server.refused)
-        return trace, measured, Figures(wall_s, overrun, held_s, refused, silent, clocks, unchecked)
+        server_only = server.late_ns / max(1, server.steps_ns), server.held_ns / NS
+        figures = Figures(wall_s, overrun, held_s, refused, silent, clocks, unchecked, *server_only, claims)
+        return trace, measured, figures
 
 
 def forked(scenario: Scenario) -> Admission:
@@ -177,18 +197,3 @@ def forked(scenario: Scenario) -> Admission:
     token = secrets.token_hex(16)
     tokens = dict.fromkeys(range(scenario.population.users), token)
     return Admission(tokens, one_clock=True, own_entropy=own, reveals=own)
-
-
-def is_own(row: Row, user: int, rounds: int) -> bool:
-    """Return True for a row that this user can know of."""
-    match row:
-        case rows.Step() | rows.Ignored() | rows.Refused():
-            return row.party == user and row.round < rounds
-        case rows.Sent():
-            return user == (row.sender if row.arrived is None else row.to) and row.round < rounds
-        case rows.Lost():
-            return row.user == user and row.round < rounds
-        case rows.Presence():
-            return row.user == user
-        case _:
-            return False

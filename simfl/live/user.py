@@ -28,6 +28,7 @@ from simfl.engine.user_round import State, UserRound
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, LiveNetwork, Owner
+from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import either
@@ -51,6 +52,8 @@ from simfl.results.trace import row_lines
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
 SHAKE_S = 600.0
+GONE_S = 2.0
+"""After so long without a welcome a server that refuses connections is gone."""
 FLUSH_S = 60.0
 """So long the report may take to leave."""
 
@@ -82,6 +85,7 @@ class LiveUser(Owner, Session):
         self.roundings: dict[int, tuple[Any, str]] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
+        self._tries, self._trying_s = 0, 0.0  # dials since the last welcome, and the time of the first
         self.neighbours: Neighbours | None = None
         super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
         self.training_ops = EagerOps(self.machines.params.q)
@@ -110,10 +114,23 @@ class LiveUser(Owner, Session):
         dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
         # The server may still be busy with the protocol before.
         within_s = None if context is None else SHAKE_S
-        try:
-            await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
-        except OSError:  # there is no server any more
-            self.finished.set()
+        if not self._tries:
+            self._trying_s = time.monotonic()
+        while not (self.finished.is_set() or self.env.failed.done()):
+            if time.monotonic() - self._trying_s > self.wires.join_s:
+                self.finished.set()
+                return
+            if self._tries:  # the last one did not lead to a welcome
+                await asyncio.sleep(min(SELDOM_S, AGAIN_S * 1.5 ** min(self._tries, 20)))
+            self._tries += 1
+            try:
+                await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
+                return
+            except OSError as error:
+                is_refused = isinstance(error, ConnectionRefusedError)
+                is_gone = is_refused and time.monotonic() - self._trying_s > GONE_S
+                if is_gone or not isinstance(error, PASSING):
+                    self.finished.set()
 
     def fail(self, why: str) -> None:
         """Fail the session: the server is another one, or turned the user away."""
@@ -183,6 +200,7 @@ class LiveUser(Owner, Session):
             case Turned(why):
                 self.fail(why)
             case Welcome():
+                self._tries = 0
                 if self.offset is not None and not self.origin:
                     self._ask(connection)
             case Pong(sent, at) if self.offset is not None:

@@ -26,7 +26,6 @@ from simfl.blocks import (
     Seconds,
     SecondsDrawn,
     SecondsOrZero,
-    Text,
 )
 from simfl.errors import RunFailed, refusal
 from simfl.kinds import Choice, Kinds
@@ -36,6 +35,7 @@ from simfl.population.numbers import Assign, entries_of
 from simfl.population.timelines import FOR_EVER as FOR_EVER
 from simfl.population.timelines import alternating, check_day, daily, in_turn
 from simfl.random_streams import Streams
+from simfl.texts import FileName
 from simfl.virtual_time import lasting
 
 State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
@@ -233,7 +233,7 @@ class Trace(Availability):
 
     main_key = "file"
     kind: Literal["trace"] = "trace"
-    file: Text
+    file: FileName
     """The CSV file's path."""
     period_s: Seconds | None = None
     """The period of all users, where the file has no column of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,10 @@ class Dropout(Choice):
     def chance(self) -> Chance | None:
         """Return the probability of a user's loss in a round, the greatest of all rounds; None if unknown."""
         return None
+
+    def until(self, last: Point) -> Self:
+        """Return the model without what can happen only after the point `last` of a round."""
+        return self
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         """Yield what does not fit so many users, in rounds or in an asynchronous run, as (key, message)."""
@@ -289,15 +293,18 @@ class Script(Dropout):
         losses = (loss for loss in self.losses if (loss.user, loss.round) == (user, index))
         return next((PlannedLoss(x.at, x.when, nanoseconds(x.delay_s or 0.0)) for x in losses), None)
 
+    def until(self, last: Point) -> Self:
+        reached = POINTS[: POINTS.index(last) + 1]
+        return self.model_copy(update={"losses": tuple(loss for loss in self.losses if loss.at in reached)})
+
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        # A loss in a round that is not reached is no error: it stays while a study's first rounds are tried.
         seen: dict[tuple[int, int], int] = {}
         for i, loss in enumerate(self.losses):
             if loss.user >= users:
                 yield f"losses.{i}.user", f"user={loss.user} is not there: {numbered(users)}"
             first = seen.setdefault((loss.user, loss.round), i)
             if first != i:
-                message = f"user {loss.user} is lost in round {loss.round} already, by losses.{first}"
+                message = f"user {loss.user} is lost in round {loss.round} already, by entry {first}"
                 yield f"losses.{i}", message
 
 

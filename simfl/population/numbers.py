@@ -20,12 +20,12 @@ from simfl.blocks import (
     Mbps,
     NonNegative,
     Positive,
-    Text,
     shorthand,
 )
 from simfl.population.csv_files import read_column
 from simfl.quantities import unit
 from simfl.random_streams import Streams
+from simfl.texts import FileName, Label
 
 Assign = Literal["modulo", "draw"]
 
@@ -38,9 +38,9 @@ class FileColumn(Block):
     """
 
     kind: Literal["file"] = "file"
-    file: Text
+    file: FileName
     """The CSV file's path."""
-    column: Text
+    column: Label
     """The column's name in the header."""
     assign: Assign = "modulo"
     """`modulo`: user u has entry u mod the number of entries; `draw`: one drawn for it."""

@@ -25,7 +25,6 @@ from simfl.blocks import (
     Seconds,
     SecondsDrawn,
     SecondsOrZero,
-    Text,
 )
 from simfl.errors import RunFailed, cut, refusal
 from simfl.kinds import Choice, Kinds
@@ -35,6 +34,7 @@ from simfl.population.rate_steps import read_steps
 from simfl.population.timelines import FOR_EVER, check_day, daily, in_turn
 from simfl.quantities import unit
 from simfl.random_streams import Streams
+from simfl.texts import FileName
 from simfl.virtual_time import lasting
 
 MAX_WINDOWS = 10_000_000  # of a recorded link
@@ -125,7 +125,7 @@ class Steps(LinkModel):
 
     main_key = "file"
     kind: Literal["steps"] = "steps"
-    file: Text
+    file: FileName
     """The CSV file's path."""
     assign: Assign = "modulo"
     """`modulo`: user u has entry u mod the number of entries; `draw`: one drawn for it."""
@@ -152,9 +152,9 @@ class Mahimahi(LinkModel):
     """
 
     kind: Literal["mahimahi"] = "mahimahi"
-    up_file: Text
+    up_file: FileName
     """The recording of the uplink."""
-    down_file: Text
+    down_file: FileName
     """The recording of the downlink."""
     window_s: Annotated[float, Field(strict=True, ge=1e-3, le=1e6, allow_inf_nan=False), unit("s")] = 1.0
     """The length of a window, in whole milliseconds; the last one of a recording may be shorter."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.digests import checked
 from simfl.errors import BadInput
 from simfl.privacy.weak import RUN_BUDGET, Interval
 from simfl.privacy.weighted import Members, ratios, span, weak
@@ -122,7 +123,7 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
 def read_updates(file: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of an `updates-NAME.npz` by name; BadInput if it is none."""
     try:
-        arrays, most = read_npz(file, tuple(ARRAYS)), most_bytes()
+        arrays, most = read_npz(checked(file), tuple(ARRAYS)), most_bytes()
     except UnpackingError as error:
         raise BadInput(f"{file}: {error}: not what a run with record_updates writes") from None
     for name, (kinds, dimensions) in ARRAYS.items():

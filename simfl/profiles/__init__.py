@@ -28,22 +28,40 @@ Intervals = dict[str, tuple[Seconds, Seconds]]  # rate -> the ends of its 95 % c
 TRAINING_WORK = ("train_start", "train_sample")
 
 
+BEFORE = {
+    **dict.fromkeys(("gathered_row", "vector", "short_element", "mds_element", "softmax_start"), "1.0e-30"),
+    "mds_inverse": "that of mds_coefficient",
+    "softmax_step": "that of train_step",
+    "softmax_mac": "that of train_mac",
+}
+"""Kinds of work that earlier profiles lack -> the rate by which all is charged as it was without them."""
+
+
 class TrainingLaw(BaseModel):
-    """One local training of a model takes T = start + sample E n seconds (a and b; E n samples passed over),
-    by its batch size and the shape of its samples. model: the word of one of ours, or Class#digest of its
-    layers, which stays when a file is moved, renamed or commented."""
+    """One local training of a model takes T = start + step S + sample E n seconds: S minibatches, E n
+    samples."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     model: str
+    """The word of one of ours, or Class#digest of its layers, which stays when a file is moved or
+    commented."""
     shape: tuple[Count, ...]
+    """Of a sample."""
     batch_size: Count
+    """Samples of a whole minibatch."""
     start: Seconds
+    """Seconds of a training, however short."""
+    step: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    """Seconds of a minibatch, besides those of its samples; without it, minibatches take nothing of their
+    own."""
     sample: Seconds
+    """Seconds of a sample that is passed over."""
     intervals: Intervals = {}
+    """95 % confidence intervals of the three."""
 
     @model_validator(mode="after")
     def has_good_intervals(self) -> TrainingLaw:
-        _check_intervals(self.intervals, {"start": self.start, "sample": self.sample})
+        _check_intervals(self.intervals, {"start": self.start, "step": self.step, "sample": self.sample})
         return self
 
 
@@ -121,6 +139,10 @@ def _read(name: str, file: Traversable) -> Profile:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, endless digits, ...
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
     for kind in sorted((set(profile.seconds) - {CODEC}) ^ (set(WORK) - set(TRAINING_WORK))):
-        problem = "no kind of work" if kind in profile.seconds else "missing"
-        raise ProfileError(f"profile {name}: seconds.{kind} is {problem}")
+        if kind in profile.seconds:
+            raise ProfileError(f"profile {name}: seconds.{kind} is no kind of work")
+        remedy = "measure the machine by `simfl calibrate`"
+        if kind in BEFORE:
+            remedy += f", or charge as before by {BEFORE[kind]}"
+        raise ProfileError(f"profile {name}: seconds.{kind} is missing: {remedy}")
     return profile

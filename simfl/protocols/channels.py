@@ -49,13 +49,17 @@ class Channels:
         self._keys = self.ops.join([self._keys, keys])
 
     def seal(self, to: Sequence[int], items: Handle, counter: int) -> Handle:
-        """Seal row k for user to[k]; each counter serves one call."""
+        """Seal row k for user to[k]; each counter serves one call. PeerFault for two users with one public
+        key: with one channel key, their rows would have one nonce."""
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
         nonces = Same(nonce(self.user, counter), len(to))  # under as many keys
         aads = aads_of(Same(self.user, len(to)), to)
-        return self.ops.seal(self._keys_of(to), items, nonces, aads)
+        try:
+            return self.ops.seal(self._keys_of(to), items, nonces, aads)
+        except Forged as fault:
+            raise PeerFault(to[fault.row], fault.why) from None
 
     def open_all(
         self, senders: Sequence[int], sealed: Handle, dtype: DType

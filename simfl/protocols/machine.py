@@ -17,7 +17,9 @@ from simfl.crypto.shamir import P
 from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
+from simfl.protocols.definitions import SIGNED_POINTS, check_known
 from simfl.protocols.long_term_keys import Directory
+from simfl.results.trace import PHASES
 from simfl.results.trace import SERVER as SERVER
 from simfl.results.trace_codes import Discarded as Discarded
 from simfl.results.trace_codes import Reason as Reason
@@ -53,6 +55,12 @@ class Message:
     phase: ClassVar[str]
     point: ClassVar[str | None] = None
     relayed: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        # Where a class has slots it is defined twice, and `super()` would be of the first.
+        super(Message, cls).__init_subclass__()
+        check_known(cls, "phase", {getattr(cls, "phase", PHASES[0])}, PHASES)
+        check_known(cls, "point", {cls.point} - {None}, SIGNED_POINTS)
 
     @property
     def size_bytes(self) -> int:

@@ -21,6 +21,9 @@ from typing import Any, ClassVar
 from simfl.blocks import Block
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.definitions import SIGNED_POINTS as SIGNED_POINTS
+from simfl.protocols.definitions import SIGNED_STAGES as SIGNED_STAGES
+from simfl.protocols.definitions import check_known, place_of
 from simfl.protocols.graph_design import Failure
 from simfl.protocols.machine import Entropy, Message, Params
 
@@ -28,9 +31,6 @@ KEYED = ("advertise", "shares", "training", "upload", "recovery")
 PLAIN = ("training", "upload")
 """Points of a protocol with keys, shares and a recovery, and of one in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
-SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
-SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
-"""The same where survivors sign whom they were told: the most points and stages that a scenario knows."""
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
@@ -68,6 +68,19 @@ class Protocol(Block):
     """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
     pair_bytes: ClassVar[int] = 0
     """Of each user, or mask, that a user knows of, as measured."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        """Check what is stated of a protocol when its class is defined; TypeError names file and class."""
+        super().__pydantic_init_subclass__(**more)
+        check_known(cls, "point", cls.points, SIGNED_POINTS)
+        check_known(cls, "timer", cls.timers, SIGNED_STAGES)
+        check_known(cls, "mode", [cls.mode], [mode.value for mode in Mode])
+        if lacking := {"training", "upload"} - set(cls.points):
+            raise TypeError(f"{place_of(cls)}: its points lack {', '.join(sorted(lacking))}")
+        for message in cls.model_with or ():
+            if not (isinstance(message, type) and issubclass(message, Message)):
+                raise TypeError(f"{place_of(cls)}: its model_with has {message!r}, no type of messages")
 
     @property
     def offline(self) -> bool:

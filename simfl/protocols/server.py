@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.contracts import check_table
+from simfl.protocols.definitions import SIGNED_STAGES, check_known
 from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
-from simfl.results.trace import SERVER
+from simfl.results.trace import PHASES, SERVER
 from simfl.results.trace_codes import Reason, Refusal
 
 
@@ -56,6 +57,9 @@ class Server(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
+        check_known(cls, "stage", cls.stages, SIGNED_STAGES)
+        for name, stage in cls.stages.items():
+            check_known(cls, f"phase of stage {name!r}:", [stage.phase], PHASES)
         check_table(cls, ((stage.message, stage.then) for stage in cls.stages.values()))
 
     def __init__(self, users: Iterable[int], ops: Ops) -> None:

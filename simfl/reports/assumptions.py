@@ -8,18 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from simfl.errors import counted
 from simfl.population.variations import Steady
 from simfl.reports.units import listed, percent, seconds, three_figures
 from simfl.results.assumed import Assumed, Masking
-from simfl.results.trace import SERVER, Begin, End, Ignored, Sent, Step, TimerSet, Trace
+from simfl.results.metrics import Round
+from simfl.results.trace import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
-from simfl.scenario.world import Measured, Modelled
+from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.virtual_time import NS, nanoseconds
 
 Named = list[tuple[str, str]]
 """(what decides, sentence), in the order in which they are shown."""
 
+SELECTING = " with too few users to select"
 SATURATED = 0.8  # of its rate, while anything is on it: the rest is the slow start and end of each phase
 SEEN = 0.1  # of a run's time, that a saturated link must have been full to be named
 MAX_LISTED = 3  # timers or protocols, that are named
@@ -82,11 +85,28 @@ def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Na
 
 def pressing(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> list[str]:
     """Return a line of deadlines that were hit and one of a saturated link, as far as there is any."""
-    hit = sum((Counter(passed(rows)) for rows in traces.values()), Counter[str]())
+    hit = Counter[str]()
+    for name, rows in traces.items():
+        hit.update(passed(rows))
+        hit.update(_skipped(s, name, rows))
     timers = listed([f"{timer} {times} x" for timer, times in hit.items()], MAX_LISTED)
     full = "; ".join(_saturated(usages(s, facts, traces))) if facts is not None else ""
     lines = (("Deadlines that passed", timers), ("The server's link", full))
     return [f"{what}: {found}" for what, found in lines if found]
+
+
+def late_users(s: Scenario, name: str, rows: Trace, rounds: Iterable[Round]) -> str:
+    """Say how many users, who were not lost, missed a deadline in the first round of an entry in
+    which it did; nothing if there is no such round."""
+    expired = {row.round: row.what for row in rows if isinstance(row, Step) and row.call == "expire"}
+    lost = {(row.round, row.user) for row in rows if isinstance(row, Lost)}
+    for r in rounds:
+        users = {user for user, _ in r.missed if (r.index, user) not in lost}
+        deadline = s.of(name).deadlines.given.get(expired.get(r.index, ""))
+        if users and isinstance(deadline, FixedDeadline):
+            timer = f"deadlines.{expired[r.index]}={deadline.after_s:g} s"
+            return f"{counted(len(users), 'user')} were late for {timer}: make it longer"
+    return ""
 
 
 def _first(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
@@ -182,13 +202,17 @@ def _relayed_bytes(facts: Assumed, rows: Trace) -> int:
 # -- deadlines
 def hit_deadlines(s: Scenario, traces: Mapping[str, Trace]) -> list[str]:
     """Return a sentence for each deadline at which the server went on, with how often it did so."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for name, rows in traces.items():
         set_ = Counter(row.name for row in rows if isinstance(row, TimerSet))
         for timer, times in passed(rows).items():
-            found.setdefault(timer, []).append(f"{times} of {set_[timer]} times in {name}")
+            found.setdefault((timer, ""), []).append(f"{times} of {set_[timer]} times in {name}")
+        begun = sum(isinstance(row, Begin) for row in rows)
+        for timer, times in _skipped(s, name, rows).items():
+            found.setdefault((timer, SELECTING), []).append(f"{times} of {begun} times in {name}")
     after_s = {timer: f" ({deadline.after_s:g} s)" for timer, deadline in s.deadlines.given.items()}
-    return [f"{timer}{after_s.get(timer, '')} passed {', '.join(times)}" for timer, times in found.items()]
+    listed_times = ((*key, ", ".join(times)) for key, times in found.items())
+    return [f"{timer}{after_s.get(timer, '')} passed{why} {times}" for timer, why, times in listed_times]
 
 
 def passed(rows: Trace) -> dict[str, int]:
@@ -197,6 +221,13 @@ def passed(rows: Trace) -> dict[str, int]:
     late = {row.cause for row in rows if isinstance(row, Ignored) and row.message == "timer"}
     steps = ((k, row) for k, row in enumerate(rows) if isinstance(row, Step) and row.call == "expire")
     return dict(Counter(row.what for k, row in steps if k not in late))
+
+
+def _skipped(s: Scenario, name: str, rows: Trace) -> dict[str, int]:
+    """Return the deadline that a round waits for without users to select -> how often it passed so."""
+    timers = getattr(s.protocols[name], "round_timers", ())  # unknown of a file that is left alone
+    skipped = sum(isinstance(row, Begin) and not row.users for row in rows)
+    return {timers[0]: skipped} if timers and skipped else {}
 
 
 # -- numbers

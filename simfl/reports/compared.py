@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from simfl.digests import checked, names_in
 from simfl.errors import BadInput, reason
+from simfl.folder.latest import need_run, runs_here
 from simfl.folder.repeats import finished, repeats_in
 from simfl.folder.unfinished import recover
 from simfl.reports.folder import open_summary, time_in
 from simfl.results.columns import Measure
 from simfl.results.compare import Case, Comparison, Key, Side
-from simfl.results.drift import Drift
 from simfl.results.statistics import Estimate
-from simfl.results.summary import read
+from simfl.results.summary import Summary, read
 from simfl.scenario.load import look_at
 from simfl.studies.sweep.tables import MEANS, Row
 
@@ -32,7 +33,7 @@ def open_folders(folders: Sequence[Path]) -> Comparison:
     places = [folder.resolve() for folder in folders]
     for folder, place in zip(folders, places, strict=True):
         if not place.is_dir():
-            raise BadInput(f"{folder}: no folder is there")
+            raise BadInput(f"{folder}: there is no such folder; {runs_here()}")
         if places.count(place) > 1:
             raise BadInput(f"{folder} is named twice: compare it with another folder")
     kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in folders]
@@ -62,6 +63,7 @@ def _run(folder: Path, label: str) -> Side:
     if repeats_in(folder):
         runs = list(finished(folder))
     else:
+        need_run(folder)
         recover(folder)
         runs = [folder]
     scenarios = [look_at(run / "resolved.yaml") for run in runs]
@@ -87,6 +89,10 @@ def _run(folder: Path, label: str) -> Side:
         time=time_in(runs[0]),
         interrupted=any(s.interrupted for s in summaries),
         drifts=[s.drift for s in summaries],
+        summaries=[
+            (label if len(runs) == 1 else f"{label}, {run.name}", s.protocols)
+            for run, s in zip(runs, summaries, strict=True)
+        ],
     )
 
 
@@ -97,14 +103,24 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
     for (folder, label), cases in zip(pairs, every, strict=True):
         over = any(e and e.half is not None for case in cases.values() for e in case.estimates.values())
         settings = _settings(folder, common[0]) if common else {}
-        drifts = _drifts(folder)
-        side = Side(label, str(folder), "sweep", "seeds" if over else "", settings, cases, drifts=drifts)
+        cells = _cells(folder)
+        side = Side(
+            label=label,
+            folder=str(folder),
+            kind="sweep",
+            over="seeds" if over else "",
+            settings=settings,
+            cases=cases,
+            drifts=[cell.drift for cell in cells.values()],
+            summaries=[(f"{label}, cell {key}", cell.protocols) for key, cell in cells.items()],
+        )
         sides.append(side)
     return sides
 
 
 @contextmanager
 def _table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
+    checked(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             yield csv.DictReader(file)
@@ -136,15 +152,15 @@ def _point(row: dict[str, str], fixed: Container[str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
 
 
-def _drifts(folder: Path) -> list[Drift | None]:
-    """Return the drift of the machine's speed in each cell of a sweep that is there."""
+def _cells(folder: Path) -> dict[str, Summary]:
+    """Return the summary of each cell that a sweep's table lists and its folder has, by key."""
     path = folder / "sweep.csv"
-    if not path.is_file():
-        return []
+    if not names_in(folder, path.name):
+        return {}
     with _table(path) as rows:
         keys = {key: None for row in rows if (key := row.get("cell"))}
-    files = (folder / "cells" / Path(key).name / "summary.json" for key in keys)
-    return [read(file).drift for file in files if file.is_file()]
+    files = {key: folder / "cells" / Path(key).name / "summary.json" for key in keys}
+    return {key: read(file) for key, file in files.items() if file.parent.is_dir()}
 
 
 def _settings(folder: Path, point: str) -> dict[str, Any]:
@@ -152,7 +168,7 @@ def _settings(folder: Path, point: str) -> dict[str, Any]:
     path = folder / "sweep.csv"
     seeds: dict[int, None] = {}
     cell = None
-    if not path.is_file():
+    if not names_in(folder, path.name):
         return {}
     with _table(path) as rows:
         for row in rows:
@@ -160,7 +176,7 @@ def _settings(folder: Path, point: str) -> dict[str, Any]:
                 seeds[int(row["seed"])] = None
                 cell = cell or row["cell"]
     resolved = folder / "cells" / Path(cell or "").name / "resolved.yaml"
-    if not resolved.is_file():
+    if cell is None or not resolved.parent.is_dir():
         return {"seeds": list(seeds)}
     settings = look_at(resolved).model_dump(mode="json")
     del settings["seed"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simfl import digests
 from simfl.errors import BadInput
 from simfl.results import metrics, summary, trace_reader
 from simfl.results.summary import Summary
@@ -41,7 +42,7 @@ class Run:
 
 def time_in(folder: Path) -> str:
     """Return the word for the time in a run's folder: real if it was played, else virtual."""
-    return "real" if (folder / "live.json").is_file() else "virtual"
+    return "real" if digests.names_in(folder, "live.json") else "virtual"
 
 
 def open_summary(folder: Path, scenario: Scenario) -> Summary:

@@ -15,6 +15,14 @@ MAX_REASONS = 3  # of an entry's failed rounds, that are told
 WIDTH, MIN_WIDTH = 80, 9  # the most of a paragraph, and the least of a grid's column
 
 
+def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text under their headings; long cells are wrapped."""
+    table = Table(*head, show_edge=False, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
 def line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 

@@ -62,7 +62,7 @@ def sentences(run: Run, asked: Focus) -> Iterator[str]:
         if (r := _find(run, name, asked.round)) is None:
             continue
         which = f"{run.unit} {r.index} of {name}"
-        failed = "" if r.reason is None else f" and failed ({r.reason})"
+        failed = "" if r.reason is None else f" and failed ({run.summary.explain(name, r.reason)})"
         yield f"{which} took {seconds(r.end - r.start)}{failed}: {_path(run, name, r)}."
         if asked.user is not None:
             yield _of_user(run, name, r, asked.user)

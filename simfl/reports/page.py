@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from simfl.reports import by_class, chart, strip, tables, timeline, units, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.assumptions import after
+from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.participation import participation, steps
@@ -37,7 +38,8 @@ PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses", "energy")
 def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = None) -> str:
     """The page of a run; its timelines show the rounds that are asked for (from, to), or well chosen ones.
     With a focus it opens on that round."""
-    protocols = run.summary.protocols
+    protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
+    entries = {name: [protocol] for name, protocol in protocols.items()}
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
@@ -57,7 +59,9 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         ),
         moved=drift.warning([run.summary.drift]),
         columns={place: told(place, list(protocols.values())) for place in PLACES},
-        noisy=run.summary.clock != "modelled",
+        noisy=noisy,
+        conclusion=conclusion(entries, noisy),
+        wide=list(wide_intervals(entries)) if noisy else [],
         slowest=max((p.mean.per_aggregate_s or 0 for p in protocols.values()), default=0),
         advices=advices,
         widest=max((a.total_ns / a.scale for a in advices.values()), default=0),

@@ -1,6 +1,7 @@
 """The strips of a page: every round's duration and outcome, and whether its timeline holds the round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from simfl.reports import chart
@@ -25,7 +26,8 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
     places = list(timelines)
     rows = [
         {"name": name, "place": places.index(name), "longest": max(rounds, key=lambda r: r.total_s),
-         "first": rounds[0], "last": rounds[-1], "data": _bars(rounds, timelines[name].rounds, each)}
+         "first": rounds[0], "last": rounds[-1],
+         "data": _bars(rounds, timelines[name].rounds, each, partial(run.summary.explain, name))}
         for name, rounds in finished.items()
     ]  # fmt: skip
     ticks = [int(tick) for tick in chart.axis(0, max(longest - 1, 1)).ticks if tick % 1 == 0]
@@ -44,17 +46,19 @@ def duration(r: RoundSummary) -> str:
     return seconds(r.total_s * NS)
 
 
-def _bars(rounds: Sequence[RoundSummary], held: set[int], each: int) -> dict[str, Any]:
+def _bars(
+    rounds: Sequence[RoundSummary], held: set[int], each: int, explain: Callable[[str], str]
+) -> dict[str, Any]:
     """Columns with an entry a bar: the number of its round, microseconds, the first letter of its outcome, 1
     if the timeline holds it; and the reasons, each once, of the bars of rounds that were not completed."""
     shown = [max(rounds[k : k + each], key=lambda r: r.total_s) for k in range(0, len(rounds), each)]
-    reasons = {r.reason: None for r in shown if not r.completed}
+    reasons = {r.reason or "": None for r in shown if not r.completed}
     numbers = {reason: number for number, reason in enumerate(reasons)}
     return {
         "round": [r.index for r in shown],
         "us": [round(r.total_s * 1e6) for r in shown],
         "outcome": "".join(outcome(r)[0] for r in shown),
         "held": "".join(str(int(r.index in held)) for r in shown),
-        "reasons": list(reasons),
-        "why": [[bar, numbers[r.reason]] for bar, r in enumerate(shown) if not r.completed],
+        "reasons": [explain(reason) for reason in reasons],
+        "why": [[bar, numbers[r.reason or ""]] for bar, r in enumerate(shown) if not r.completed],
     }

@@ -8,7 +8,7 @@ from typing import Any
 from simfl.reports import chart
 from simfl.reports.page import environment
 from simfl.results.columns import Column
-from simfl.studies.sweep.picture import Entry, Picture, best, front, widest
+from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
 
 MAX_FRONT = 40  # entries of the front that are listed
 
@@ -16,10 +16,12 @@ MAX_FRONT = 40  # entries of the front that are listed
 def page(found: Picture) -> str:
     """Return the page of a sweep."""
     protocols = list(dict.fromkeys(e.protocol for e in found.entries))
-    ahead = front(found.entries)
+    worlds = by_circumstances(found.entries)
+    ahead = [entry for entries in worlds.values() for entry in front(entries)]
     return environment().get_template("sweep.html").render(
         sweep=found,
         protocols=protocols,
+        worlds=[where for where in worlds if where],
         best=[(heading(c), e, value.text(c.digits, c.scale)) for c, e, value in best(found)],
         front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
         more=max(0, len(ahead) - MAX_FRONT),

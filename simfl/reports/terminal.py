@@ -1,6 +1,6 @@
 """The terminal's view: progress while a run is under way, then tables of a run or of a sweep's means."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,17 +12,21 @@ from rich.segment import Segment
 from rich.text import Text
 
 from simfl.reports import by_class, target_lines
+from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.reports.grid import Row, failed, line, print_grid, say
 from simfl.reports.units import whole
 from simfl.results import drift
 from simfl.results.columns import Place, at
-from simfl.results.statistics import Estimate, estimate
 from simfl.results.summary import ProtocolSummary, Summary
 from simfl.results.text import printable
 from simfl.results.trace import unit
 from simfl.simulation import Progress as Where
 
-MARK = "†"
+MARK, OVERLAP = "†", "*"
+OVERLAPPING = (
+    "Spans of one aggregation's updates overlap: they add up to more than its total. The critical path adds "
+    "up to the time per aggregate."
+)
 CLOCKS = {
     "measured": "measured: {timed_by} of the real work on this machine x each device's slowdown "
     "(--clock modelled for times that are the same on any machine)",
@@ -94,16 +98,33 @@ class _TimeLeft(ProgressColumn):
         return Text(f"{timedelta(seconds=round(left_s))} left")
 
 
-def show(console: Console, summary: Summary, profile: str, time: str = "virtual") -> None:
-    """Print the breakdown of a run, as tables."""
-    show_repeats(console, [summary], profile, time)
+def show(
+    console: Console, summary: Summary, profile: str, time: str = "virtual", notes: Iterable[str] = ()
+) -> None:
+    """Print the breakdown of a run as tables, then notes, and its conclusion last."""
+    show_repeats(console, [summary], profile, time, notes)
 
 
-def show_repeats(console: Console, summaries: Sequence[Summary], profile: str, time: str = "virtual") -> None:
-    """Print the breakdown of one run, or the means over several runs of one scenario, as tables."""
+def show_repeats(
+    console: Console,
+    summaries: Sequence[Summary],
+    profile: str,
+    time: str = "virtual",
+    notes: Iterable[str] = (),
+) -> None:
+    """Print the breakdown of one run, or the means over several runs of one scenario, as tables.
+
+    Args:
+        console: Its width decides how many entries stand side by side.
+        summaries: Of the runs.
+        profile: Name of the device profile.
+        time: The word for the time of the run, virtual or real.
+        notes: Paragraphs between the table's own notes and the conclusion.
+    """
     first, several = summaries[0], len(summaries) > 1
     runs = {name: [s.protocols[name] for s in summaries] for name in first.protocols}
-    rounds = unit(any(p.buffered for p in first.protocols.values()))
+    overlaps = any(p.buffered for p in first.protocols.values())
+    rounds = unit(overlaps)
     noisy, same = first.clock != "modelled", all(s.same_rounds for s in summaries)
     state = " (interrupted)" if any(s.interrupted for s in summaries) else ""
     over = f" of {len(summaries)} runs, with the 95 % interval of its mean" if several else ""
@@ -112,10 +133,13 @@ def show_repeats(console: Console, summaries: Sequence[Summary], profile: str, t
     print_grid(console, list(runs), _sections(runs, noisy, same))
     if noisy and not several:
         say(console, f"±: 95 % interval of a mean over {rounds}s (--repeat N: over runs)", "dim")
+    for text in wide_intervals(runs) if noisy or several else ():
+        say(console, text, "yellow")
+    if overlaps:
+        say(console, f"{OVERLAP} {OVERLAPPING}", "dim")
     if not same:
         differ = f"{MARK} The entries completed different {rounds}s: the time per aggregate counts all."
         say(console, differ, "yellow")
-    say(console, _ranking(runs, noisy), "bold")
     if moved := drift.warning([s.drift for s in summaries]):
         say(console, moved, "yellow")
     sets = {name: entries[0].chosen.family for name, entries in runs.items() if entries[0].chosen}
@@ -133,35 +157,13 @@ def show_repeats(console: Console, summaries: Sequence[Summary], profile: str, t
         say(console, f"Training {how}", "dim")
     for number, s in enumerate(summaries, 1):
         for name, p in s.protocols.items():
-            if p.failures:
+            if failures := s.failures(name):
                 which = f" (run {number})" * several
-                say(console, f"{name}{which}: {failed(p.failures, len(p.rounds), rounds)}", "yellow")
-
-
-def _ranking(runs: Mapping[str, Sequence[ProtocolSummary]], noisy: bool) -> str:
-    """A sentence on the fastest entry per aggregate and those that tie with it; empty for a single one."""
-    column = next(c for c in at("time") if c.key == "per_aggregate_s")
-    found = {}
-    for name, entries in runs.items():
-        known = [n for p in entries if (n := column.number(p)) is not None]
-        if known:
-            mean = column.estimate(entries[0]) if len(entries) == 1 else estimate(known)
-            assert mean is not None
-            # without noise the mean is what it is; what differs in no shown digit is no difference
-            found[name] = mean if noisy else Estimate(round(mean.mean, column.digits), None, mean.n)
-    if len(found) < 2:
-        return ""
-    ranked = sorted(found, key=lambda name: found[name].mean)
-    best, slowest = ranked[0], ranked[-1]
-    ties = [name for name in ranked[1:] if found[name].ties(found[best])]
-    if len(ties) == len(ranked) - 1:
-        return "Per aggregate all entries tie" + " within their intervals." * noisy + "." * (not noisy)
-    tied = f", in a tie with {', '.join(ties)}" if ties else ""
-    times = found[slowest].mean / found[best].mean
-    ratio = f"{times:.{1 if times < 100 else 0}f} x as long"
-    single = any(mean.half is None for mean in found.values())
-    unsure = " Times of one round have no interval: this may be noise." if noisy and single else ""
-    return f"Fastest per aggregate: {best}{tied}. Slowest: {slowest}, {ratio}.{unsure}"
+                say(console, f"{name}{which}: {failed(failures, len(p.rounds), rounds)}", "yellow")
+    for text in notes:
+        say(console, text, "")
+    for text in conclusion(runs, noisy):
+        say(console, text, "bold")
 
 
 def show_participation(console: Console, runs: Mapping[str, Sequence[ProtocolSummary]]) -> None:
@@ -213,5 +215,6 @@ def _rows(
             fault = "red" if column.rare and column.fault else None
             style = "bold" if column.key == "per_aggregate_s" else fault
             cells = [column.over_runs(group, noisy) for group in entries]
-            out.append(Row(getattr(column, place) + mark, cells, style))
+            overlap = f" {OVERLAP}" * (column.key == "span_s" and any(p.buffered for p in every))
+            out.append(Row(getattr(column, place) + mark + overlap, cells, style))
     return out

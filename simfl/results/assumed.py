@@ -26,6 +26,9 @@ class Assumed(Block):
     """To expand and add a mask of d elements on the median user's device; of the modelled clock only."""
     expand_server_s: float | None = None
     """The same on the server."""
+    needed: dict[str, str] = {}
+    """By entry, what its selection needs for a round, where the number of available users alone does not
+    decide."""
 
 
 class Masking(NamedTuple):

@@ -78,13 +78,18 @@ class Column:
         values = self.read(protocol)
         return estimate(values) if values else None
 
+    @property
+    def has_interval(self) -> bool:
+        """True for times and energies, whose measured means are shown with an interval."""
+        return self.how == "mean" and self.key.endswith(("_s", "_j"))
+
     def text(self, protocol: ProtocolSummary, none: str = "-", to: str = " - ", spread: bool = False) -> str:
         """Return what a table shows; `none` of no values, `to` between the ends of a range.
 
         spread: times and energies have noise, and are shown with the 95 % interval of their mean.
         """
         values = self.read(protocol)
-        if spread and values and self.key.endswith(("_s", "_j")):
+        if spread and values and self.has_interval:
             return estimate(values).text(self.digits, self.scale)
         if self.how == "sum":
             return str(sum(values))

@@ -141,6 +141,8 @@ class Side:
     time: str = "virtual"
     interrupted: bool = False
     drifts: Sequence[Drift | None] = ()
+    summaries: Sequence[tuple[str, Mapping[str, ProtocolSummary]]] = ()
+    """Of each run or cell: its label, and its protocols by entry."""
 
 
 class Match(NamedTuple):

@@ -14,6 +14,9 @@ from simfl.results.metrics import Round
 from simfl.results.trace import PHASES
 from simfl.virtual_time import NS
 
+SELECTION = "selection: "
+"""Begins the reason of a round that found too few users."""
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -148,6 +151,11 @@ class RoundSummary(Extended):
     @property
     def completed(self) -> bool:
         return self.status == "completed"
+
+    @property
+    def is_skipped(self) -> bool:
+        """True for a round whose selection found too few users."""
+        return (self.reason or "").startswith(SELECTION)
 
     @property
     def total_s(self) -> float:

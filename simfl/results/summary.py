@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
+from simfl.digests import checked
 from simfl.errors import BadInput
 from simfl.results.assumed import Assumed
 from simfl.results.block import Block, Count, Extended, Seconds, Share
@@ -19,7 +20,7 @@ from simfl.results.energy import EnergySummary
 from simfl.results.metrics import Path as CriticalPath
 from simfl.results.metrics import Round
 from simfl.results.reasons import reasons
-from simfl.results.round_summary import MeanSpans, Measurement, RoundSummary, mean
+from simfl.results.round_summary import SELECTION, MeanSpans, Measurement, RoundSummary, mean
 from simfl.results.targets import Target
 from simfl.results.text import first_problem, shown
 from simfl.virtual_time import NS
@@ -219,6 +220,15 @@ class Summary(Block):
         """True where all protocols completed the same rounds: means over these compare like with like."""
         return len({tuple(r.index for r in p.completed) for p in self.protocols.values()}) <= 1
 
+    def explain(self, name: str, reason: str) -> str:
+        """Return the reason of an entry's failed round; of a skipped one, also what its selection needs."""
+        needed = self.assumed.needed.get(name) if self.assumed else None
+        return f"{reason}, {needed} needed" if needed and reason.startswith(SELECTION) else reason
+
+    def failures(self, name: str) -> list[tuple[str, int]]:
+        """Return an entry's reasons of failed and skipped rounds with their counts, explained."""
+        return [(self.explain(name, reason), count) for reason, count in self.protocols[name].failures]
+
     def dump(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True)
 
@@ -226,7 +236,7 @@ class Summary(Block):
 def read(path: Path) -> Summary:
     """Return the content of a `summary.json`; BadInput names the key, the value and what is expected."""
     try:
-        return Summary.model_validate_json(path.read_bytes())
+        return Summary.model_validate_json(checked(path).read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error})") from None
     except ValidationError as errors:

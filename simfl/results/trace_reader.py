@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from simfl.errors import BadInput
+from simfl.digests import checked
+from simfl.errors import BadInput, reason
 from simfl.results.text import first_problem, shown
 from simfl.results.trace import (
     LANES,
@@ -71,8 +72,20 @@ class _RowError(ValueError):
 
 
 def read(path: Path, users: int | None = None) -> dict[str, Trace]:
-    """Return the traces in a file of `trace.lines`, by protocol; TraceError if it is not what a run writes.
-    users: how many the scenario has, if known."""
+    """Return the traces in the `trace.jsonl` of a folder, by protocol.
+
+    Args:
+        path: the file.
+        users: the scenario's number of users, if known.
+
+    Raises:
+        BadInput: the file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
+    """
+    return parse(checked(path), users)
+
+
+def parse(path: Path, users: int | None = None) -> dict[str, Trace]:
+    """Return the traces in a file of `trace.lines`, by protocol; its digest is the caller's to check."""
     model = _line_model(users)
     order: dict[str, _Order] = {}
     current: _Order | None = None
@@ -92,7 +105,7 @@ def read(path: Path, users: int | None = None) -> dict[str, Trace]:
     except _RowError as error:
         raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: cannot be read ({error})") from None
+        raise TraceError(f"{path}: cannot be read ({reason(error)})") from None
     return {name: found.rows for name, found in order.items()}
 
 

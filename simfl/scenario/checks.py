@@ -12,8 +12,10 @@ from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.learning.flower import WITHOUT_EFFECT
-from simfl.population.dropout import NoLosses
+from simfl.population.classes import Classes
+from simfl.population.dropout import POINTS, NoLosses, Point, Script
 from simfl.population.variations import LinkStates
+from simfl.random_streams import Streams
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
@@ -28,6 +30,7 @@ SESSION_BYTES = 1_800  # a user whose presence changes with time: the next chang
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
 ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
 VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
+FEWER = "; selection: {random: 200} has 200 of them in a round"
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
 Problems = Iterator[tuple[str, str]]  # (dotted path, message)
@@ -62,6 +65,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
             found.append((f"{path('network')}.tcp", why))
     for i, outage in enumerate(scenario.network.outages):
         found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
+    found += _scripts(scenario)
     found += _privacy(scenario)
     found += memory(scenario, every=True)  # `--protocols` may choose those that fit
     return list(dict.fromkeys(found))
@@ -149,6 +153,11 @@ def _buffered(s: Scenario) -> Problems:
     lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
         yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+    models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
+    chances = [model.chance() for model in models.values()]
+    if all(chance is not None and chance.before == 1 for chance in chances):
+        why = "every update is lost before the server has it, so no buffer fills: use a probability below 1"
+        yield next(iter(models)), why
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -202,6 +211,45 @@ def _selection(s: Scenario) -> Problems:
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
     for key, message in problems:
         yield f"{block}.{key}".rstrip("."), message
+
+
+def _scripts(s: Scenario) -> Problems:
+    """Yield the scripted losses that no run of the scenario can have."""
+    last = last_point(s)
+    scripts: dict[str, list[str]] = {}  # by the script's key, the classes whose users it is for
+    for name, own in settings_of(s).items():
+        if isinstance(own.dropout, Script):
+            scripts.setdefault(key_of(s, name, "dropout"), []).append(name)
+    for key, names in scripts.items():
+        script = settings_of(s)[names[0]].dropout
+        assert isinstance(script, Script)
+        classes = _classes_of(s, max((loss.user for loss in script.losses), default=0))
+        for i, loss in enumerate(script.losses):
+            where = f"{key}.losses.{i}"
+            if not s.asynchronous and loss.round >= s.rounds:
+                why = f"rounds={s.rounds} are numbered 0 to {s.rounds - 1}"
+                yield f"{where}.round", f"round={loss.round} is not reached: {why}"
+            if POINTS.index(loss.at) > POINTS.index(last):
+                entries = ", ".join(s.protocols)
+                yield f"{where}.at", f"at={loss.at} is not reached: a round of {entries} ends with {last}"
+            if classes and loss.user < s.population.users and classes.of(loss.user) not in names:
+                why = f"and the script is for class {' and '.join(names)}"
+                yield f"{where}.user", f"user={loss.user} is of class {classes.of(loss.user)}, {why}"
+
+
+def last_point(s: Scenario) -> Point:
+    """Return the last point of a round at which a user can be lost, of all entries."""
+    points = {point for entry in s.protocols.values() for point in entry.round_points}
+    return max((point for point in POINTS if point in points), key=POINTS.index, default="upload")
+
+
+def _classes_of(s: Scenario, user: int) -> Classes | None:
+    """Return the classes of users 0 to `user`, if there are several and the users fit into memory."""
+    classes = s.population.classes
+    if not classes or list(memory(s, every=True)):
+        return None
+    shares = {name: own.share for name, own in classes.items()}
+    return Classes.drawn(shares, min(user + 1, s.population.users), Streams(s.seed))
 
 
 def _privacy(s: Scenario) -> Problems:
@@ -280,7 +328,8 @@ def memory(s: Scenario, every: bool = False) -> Problems:
     if users + data > limit_bytes(s):
         who = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
         path = "population.users" if users >= data else "learning.dataset"
-        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}"
+        fewer = "" if s.of(name).selection.kind != "all" or s.buffer or path != "population.users" else FEWER
+        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}{fewer}"
 
 
 def gb(nbytes: float) -> str:

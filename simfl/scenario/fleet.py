@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed, Text
+from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.population.dropout import AnyDropout, NoLosses
@@ -22,10 +22,11 @@ from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located
+from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
-from simfl.scenario.yaml_tree import Node, nodes, plain, read
+from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain, read
+from simfl.texts import FileName
 
 PATIENCE_S = 1e6  # of a deadline that nobody misses
 
@@ -59,7 +60,7 @@ class Fleet(Block):
     """The way in which the server learns of a loss, as in a scenario."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, as in a scenario."""
-    profile: Text = "reference"
+    profile: FileName = "reference"
     """Seconds per operation: a shipped profile's name, or a YAML file's path."""
     memory_limit_gb: Positive = 2.0
     """GB for users and data."""
@@ -133,6 +134,7 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         path = located(Path(source))
         file, folders = str(path), {str(path): path.parent}
         tree = read(path, file, "fleet")
+        refuse_other(tree, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)
@@ -156,10 +158,10 @@ def _put(tree: Node, path: str, value: Any) -> None:
     for key in above:
         if not isinstance(tree.value, dict):
             tree.value = {}
-        tree = tree.value.setdefault(key, Node({}, "--set"))
+        tree = tree.value.setdefault(key, Node({}, OVERRIDES))
     if not isinstance(tree.value, dict):
         tree.value = {}
-    tree.value[last] = nodes(value, Node(None, "--set"))
+    tree.value[last] = nodes(value, Node(None, OVERRIDES))
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from simfl.blocks import Block
 from simfl.errors import ScenarioError
 from simfl.scenario import shipped
-from simfl.scenario.load import look_at
+from simfl.scenario.load import load_without_code
 from simfl.scenario.yaml_tree import plain, read
 
 LONGEST = 60  # letters of an example; of a longer mapping or list the first entries are shown
@@ -103,7 +103,7 @@ def _given() -> Mapping[tuple[type, str], list[Any]]:
     given: dict[tuple[type, str], list[Any]] = {}
     for path in shipped.scenarios().values():
         with suppress(ScenarioError):  # studies, and files of another kind
-            for block, key, value in _walk(look_at(path), plain(read(path, str(path)))):
+            for block, key, value in _walk(load_without_code(path), plain(read(path, str(path)))):
                 known = given.setdefault((block, key), [])
                 known += [value] if value not in known else []
     return given

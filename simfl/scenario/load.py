@@ -12,14 +12,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simfl.digests import checked
 from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.python_files import are_left_alone, blamed, left_alone
 from simfl.scenario import checks
 from simfl.scenario.messages import place, problem, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, Unfit, expand, override
-from simfl.scenario.shipped import OTHERS, located, telling_key
-from simfl.scenario.yaml_tree import SET, Keys, Node, dump, naming_files, nodes, parse, plain, read
+from simfl.scenario.shipped import located, refuse_other
+from simfl.scenario.yaml_tree import (
+    OVERRIDES,
+    SET,
+    Keys,
+    Node,
+    dump,
+    is_override,
+    naming_files,
+    nodes,
+    parse,
+    plain,
+    read,
+)
 
 Source = str | Path | Mapping[str, Any] | Scenario
 
@@ -50,7 +63,15 @@ def look_at(path: Path) -> Scenario:
     """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
 
     A class of such a file stays an `Outside`, keys without behaviour, so `checks` is not asked again.
+
+    Raises:
+        BadInput: the file is not as it was written (`digests.Damaged`), or not a scenario (ScenarioError).
     """
+    return load_without_code(checked(path))
+
+
+def load_without_code(path: Path) -> Scenario:
+    """Load a scenario and execute no file that it names."""
     with left_alone():
         return load(path)
 
@@ -62,10 +83,7 @@ def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
     tree = read(source, str(source))
-    if key := telling_key(tree):
-        (kind, command), at = OTHERS[key], tree.child(key) or tree
-        message = f"this is a {kind} and not a scenario; `simfl {command}` reads it"
-        raise refusal(at.file, at.line, message, key)
+    refuse_other(tree, "scenario")
     return tree
 
 
@@ -84,7 +102,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         try:
             override(tree, path, value)
         except Unfit as unfit:
-            at = value if isinstance(value, Node) else Node(None, SET)
+            at = value if isinstance(value, Node) else Node(None, OVERRIDES)
             problems.append(Problem(at.file, at.line, path, str(unfit)))
     anchor(tree, folders)
     try:
@@ -99,7 +117,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
         at = next((node for file, node in files if file and file in str(error)), Node(None, tree.file))
         problems.append(Problem(at.file, at.line, "", str(error)))
     if problems:
-        raise ScenarioError(sorted(problems, key=lambda p: (p.file == SET, p.line or 0)))
+        raise ScenarioError(sorted(problems, key=lambda p: (is_override(p.file), p.line or 0)))
     vars(scenario)["read_from"] = tree  # a cached property, which equality, dumps and pickles leave out
     return scenario
 
@@ -110,21 +128,23 @@ def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATH
         node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
 
-def parse_override(text: str) -> tuple[str, Any]:
+def parse_override(text: str, option: str = SET) -> tuple[str, Node]:
     """Read `a.b=value` as a dotted path and a value, of which none is null. ScenarioError if it is not so.
 
-    >>> parse_override("dropout.rate=1e-1")
-    ('dropout.rate', 0.1)
+    >>> key, node = parse_override("dropout.rate=1e-1")
+    >>> key, node.value, node.file
+    ('dropout.rate', 0.1, '--set')
     """
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
-        raise refusal(SET, None, f"{show(text)} must look like path.to.key=value")
-    return key, plain(parse(value, SET, key))
+        raise refusal(option, None, f"{show(text)} must look like path.to.key=value")
+    return key, parse(value, option, key)
 
 
 def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
-    """Keep the entries whose name, or whose protocol, is in `names`. ScenarioError if a name fits none."""
+    """Keep the entries whose name, or whose protocol, is in `names`, and of scripted losses those that can
+    happen under one of them. ScenarioError if a name fits none."""
     entries = scenario.protocols
     known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
     there_are = f"; there are: {cut(', '.join(known))}"
@@ -135,7 +155,16 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
     if messages:
         raise ScenarioError([problem(scenario, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
-    return scenario.model_copy(update={"protocols": chosen})
+    scenario = scenario.model_copy(update={"protocols": chosen})
+    last, people = checks.last_point(scenario), scenario.population
+    kept: dict[str, Any] = {"dropout": scenario.dropout.until(last)}
+    if people.classes:
+        classes = {
+            name: own.model_copy(update={"dropout": own.dropout and own.dropout.until(last)})
+            for name, own in people.classes.items()
+        }
+        kept["population"] = people.model_copy(update={"classes": classes})
+    return scenario.model_copy(update=kept)
 
 
 def resolved_yaml(scenario: Scenario) -> str:

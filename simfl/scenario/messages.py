@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from simfl.blocks import LEAST_MBPS
 from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, show
 from simfl.python_files import blamed
 from simfl.quantities import meant
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
-from simfl.scenario.yaml_tree import SET, Keys, Node
+from simfl.scenario.yaml_tree import Keys, Node, is_override
 
 _MESSAGES = {  # by pydantic's type of error, or by the part of it before the first underscore
     "int": "must be a whole number, not {input}",
@@ -51,10 +52,10 @@ def error(s: Scenario, path: str, message: str) -> ScenarioError:
 def _placed(s: Scenario, path: str, known: Problem) -> Problem:
     """Return a problem of a file that the scenario names at or below `path`. Where it has no line, as of a
     file that is not there, its place is the one at which the scenario names the file."""
-    if known.line is not None or known.file in (s.read_from.file, SET):
+    if known.line is not None or known.file == s.read_from.file or is_override(known.file):
         return known if known.path or known.line else replace(known, path=path)
     path = known.path or path
-    block = _innermost(s.read_from, tuple(path.split("."))).value
+    block = _above(s.read_from, tuple(path.split(".")))[-1].value
     below = block.items() if isinstance(block, dict) else ()
     keys = [path, *[key for key, child in below if child.value == known.file]]
     return problem(s, ".".join(keys), f"{cut(known.file)}: {known.message}")
@@ -76,21 +77,26 @@ def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there."""
-    node = _innermost(tree, path if tag is None else (*path, tag))
-    return Problem(node.file, node.line, ".".join(map(str, path)), message)
+    """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there.
+
+    The problem's path has the keys as they were typed."""
+    node = _above(tree, path if tag is None else (*path, tag))[-1]
+    typed = [str(key) for key in path]
+    for i, block in enumerate(_above(tree, path)[: len(path)]):
+        typed[i] = block.typed.get(typed[i], typed[i])
+    return Problem(node.file, node.line, ".".join(filter(None, typed)), message)
 
 
-def _innermost(tree: Node, path: Keys) -> Node:
-    """Return the node at a path, or the innermost one above it that is there."""
-    node = tree
+def _above(tree: Node, path: Keys) -> list[Node]:
+    """Return the nodes along a path, as far as they are there; the last is the innermost."""
+    above = [tree]
     for part in path:
-        key = int(part) if isinstance(node.value, list) and str(part).isdecimal() else part
-        child = node.child(key)
+        key = int(part) if isinstance(above[-1].value, list) and str(part).isdecimal() else part
+        child = above[-1].child(key)
         if child is None:
             break
-        node = child
-    return node
+        above.append(child)
+    return above
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
@@ -149,6 +155,8 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
     if kind == "float_type" and type(value) is int:
         kind = "finite_number"  # beyond what a float holds
+    if kind == "greater_than_equal" and 0 < context["ge"] <= LEAST_MBPS and value <= 0:
+        kind, context = "greater_than", {"gt": 0}  # the least value is no news to a user far from it
     message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
     if message is None:
         return f"{error['msg']}, not {show(value)}"
@@ -200,7 +208,8 @@ def _purpose(shape: Shape) -> str:
     if shape.kinds:
         return f"{'a number or ' if shape.mixed else ''}one of {', '.join(shape.kinds)}"
     if shape.model:
-        return (shape.model.__doc__ or "a mapping").strip().splitlines()[0]
+        needed = [key for key, field in shape.model.model_fields.items() if field.is_required()]
+        return f"a mapping with {', '.join(needed) or ' or '.join(shape.keys)}"
     if shape.open:
         return "a mapping or a list of names" if shape.before else "a mapping"
     if shape.words:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from simfl import profiles
 from simfl.blocks import (
     Block,
     Count,
@@ -52,6 +53,7 @@ from simfl.scenario.world import (
 )
 from simfl.scenario.yaml_tree import Node
 from simfl.selection.schemes import All, AnySelection
+from simfl.texts import FileName, NamesFile
 
 
 class Overrides(Block):
@@ -140,7 +142,7 @@ class Quantization(Block):
 class Data(Block):
     """The place of published data sets; the environment's SIMFL_DATA where `root` is not given."""
 
-    root: Text | None = None
+    root: FileName | None = None
     """The folder, from the scenario's."""
 
 
@@ -228,7 +230,7 @@ class Scenario(Block):
     """The seed of every draw."""
     clock: Clock
     """The source of the durations of steps."""
-    profile: Text = "reference"
+    profile: Annotated[Text, NamesFile(profiles.names)] = "reference"
     """Seconds per operation for `clock: modelled`: a shipped profile's name, or a YAML file's path."""
     payload: Literal["real", "shadow"] = "real"
     """`shadow` counts the work and its bytes without doing it."""

@@ -16,7 +16,7 @@ from simfl.kinds import Outside
 from simfl.python_files import are_left_alone
 from simfl.quantities import InUnit
 from simfl.scenario.schema import Scenario
-from simfl.scenario.yaml_tree import SET, Node, nodes, plain
+from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain
 
 
 @cache
@@ -136,7 +136,10 @@ def expand(shape: Shape, node: Node) -> Node:
             long = write_out(short)
         except ValueError:  # pydantic will say so
             return node
-        node = node if long is short else nodes(long, node)
+        if long is not short:
+            typed = node.typed | _typed(short, long)
+            node = nodes(long, node)
+            node.typed = typed
     if isinstance(node.value, dict):
         model = shape.chosen(node)
         for key, inner in node.value.items():
@@ -147,6 +150,16 @@ def expand(shape: Shape, node: Node) -> Node:
     elif isinstance(node.value, list):
         node.value = [expand(shape.child(i, None), inner) for i, inner in enumerate(node.value)]
     return node
+
+
+def _typed(short: Any, long: Any) -> dict[str, str]:
+    """Return `Node.typed` of a value before and after a kind's shorthand is written out."""
+    if not isinstance(long, dict) or "kind" not in long:
+        return {}
+    if not isinstance(short, dict):
+        return {key: "" for key in long if key != "kind"}
+    words = long.keys() - short.keys() - {"kind"}
+    return {key: word for key in words for word in short if short[word] is long[key]}
 
 
 def _shallow(node: Node) -> Any:
@@ -164,11 +177,13 @@ class Unfit(Exception):
 def override(tree: Node, path: str, value: Any) -> None:
     """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
     node, shape, parts = tree, Shape(Scenario), path.split(".")
+    file = value.file if isinstance(value, Node) else OVERRIDES
     for depth, part in enumerate(parts, 1):
-        key = _enter(node, shape, part, ".".join(parts[: depth - 1]))
+        key = _enter(node, shape, part, ".".join(parts[: depth - 1]), file)
         inner = shape.child(key, shape.chosen(node))
         if depth == len(parts):
-            node.value[key] = expand(inner, nodes(value, Node(None, SET)))
+            node.typed.pop(part, None)
+            node.value[key] = expand(inner, nodes(value, Node(None, OVERRIDES)))
             _drop_stale(node, shape, part)
             return
         child = node.child(key)
@@ -176,12 +191,13 @@ def override(tree: Node, path: str, value: Any) -> None:
             if shape.open:
                 known = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
                 raise Unfit(f"no entry {show(part)}; {known}")
-            child = node.value[key] = Node({}, SET)
+            child = node.value[key] = Node({}, file)
+        node.typed.pop(part, None)
         node, shape = child, inner
 
 
-def _enter(node: Node, shape: Shape, key: str, path: str) -> str | int:
-    """Return a path's key in a node, which becomes ready to take it.
+def _enter(node: Node, shape: Shape, key: str, path: str, file: str) -> str | int:
+    """Return a path's key in a node, which becomes ready to take it from an override's `file`.
 
     A mapping gets the first kind that is named for the key, unless its own has the key."""
     if isinstance(node.value, list):
@@ -196,7 +212,7 @@ def _enter(node: Node, shape: Shape, key: str, path: str) -> str | int:
     if shape.tag == "kind" and key != "kind" and not (model and key in model.model_fields):
         owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
         if owners:
-            node.value["kind"] = Node(owners[0], SET)
+            node.value["kind"] = Node(owners[0], file)
             _drop_stale(node, shape, "kind")
     return key
 
@@ -216,5 +232,5 @@ def _drop_stale(node: Node, shape: Shape, key: str) -> None:
     elif key == "preset" and node.value[key].value is not None:
         stale = {"uplink_mbps", "downlink_mbps"} & set(node.value)
     for name in stale:
-        if node.value[name].file != SET:
+        if not node.value[name].overrides:
             del node.value[name]

@@ -88,6 +88,19 @@ def with_its_files(name: str) -> dict[Path, Path]:
     return found
 
 
+def refuse_other(tree: Node, wanted: str) -> None:
+    """Refuse a file that is of another kind than `wanted`: a scenario, study or fleet."""
+    kinds = {**OTHERS, "clock": ("scenario", "run"), "rounds": ("scenario", "run")}
+    if any(tree.child(key) is not None for key, (kind, _) in kinds.items() if kind == wanted):
+        if wanted != "scenario":
+            return
+        kinds = OTHERS
+    for key, (kind, command) in kinds.items():
+        if kind != wanted and (at := tree.child(key)) is not None:
+            message = f"this is a {kind} and not a {wanted}; `simfl {command}` reads it"
+            raise refusal(at.file, at.line, message, key)
+
+
 def telling_key(tree: Node) -> str | None:
     """Return the key of a file that no scenario has, one of `OTHERS`."""
     return next((key for key in OTHERS if tree.child(key) is not None), None)

@@ -28,7 +28,7 @@ from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located
+from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.yaml_tree import Node, plain, read
 
 
@@ -111,6 +111,7 @@ def load_study(path: Path) -> Study:
     path = located(path)
     file = str(path)
     tree = read(path, file, "study")
+    refuse_other(tree, "study")
     try:
         study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:

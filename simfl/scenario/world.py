@@ -17,7 +17,6 @@ from simfl.blocks import (
     SecondsDrawn,
     SecondsOrZero,
     Spread,
-    Text,
     shorthand,
 )
 from simfl.population.availability import Always, AnyAvailability
@@ -28,6 +27,7 @@ from simfl.population.outages import Outage
 from simfl.population.tcp import Tcp
 from simfl.population.variations import AnyLinkModel, Steady
 from simfl.quantities import unit
+from simfl.texts import FileName
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
@@ -51,7 +51,7 @@ class Recorded(Block):
     """The durations of an earlier run, read from its trace."""
 
     kind: Literal["recorded"] = "recorded"
-    dir: Text
+    dir: FileName
     """The folder of that run, from the working directory."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import yaml
 from simfl.blocks import as_name
 from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
-SET = "--set"  # the file of a value that came from an override
+SET, OVERRIDES = "--set", "overrides"
+"""The files of values that override a scenario's, from the command line and from Python."""
 MAX_VALUES = 200_000  # more in one file are taken for aliases that multiply
 Keys = tuple[str | int, ...]
 
@@ -30,6 +31,13 @@ class Node:
     value: Any
     file: str
     line: int | None = None
+    typed: dict[str, str] = field(default_factory=dict, compare=False)
+    """By key that a shorthand wrote out: the key as typed; empty where the value stood alone."""
+
+    @property
+    def overrides(self) -> bool:
+        """True for a value that came from outside of a file."""
+        return is_override(self.file)
 
     def child(self, key: str | int) -> Node | None:
         if isinstance(self.value, dict):
@@ -38,6 +46,11 @@ class Node:
             child: Node = self.value[key]
             return child
         return None
+
+
+def is_override(file: str) -> bool:
+    """Tell whether a value of this file is an override: of an option, such as `--set`, or from Python."""
+    return file == OVERRIDES or file.startswith("--")
 
 
 def nodes(value: Any, like: Node) -> Node:
@@ -127,10 +140,10 @@ def parse(text: str, file: str, path: str = "") -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        line = mark.line + 1 if mark and file != SET else None
+        line = mark.line + 1 if mark and not is_override(file) else None
         raise refusal(file, line, f"not YAML: {cut(what)}", path) from None
     except yaml.reader.ReaderError as error:
-        line = text[: error.position].count("\n") + 1 if file != SET else None
+        line = text[: error.position].count("\n") + 1 if not is_override(file) else None
         what = f"not YAML: the character {chr(error.character)!r} is not allowed"
         raise refusal(file, line, what, path) from None
     except RecursionError:
@@ -156,7 +169,7 @@ class _Reader:
         self.open: set[int] = set()  # ids of the nodes around the current one: an alias to one is a circle
 
     def line(self, node: yaml.Node) -> int | None:
-        return None if self.file == SET else node.start_mark.line + 1
+        return None if is_override(self.file) else node.start_mark.line + 1
 
     def convert(self, node: yaml.Node, path: Keys, line: int | None) -> Node:
         self.count += 1

@@ -58,6 +58,10 @@ class Selection(Choice):
         """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
         return None
 
+    def needed(self) -> str:
+        """Return what a round needs, in words, where the number of available users does not decide alone."""
+        return ""
+
     def batches(self) -> tuple[int, str]:
         """Return T, if users k T .. (k + 1) T - 1 are a batch, and what becomes of one that loses a member
         once it is chosen: keep, drop or refuse."""
@@ -167,6 +171,9 @@ class Charged(_OfOneSize):
         charged = available[history.battery[available] >= self.least]
         return Random(users=self.users).select(charged, history, rng)
 
+    def needed(self) -> str:
+        return f"{self.users} with a battery at {self.least:.0%} or above"
+
 
 class WeightedRandom(_OverSelected):
     """The K = `users` of the available that took part least often, ties at random (Multi-RoundSecAgg section
@@ -255,6 +262,10 @@ class MultiRound(_OfOneSize):
     def batches(self) -> tuple[int, str]:
         return self.T, self.broken_batch
 
+    def needed(self) -> str:
+        batches = self.users // self.T
+        return f"{batches} whole batch{'es' * (batches > 1)} of {self.T}"
+
     def family(self, users: int) -> int | None:
         """Return R_BP = C(N / T, K / T) (Multi-RoundSecAgg eq. 8)."""
         return math.comb(users // self.T, self.users // self.T)
@@ -276,6 +287,9 @@ class Partition(_OfOneSize):
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         return MultiRound(users=self.users, T=self.users).select(available, history, rng)
+
+    def needed(self) -> str:
+        return f"1 whole group of {self.users}"
 
     def family(self, users: int) -> int | None:
         return users // self.users

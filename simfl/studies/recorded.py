@@ -20,9 +20,11 @@ from pydantic import ValidationError
 from simfl.crypto.quantize import signed
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
+from simfl.digests import checked, names_in
 from simfl.engine.clocks import ConstantClock
 from simfl.errors import BadInput
 from simfl.experiment.build import Experiment, build
+from simfl.folder.latest import need_run
 from simfl.learning.trainer import one_thread
 from simfl.privacy.attack import read_updates
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
@@ -52,10 +54,11 @@ def scenario_of(folder: Path) -> Scenario:
     """Return the scenario of a run that recorded its updates; BadInput for another folder."""
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
-        raise BadInput(f"{folder}: no resolved.yaml: it is not the folder of a finished run")
-    if not any(folder.glob("updates-*.npz")):
+        need_run(folder)
+        raise BadInput(f"{folder}: no resolved.yaml: its run is not finished")
+    if not names_in(folder, "updates-*.npz"):
         raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
-    return load(resolved)
+    return load(checked(resolved))
 
 
 def perform(
@@ -87,7 +90,7 @@ def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:
     """Yield the server's view of each entry of a run, and the truth to judge guesses by."""
     for name in study.scenario.protocols:
         file = folder / f"updates-{name}.npz"
-        if not file.is_file():
+        if file not in names_in(folder, "updates-*.npz"):
             raise BadInput(f"{folder}: no {file.name}: {name} has no aggregate")
         yield _Recorded(study, name, folder, read_updates(file)).both()
 

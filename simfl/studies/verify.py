@@ -1,56 +1,37 @@
 """Hold a protocol, ours or a stranger's, to everything that ours are held to.
 
 Each check yields findings from small scenarios of the protocol, on the engine and over the loopback; none
-asks a machine what is right.
+asks a machine what is right. What a check cannot look at it says: not tried, and why.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from simfl.crypto import mds, shamir
 from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
+from simfl.dataplane.symbolic import NoTwin
 from simfl.errors import BadInput, DataPlaneError
 from simfl.experiment.build import build, make_clocks
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.results.trace import row_lines
-from simfl.scenario.load import load
-from simfl.studies.explore.rounds import AnyCohort, explore, make_cohort
-from simfl.studies.leaks.cases import Small
-from simfl.studies.leaks.laws import learned
-from simfl.studies.leaks.sweep import make_small
-from simfl.studies.watch import Call, Played, play
+from simfl.studies.explore.rounds import explore, make_cohort
+from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
+from simfl.studies.subject import Subject as Subject
+from simfl.studies.verify_privacy import PRIVACY
+from simfl.studies.watch import Played
 
-USERS = 5
-USERS_TO_LOSE = 4  # in every pattern
 NOBODY_LOST = {"dropout": "none"}
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The protocol to verify: its word, or `path.py:Name`, and changes of the scenarios by dotted key."""
-
-    protocol: str
-    overrides: Mapping[str, Any]
-
-    @cached_property
-    def cohort(self) -> AnyCohort:
-        return make_cohort(self.protocol, USERS, overrides=self.overrides)
-
-    def run(self, changes: Mapping[str, Any], call: Call | None = None) -> Played:
-        """Run three rounds in which a user of five is lost in the second, with changes of the scenario."""
-        lost = {"user": 1, "round": 1, "at": "upload", "when": "mid_send"}
-        base = {"rounds": 3, "dropout": {"kind": "script", "losses": [lost]}}
-        return play(build(load(self.cohort.scenario, {**base, **changes})), self.cohort.protocol, call)
-
-
-Findings = Iterator[str]
+CODES = (mds.encode, mds.code, mds.decode, shamir.share, shamir.reconstruct_many)
+"""The kernels that galois is asked about."""
 
 
 def contract(subject: Subject) -> Findings:
@@ -104,6 +85,8 @@ def exact_sums(subject: Subject) -> Findings:
 
 def oracle(subject: Subject) -> Findings:
     """Coded shares, decodings and shared secrets are those that galois finds (`audit: galois`)."""
+    if not any(kernel in CODES for kernel in _kernels(subject)):
+        raise NotTried("it neither codes nor shares")
     try:
         subject.run({"audit": "galois"})
     except DataPlaneError as error:
@@ -118,15 +101,6 @@ def loss_patterns(subject: Subject) -> Findings:
         yield f"{'; '.join(found.laws)} ({found})"
 
 
-def secrets(subject: Subject) -> Findings:
-    """The server and the colluders it withstands learn sums alone, in two rounds too (`simfl leak`)."""
-    small = make_small(subject.protocol, USERS_TO_LOSE, changes=subject.overrides)
-    colluders = small.cohort.withstands
-    if isinstance(small, Small) and colluders is not None:
-        for case, seen in small.two_rounds("told"):
-            yield from (f"{law} ({case})" for law in learned(seen, colluders))
-
-
 def replays(subject: Subject) -> Findings:
     """The same seed gives the same messages, to the bit, and the same trace."""
     one, other = (subject.run({}) for _ in range(2))
@@ -138,8 +112,8 @@ def replays(subject: Subject) -> Findings:
 
 def fresh_masks(subject: Subject) -> Findings:
     """Uploads of one user in two rounds are neither its plain update nor under the same mask."""
-    if not subject.cohort.kind.offline:
-        return
+    if not subject.cohort.kind.offline and subject.cohort.withstands is None:
+        raise NotTried(PROMISES_NOTHING)
     zero = {"learning.lr": 1e-9, "learning.epochs": 1, **NOBODY_LOST}  # updates that quantise to nothing
     uploads: dict[int, list[bytes]] = {}
     for sender, _, message in subject.run(zero).sent:
@@ -150,6 +124,8 @@ def fresh_masks(subject: Subject) -> Findings:
                     yield f"the upload of user {sender} is its update: nothing hides it"
                     return
                 uploads.setdefault(sender, []).append(values[:-1].tobytes())
+    if not uploads:
+        raise NotTried(f"no upload has more than {USERS} elements")
     twice = next((user for user, sent in uploads.items() if len(set(sent)) < len(sent)), None)
     if twice is not None:
         yield f"user {twice} used one mask twice: the difference of its uploads is that of its updates"
@@ -157,19 +133,27 @@ def fresh_masks(subject: Subject) -> Findings:
 
 def refusals(subject: Subject) -> Findings:
     """A message whose arrays have another shape or type is refused, whoever gets it; the sum stays right."""
+    tried = False
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
         what = f"{kind} with {words} in {key}"
         answer = yield from _altered(subject, kind, what, partial(_take_reshaped, key, change))
+        tried |= answer is not None
         if answer is not None and not any(isinstance(effect, Refuse) for effect in answer):
             yield f"{what} is not refused"
+    if not tried:
+        raise NotTried("no message with an array was taken")
 
 
 def doubles(subject: Subject) -> Findings:
     """A message that comes a second time has no effect, and the sum stays right."""
+    tried = False
     for kind in dict.fromkeys(kind for kind, _ in _parts_of_messages(subject)):
         answer = yield from _altered(subject, kind, f"a second {kind}", lambda own, m: (own(m), own(m)))
+        tried |= answer is not None
         if not all(isinstance(effect, Ignore | Refuse) for effect in answer or ()):
             yield f"a second {kind} is taken like the first: it must have no effect but Ignore or Refuse"
+    if not tried:
+        raise NotTried("no message with an array was taken")
 
 
 def sizes(subject: Subject) -> Findings:
@@ -192,24 +176,55 @@ _CHECKS = (
     fresh_masks,
     refusals,
     doubles,
-    secrets,
+    *PRIVACY,
     loss_patterns,
 )
 CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for check in _CHECKS}
 
 
-def verify(
-    subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS
-) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each check's name, docstring (the demand) and findings; BadInput if a scenario is refused."""
+@dataclass(frozen=True)
+class Row:
+    """The answer of a check for a protocol.
+
+    Attributes:
+        name: of the check.
+        demand: what the protocol is held to.
+        findings: what does not hold.
+        not_tried: why it was not tried, as what follows `because`; empty if it was.
+    """
+
+    name: str
+    demand: str
+    findings: tuple[str, ...] = ()
+    not_tried: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return "FAILED" if self.findings else "not tried" if self.not_tried else "ok"
+
+
+def verify(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS) -> Iterator[Row]:
+    """Yield a row for each check; BadInput if a scenario is refused."""
+    subject.cohort  # noqa: B018 - so that a setting that does not fit is refused, and not a row
     for name, check in checks.items():
+        findings, not_tried = list[str](), ""
         try:
-            found = list(check(subject))
+            findings.extend(check(subject))
+        except NotTried as reason:
+            not_tried = str(reason)
+        except NoTwin as reason:
+            not_tried = f"on symbols {reason}"
         except BadInput:
             raise
         except Exception as error:  # a machine that fails is what is looked for
-            found = [f"a machine failed: {type(error).__name__}: {error}"]
-        yield name, (check.__doc__ or "").strip(), found
+            findings.append(f"a machine failed: {type(error).__name__}: {error}")
+        yield Row(name, (check.__doc__ or "").strip(), tuple(findings), not_tried)
+
+
+def counted_rows(rows: Sequence[Row]) -> str:
+    """Return how many rows are ok, failed, and not tried."""
+    number = Counter(row.outcome for row in rows)
+    return f"{number['ok']} ok, {number['FAILED']} failed, {number['not tried']} not tried"
 
 
 # --- parts of the checks ------------------------------------------------------------------------
@@ -247,6 +262,15 @@ def _content(played: Played) -> list[bytes]:
     parts = [part.content for _, _, message in played.sent for part in _arrays(message).values()]
     computed = [part for part in parts if isinstance(part, list | np.ndarray)]
     return [np.asarray(row).tobytes() for part in computed for row in part]
+
+
+def _kernels(subject: Subject) -> Collection[object]:
+    """Return the kernels that a round without losses runs; all that galois knows where one has no twin."""
+    small = subject.small()
+    try:
+        return next(seen.kernels for _, seen in small.every_case(0))
+    except NoTwin:
+        return CODES
 
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:

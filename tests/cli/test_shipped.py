@@ -112,7 +112,7 @@ def test_python_takes_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["run", "asinc_buffer"], "did you mean 'async_buffer'?"),
         (["check", "hinge"], "did you mean 'examples/hinge'?"),
         (["sweep", "which_answer"], "did you mean 'studies/which_answer'?"),
-        (["sweep", "tutorial"], "base"),
+        (["sweep", "tutorial"], "this is a scenario and not a study"),
         (["live", "nonesuch_at_all"], "has no such name"),
         (["attack", "membership", "membership"], "did you mean 'attacks/membership'?"),
         (["ping", "tutoria"], "did you mean 'tutorial'?"),

@@ -162,6 +162,10 @@ class Ray(Processes):
     def begin(self) -> None:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else newer versions want a token
         os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # on a busy machine
+        os.environ.setdefault("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "120")
+        # The head forks a process for each client while other threads use gRPC, whose handlers of a fork
+        # then crash the new process now and then: on a busy machine the first one of three heads in eight.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         self.port, self.clients = free_ports(2)
         ports = ("--port", str(self.port), "--ray-client-server-port", str(self.clients))
         light = ("--include-dashboard", "false", "--disable-usage-stats", "--temp-dir", str(self.folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from simfl.cluster import ray_engine
-from simfl.cluster.ray_engine import RayEngine, attempt
+from simfl.cluster.ray_engine import RayEngine, attempt, connect
 from simfl.errors import BadInput, ClusterFailed, RunFailed
 from tests.cluster.processes import cluster
 from tests.dataplane.test_remote import same_updates
@@ -119,6 +120,20 @@ def test_errors_of_ray_are_told_in_one_line() -> None:
         assert type(told) is kind
         assert str(told) == text
     assert outcome(7) == 7
+
+
+def test_a_failed_start_for_a_client_is_one_line() -> None:
+    """A head that listens, but whose process for the client crashed: Ray's message is its traceback."""
+    text = "Initialization failure from server:\nTraceback\n  File x\nRuntimeError: Starting it failed."
+
+    def init(*_: Any, **__: Any) -> None:
+        raise ConnectionAbortedError(text)
+
+    expected = (
+        r"^the head could not serve a Ray client: RuntimeError: Starting it failed; try again, or start"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(RuntimeError, match=expected):
+        connect(SimpleNamespace(init=init), f"127.0.0.1:{head.getsockname()[1]}")
 
 
 def test_what_is_sent_after_the_head_is_gone() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import simfl
 from simfl.cli import main
+from tests.docs.leak_counts import COUNTED, HEAD
 from tests.docs.pages import ROOT, blocks, session
 
 PAGE = ROOT / "docs" / "privacy.md"
@@ -28,3 +29,20 @@ def test_its_python_finds_the_leak_that_it_names() -> None:
     exec(block.text.splitlines()[0].replace("users=4", "users=4, random=1"), names)
     assert names["report"].leaks[2] > 0
     assert len(names["report"].found.coalition) == 2
+
+
+def test_its_counts_are_those_of_commands() -> None:
+    """A row for each command, in their order."""
+    _, _, table = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    rows = table.partition("\n\n")[0].strip().splitlines()
+    assert [row.split("|")[1].strip() for row in rows] == [f"`{one.command}`" for one in COUNTED]
+
+
+TIERS = {"": [], "ci": [pytest.mark.ci], "slow": [pytest.mark.slow]}
+
+
+@pytest.mark.parametrize(
+    "counted", [pytest.param(one, marks=TIERS[one.cost], id=one.command) for one in COUNTED]
+)
+def test_a_count_is_what_its_command_finds(counted) -> None:
+    assert counted.row() in PAGE.read_text(encoding="utf-8")

@@ -32,6 +32,17 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     assert not list((tmp_path / "site" / "reproduction").glob("*.json"))
     text = (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
     assert '"location":"glossary.html#' in text
+    assert (tmp_path / "site" / "search" / "search_index.js").is_file()
+
+
+def test_nav_has_each_page_once_and_search_works_from_files() -> None:
+    """Two entries of one page were named alike; the search index of a site in a folder is a script."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(r"^ +- .*: (\S+\.md)$", text, re.M)
+    assert len(pages) > 30
+    assert len(set(pages)) == len(pages)
+    plugins = text.partition("plugins:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"- (\w+)", plugins) == ["offline", "search"]
 
 
 @pytest.mark.ci

@@ -120,12 +120,14 @@ def test_all_of_it_is_what_the_study_gives() -> None:
     failing = {at: 3 - len(runs["ccesa"]) for at, runs in found.items() if len(runs["ccesa"]) < 3}
     assert failing == dict.fromkeys(product((PAPERS, FAST), ["60% are enough"], [FEDSCALE]), 2)
     held: dict[str, list[int]] = {}
+    slow = 0
     for words in ("80% are enough", "80% are enough, the offline phase first"):
         for name, runs in found[PAPERS, words, FEDSCALE].items():
             held.setdefault(name, []).extend(run.updates.total() for run in runs)
-            assert name != LIGHTSECAGG or max(run.updates[SLOWEST] for run in runs) <= 1
-    assert (min(held[LIGHTSECAGG]), max(held[LIGHTSECAGG])) == (64, 66)
-    assert (min(held[SECAGG_PLUS]), max(held[SECAGG_PLUS])) == (66, 81)
+        slow = max(slow, *(run.updates[SLOWEST] for run in found[PAPERS, words, FEDSCALE][LIGHTSECAGG]))
+    light, plus = (f"{min(held[name])} to {max(held[name])}" for name in (LIGHTSECAGG, SECAGG_PLUS))
+    sizes = f"at 80% LightSecAgg's aggregates hold {light} updates, SecAgg+'s {plus}"
+    assert f"{sizes}, and LightSecAgg's at most {slow} from the slow quarter" in WORDS
 
 
 def test_what_it_says_of_the_winners_is_so() -> None:

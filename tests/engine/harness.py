@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 PLAIN = Path(__file__).parent / "plain.yaml"
 FILES = {
+    "SHA256SUMS",
     "breakdown.csv",
     "metrics.jsonl",
     "participation.csv",

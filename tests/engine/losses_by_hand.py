@@ -34,7 +34,7 @@ def trained() -> int:
     """A user's local training."""
     trainer = build(load(SYNC)).trainer
     work = trainer.work(0)
-    return SLOW * (work["train_mac"] * 1 + work["train_step"] * 100_000)
+    return SLOW * (work["softmax_mac"] * 1 + work["softmax_step"] * 100_000)
 
 
 @dataclass(frozen=True)

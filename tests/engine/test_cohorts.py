@@ -193,10 +193,10 @@ def test_entries_may_differ_in_selection_and_partition() -> None:
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ({"random": 9}, "protocols.fedavg.selection.users: users=9 must not be above population.users=3"),
+        ({"random": 9}, "protocols.fedavg.selection.random: users=9 must not be above population.users=3"),
         ({"kind": "multi_round", "users": 3, "T": 2}, "T=2 does not divide K=3"),
         ({"partition": 2}, "users=3 is no multiple of T=K=2"),
-        ({"bernoulli": 0.0}, "selection.probability"),
+        ({"bernoulli": 0.0}, "selection.bernoulli"),
     ],
 )
 def test_an_entrys_selection_is_checked(selection: dict[str, Any], message: str) -> None:

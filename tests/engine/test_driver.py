@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import simfl
 from simfl import profiles
 from simfl.crypto import ntt
 from simfl.dataplane import pooled
@@ -24,6 +25,7 @@ from simfl.errors import ScenarioError
 from simfl.experiment import build
 from simfl.results.trace import Lost, Step
 from simfl.results.trace_reader import read
+from simfl.scenario.load import load, select_protocols
 from tests.engine.harness import ASYNC, PLAIN, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
 
 TROUBLE: dict[str, Any] = {
@@ -122,7 +124,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SIX["protocols"])
 def test_a_protocol_meets_the_same_world_alone_as_in_company(name: str) -> None:
-    alone = run({**TROUBLE, "protocols": [name]}).traces[name]
+    alone = simfl.run(select_protocols(load(SYNC, TROUBLE), [name])).traces[name]
     assert alone == run(TROUBLE).traces[name]
 
 

@@ -140,7 +140,7 @@ def integrated(result: Result, name: str) -> Amounts:
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_rounds_against_a_brute_force_integrator(name: str, rounds: int) -> None:
-    losses = script((1, 0, "upload", "before_send"), (2, 1, "training", "mid_send"))
+    losses = script(*((1, 0, "upload", "before_send"), (2, 1, "training", "mid_send"))[:rounds])
     changes = {**COUNTED, **SIX, "protocols": [name], "rounds": rounds, "dropout": losses}
     result = run({**changes, "deadlines.recovery": {"all": 2.0}})
     assert spent(result.traces[name]) == integrated(result, name)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simfl import profiles
 from simfl.engine.clocks import ReplayError
 from simfl.errors import ScenarioError
 from simfl.experiment.assumptions import too_short
@@ -191,7 +192,10 @@ def test_check_tells_of_the_deadline() -> None:
     (without,) = build(load(SYNC, given)).training_times()
     law, deadline = build(load(SYNC, {**given, "learning.partial": {"within_s": 0.5}})).training_times()
     assert law == without
-    assert law.startswith("training: T = 0.000386 s + 9.68e-06 s E n x slowdown")
+    rates = profiles.load("reference").law("logistic", (1, 28, 28), 10)
+    assert rates is not None
+    terms = f"{rates.start:.3g} s + {rates.step:.3g} s S + {rates.sample:.3g} s E n"
+    assert law.startswith(f"training: T = {terms} x slowdown")
     assert deadline == "training ends after 0.5 s with the minibatches done by then, at least one"
 
 

@@ -12,6 +12,7 @@ import pytest
 import simfl
 from simfl.blocks import Exponential, Fixed
 from simfl.engine import progress
+from simfl.errors import ScenarioError
 from simfl.population import availability
 from simfl.population.availability import Availability, Bernoulli, Diurnal, Sessions, Trace
 from simfl.population.intervals import Intervals
@@ -122,7 +123,7 @@ def test_users_lost_before_they_begin_are_counted() -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_planned_losses_are_named(name: str) -> None:
-    lost = {"kind": "rate", "rate": 1.0, "at": "upload", "when": "before_send"}
+    lost = {"kind": "rate", "rate": 1 - 1e-9, "at": "upload", "when": "before_send"}
     reason = last(name, {"dropout": lost})
     assert "users were lost (before upload was sent: " in reason
 
@@ -135,6 +136,26 @@ def test_a_round_that_only_sees_coming_and_going_ends(name: str) -> None:
     assert re.match(r"stopped at 0\.4.. s: users came online 1[56]. times, for 0\.01 s on average, ", reason)
     assert "users were lost (went offline: " in reason
     assert reason.endswith(", and the round did not end")
+
+
+@pytest.mark.parametrize("dropout", [{"rate": 1.0}, {"per_step": 1.0}, {"worst_case": 1.0}])
+def test_buffer_that_loses_every_update_is_refused(dropout: dict[str, float]) -> None:
+    """A loss of probability 1 before the server has an upload; after it, the update counts."""
+    with pytest.raises(ScenarioError, match=r"^overrides: dropout: every update is lost before the server"):
+        run({"protocols": ["fedbuff"], "dropout": dropout}, ASYNC)
+    counted = {"kind": "rate", "rate": 1.0, "at": "upload", "when": "after_send"}
+    assert completed(run({"protocols": ["fedbuff"], "dropout": counted}, ASYNC))
+
+
+def test_sessions_too_short_for_any_update_end_a_run_soon() -> None:
+    """100 users online for 10 ms, shorter than their training. All of them came a thousand times before."""
+    world = {**flapping(0.01, 0.5), "population.users": 100, "learning.epochs": 50}
+    result = run({"protocols": ["fedbuff"], "payload": "shadow", **world}, ASYNC)
+    (abort,) = of(result.traces["fedbuff"], Aborted)
+    assert "for 0.01 s on average, " in abort.reason
+    assert "users were lost (went offline: " in abort.reason
+    assert abort.reason.endswith(", and no update was taken")
+    assert len(of(result.traces["fedbuff"], Presence, online=True)) < 20_000
 
 
 # --- what is only slow goes on ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_new_run_removes_the_reports_of_the_old(tmp_path: Path, capsys: pytest
     pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
     command = ["run", TUTORIAL, *QUICK, "--out", str(tmp_path)]
     told(capsys, 0, *command)
-    told(capsys, 0, "report", str(tmp_path), "--figures")
+    told(capsys, 0, "report", str(tmp_path), "--figures", "--perfetto")
     mine = {"notes.txt", "figures/mine.svg", "updates-mine.npz", "breakdown.svg"}
     for name in mine:
         (tmp_path / name).touch()
@@ -61,7 +62,7 @@ def test_updates_that_are_not_recorded_again_go(tmp_path: Path) -> None:
 def test_the_same_results_keep_their_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As where an interrupted run is reported twice, and its files are written each time."""
     assert interrupted(SYNC, {**SIX, **SHADOW, "rounds": 8}, tmp_path, resume=False, more=2)
-    told(capsys, 0, "report", str(tmp_path))
+    told(capsys, 0, "report", str(tmp_path), "--perfetto")
     recover(tmp_path)
     assert files(tmp_path) >= REPORTS
     run({**SIX, **SHADOW, "rounds": 8}, out=tmp_path, resume=True)
@@ -95,10 +96,13 @@ def test_a_run_says_which_report_shows_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for where, shown_by in {
-        (): "runs/tutorial (simfl report shows it)",
-        ("--out", "runs/mine"): "runs/mine (simfl report shows it)",
-        ("--out", "else/where"): "else/where (simfl report else/where shows it)",
+        (): r"runs/tutorial \(SIZE; simfl report shows it\)",
+        ("--out", "runs/mine"): r"runs/mine \(SIZE; simfl report shows it\)",
+        ("--out", "else/where"): r"else/where \(SIZE; simfl report else/where shows it\)",
     }.items():
         out, _ = told(capsys, 0, "run", TUTORIAL, *QUICK, *where)
-        assert out.endswith(f"Written to {shown_by}\n")
+        size = re.search(f"^Written to {shown_by.replace('SIZE', r'([0-9.]+) MB')}\n\\Z", out, re.M)
+        assert size
+        folder = Path(where[1] if where else "runs/tutorial")
+        assert 0 <= float(size[1]) * 1e6 - sum((folder / name).stat().st_size for name in files(folder)) < 1e5
     told(capsys, 0, "report", "else/where")

@@ -9,8 +9,9 @@ import pytest
 
 from simfl.cli import main
 from simfl.errors import BadInput
+from simfl.folder.journal import JOURNAL
 from simfl.folder.latest import is_latest, latest
-from simfl.folder.unfinished import JOURNAL, NAME, recover
+from simfl.folder.unfinished import NAME, recover
 from tests.engine.harness import SIX, SYNC, run
 from tests.folder.test_resume import interrupted
 from tests.studies.sweep.small import study

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
-from simfl.errors import BadInput
+from simfl.digests import SUMS, manifest
+from simfl.engine.clocks import Modelled
+from simfl.errors import BadInput, RunFailed
 from simfl.folder.unfinished import NAME
 from simfl.simulation import Progress
 from tests.engine.harness import ASYNC, FILES, ROOT, SESSIONS, SIX, SYNC, run
@@ -93,6 +95,21 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
 
 
+@pytest.mark.parametrize("case", ["rounds", "buffers"])
+def test_a_resumed_timeline_that_differs_is_refused(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose devices were twice as fast when it began: its finished rounds are gone over once more, and
+    their rows are not those that it kept."""
+    base, overrides = CASES[case]
+    with monkeypatch.context() as faster:
+        work_ns = Modelled.work_ns
+        faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
+        assert interrupted(base, overrides, tmp_path, resume=False, more=1)
+    with pytest.raises(RunFailed, match=r"the resumed run differs from the interrupted one: \w+, row \d+"):
+        run(overrides, base, out=tmp_path, resume=True)
+
+
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 4}
     keys = ("index", "start_s", "end_s", "span_s", "critical_s", "accuracy", "loss", "aggregate_exact")
@@ -142,6 +159,7 @@ def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
 def test_other_code_is_refused(half: Path) -> None:
     about = json.loads((half / NAME / "run.json").read_text())
     (half / NAME / "run.json").write_text(json.dumps({**about, "code": "0.0.1+abc"}))
+    (half / NAME / SUMS).write_text(manifest(half / NAME, ("run.json", "scenario.yaml")))
     with pytest.raises(BadInput, match=r"code: 0.0.1\+abc then, "):
         run(LONG, out=half, resume=True)
 
@@ -162,10 +180,9 @@ def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("journal.jsonl", "[]\n", "journal.jsonl:1: not a line"),
-        ("journal.jsonl", '{"protocol": "fedavg", "size": "x", "measured": []}\n', "journal.jsonl:1"),
-        ("trace.jsonl", "", "0 bytes, and journal.jsonl tells of"),
-        ("run.json", "{", "run.json: cannot be read"),
+        ("journal.jsonl", "[]\n", "journal.jsonl:1: not as it was written"),
+        ("trace.jsonl", "", "trace.jsonl: not as it was written: the SHA-256 of lines 1 to 0 is not"),
+        ("run.json", "{", "run.json: not as it was written"),
     ],
 )
 def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> None:

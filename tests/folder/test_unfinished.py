@@ -18,7 +18,8 @@ from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.folder import result, unfinished
 from simfl.folder.disk import reserve
-from simfl.folder.unfinished import JOURNAL, NAME, TRACE, recover, taken
+from simfl.folder.journal import JOURNAL, TRACE
+from simfl.folder.unfinished import NAME, recover, taken
 from simfl.results import trace_reader
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
 from tests.folder.test_resume import interrupted

@@ -1,19 +1,31 @@
-"""The command: so many mutants loaded, so many run, a table at the end; exit code 1 if anything was found."""
+"""The command: cases of each part, a table at the end; exit code 1 if anything was found."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from tests.fuzz import findings
-from tests.fuzz.attempt import CPU_S, Report
+from tests.fuzz import commands, damaged, findings, networked, talks
+from tests.fuzz.attempt import CPU_S, Report, attempt
 from tests.fuzz.mutants import Mutant, mutant
 from tests.fuzz.workers import Job, Worker, attempts, own_cache
 
+PARTS: dict[str, Callable[[int, int], Report]] = {
+    "received": networked.attempt,
+    "talks": talks.attempt,
+    "folders": damaged.attempt,
+    "commands": commands.attempt,
+}
+"""Beside loads and runs; each takes a seed and a number."""
+CASES = {"received": 10_000, "talks": 2_000, "folders": 2_000, "commands": 3_000}
+WAITING = 3
+"""Conversations that a job holds at once: they wait more than they work."""
 PROGRESS_S = 10.0
 SHRINK_S = 40.0
 """For each kind of finding."""
@@ -23,43 +35,55 @@ SHORT_S = 5.0
 
 @dataclass
 class Tally:
-    """What came of all mutants so far."""
+    """What came of all attempts so far."""
 
     loads: int = 0
     good: int = 0
     refused: int = 0
     runs: int = 0
+    ends: dict[str, Counter[str]] = field(default_factory=dict)
+    """How cases ended, by part."""
     found: dict[str, list[int]] = field(default_factory=dict)
-    details: dict[str, str] = field(default_factory=dict)
-    slowest: tuple[float, int] = (0.0, -1)
+    first: dict[str, tuple[str, Report]] = field(default_factory=dict)
+    """The part and the first report of each kind of finding."""
+    slowest: dict[str, tuple[float, int]] = field(default_factory=dict)
     largest: tuple[int, int] = (0, -1)
 
-    def add(self, number: int, report: Report) -> None:
-        """Count one mutant's report."""
-        self.loads += 1
-        self.good += report.good
-        self.refused += bool(report.refusal)
-        self.runs += report.ran
-        self.slowest = max(self.slowest, (report.seconds, number))
-        self.largest = max(self.largest, (report.peak_bytes, number))
+    def add(self, number: int, report: Report, part: str = "loads") -> None:
+        """Count one case's report."""
+        if part == "loads":
+            self.loads += 1
+            self.good += report.good
+            self.refused += bool(report.refusal)
+            self.runs += report.ran
+            self.largest = max(self.largest, (report.peak_bytes, number))
+        else:
+            self.ends.setdefault(part, Counter())[(report.key and "found") or report.stage] += 1
+        self.slowest[part] = max(self.slowest.get(part, (0.0, -1)), (report.seconds, number))
         if report.key:
             self.found.setdefault(report.key, []).append(number)
-            self.details.setdefault(report.key, report.detail)
+            self.first.setdefault(report.key, (part, report))
 
     def line(self) -> str:
         """Where it stands."""
         count = sum(map(len, self.found.values()))
-        return f"{self.loads} loads, {self.runs} runs, {count} findings of {len(self.found)} kinds"
+        parts = "".join(f", {ends.total()} {part}" for part, ends in self.ends.items())
+        return f"{self.loads} loads, {self.runs} runs{parts}, {count} findings of {len(self.found)} kinds"
 
     def table(self, files: dict[str, Path]) -> Iterator[str]:
         """What is told at the end."""
         yield f"loads      {self.loads}: {self.good} good, {self.refused} refused"
         yield f"runs       {self.runs}"
-        yield f"slowest    {self.slowest[0]:.1f} s (mutant {self.slowest[1]})"
+        for part, ends in self.ends.items():
+            counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
+            yield f"{part:10} {ends.total()}: {counts}"
+        for part, (seconds, number) in self.slowest.items():
+            yield f"slowest    {seconds:.1f} s ({part}, number {number})"
         yield f"largest    {self.largest[0] / 1e9:.2f} GB more (mutant {self.largest[1]})"
         yield f"findings   {sum(map(len, self.found.values()))} of {len(self.found)} kinds"
         for key, numbers in sorted(self.found.items(), key=lambda item: -len(item[1])):
-            yield f"{len(numbers):6} x  {key} (first: mutant {numbers[0]}; {files.get(key, 'not written')})"
+            first = f"{self.first[key][0]}, number {numbers[0]}"
+            yield f"{len(numbers):6} x  {key} (first: {first}; {files.get(key, 'not written')})"
 
 
 def main() -> int:
@@ -67,31 +91,48 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--loads", type=int, default=20_000, help="mutants to load and build")
     parser.add_argument("--runs", type=int, default=5_000, help="the first so many good ones are run")
+    for part, count in CASES.items():
+        parser.add_argument(f"--{part}", type=int, default=count, help=f"cases of tests/fuzz/{_file(part)}")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=1, help="other mutants")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first mutant")
-    parser.add_argument("--only", type=int, help="this mutant alone: its text, and what comes of it")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case of each part")
+    parser.add_argument("--only", type=int, help="this case alone: its text, and what comes of it")
+    parser.add_argument(
+        "--part", choices=["loads", *PARTS], default="loads", help="of which --only is a case"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"), help="where findings go")
     given = parser.parse_args()
     with own_cache():
-        return _only(given.seed, given.only) if given.only is not None else _all(given)
+        if given.only is None:
+            return _all(given)
+        return (_only_mutant if given.part == "loads" else _only)(given.seed, given.only, given.part)
+
+
+def _file(part: str) -> str:
+    return f"{PARTS[part].__module__.rpartition('.')[2]}.py"
 
 
 def _all(given: argparse.Namespace) -> int:
     tally, begun, told = Tally(), time.monotonic(), 0.0
 
-    def jobs() -> Iterator[Job]:
+    def mutants() -> Iterator[Job]:
         for number in range(given.first, given.first + given.loads):
-            yield mutant(given.seed, number), tally.runs < given.runs, CPU_S
+            yield partial(attempt, mutant(given.seed, number), tally.runs < given.runs, CPU_S)
 
-    for place, _, report in attempts(jobs(), given.jobs):
-        number = given.first + place
-        if report.key and report.key not in tally.found:
-            print(f"seed {given.seed}, mutant {number}: {report.short}", file=sys.stderr)
-        tally.add(number, report)
-        if time.monotonic() > told + PROGRESS_S:
-            told = time.monotonic()
-            print(f"{told - begun:6.0f} s  {tally.line()}", file=sys.stderr)
+    def cases(part: str) -> Iterator[Job]:
+        for number in range(given.first, given.first + getattr(given, part)):
+            yield partial(PARTS[part], given.seed, number)
+
+    for part in ("loads", *PARTS):
+        processes = given.jobs * (WAITING if part == "talks" else 1)
+        for place, report in attempts(mutants() if part == "loads" else cases(part), processes):
+            number = given.first + place
+            if report.key and report.key not in tally.found:
+                print(f"seed {given.seed}, {part}, number {number}: {report.short}", file=sys.stderr)
+            tally.add(number, report, part)
+            if time.monotonic() > told + PROGRESS_S:
+                told = time.monotonic()
+                print(f"{told - begun:6.0f} s  {tally.line()}", file=sys.stderr)
     files = _written(given, tally)
     print(f"seed       {given.seed}, {time.monotonic() - begun:.0f} s")
     print("\n".join(tally.table(files)))
@@ -99,20 +140,25 @@ def _all(given: argparse.Namespace) -> int:
 
 
 def _written(given: argparse.Namespace, tally: Tally) -> dict[str, Path]:
-    """A file for the first mutant of each kind of finding, shrunk."""
+    """Write a file for the first case of each kind of finding; a mutant is shrunk."""
     files: dict[str, Path] = {}
-    if not tally.found:
-        return files
-    worker = Worker()
+    worker: Worker | None = None
     for index, (key, numbers) in enumerate(tally.found.items(), 1):
-        whole = mutant(given.seed, numbers[0])
-        path = given.out / f"finding-{index}-{findings.slug(key)}.yaml"
-        words = f"{key}\nseed {given.seed}, mutant {numbers[0]}: {whole.what}\n{tally.details[key]}"
-        least = findings.shrink(whole, _does_the_same(worker, key), SHRINK_S)
-        findings.write(path, least, words)
+        part, report = tally.first[key]
+        path = given.out / f"finding-{index}-{findings.slug(key)}{'.yaml' if part == 'loads' else '.txt'}"
+        if part == "loads":
+            whole, worker = mutant(given.seed, numbers[0]), worker or Worker()
+            words = f"{key}\nseed {given.seed}, mutant {numbers[0]}: {whole.what}\n{report.detail}"
+            findings.write(path, findings.shrink(whole, _does_the_same(worker, key), SHRINK_S), words)
+        else:
+            again = f"python -m tests.fuzz --seed {given.seed} --part {part} --only {numbers[0]}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = f"{key}\n{again}\n{report.what}\n{report.detail}\n"
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
         files[key] = path
         print(f"written to {path}", file=sys.stderr)
-    worker.stop()
+    if worker is not None:
+        worker.stop()
     return files
 
 
@@ -121,22 +167,35 @@ def _does_the_same(worker: Worker, key: str) -> Callable[[Mutant], bool]:
     runs = key.startswith("run")
 
     def same(smaller: Mutant) -> bool:
-        return worker.attempt((smaller, runs, cpu_s)).key == key
+        return worker.attempt(partial(attempt, smaller, runs, cpu_s)).key == key
 
     return same
 
 
-def _only(seed: int, number: int) -> int:
+def _only_mutant(seed: int, number: int, part: str) -> int:
     chosen = mutant(seed, number)
-    worker = Worker()
-    report = worker.attempt((chosen, True, CPU_S))
-    worker.stop()
+    report = _attempted(partial(attempt, chosen, True, CPU_S))
     print(chosen.data.decode(errors="backslashreplace"))
     print(f"# seed {seed}, mutant {number}: {chosen.what}")
     for text in (*chosen.sets, *report.refusal.splitlines(), *report.detail.splitlines()):
         print(f"# {text}".encode(errors="backslashreplace").decode())
     print(f"# {report.stage}, good: {report.good}, ran: {report.ran}, {report.seconds:.2f} s; {report.key}")
     return 1 if report.key else 0
+
+
+def _only(seed: int, number: int, part: str) -> int:
+    report = _attempted(partial(PARTS[part], seed, number))
+    for text in (report.what, *report.detail.splitlines()):
+        print(text.encode(errors="backslashreplace").decode())
+    print(f"seed {seed}, {part}, number {number}: {report.stage}, {report.seconds:.2f} s; {report.key}")
+    return 1 if report.key else 0
+
+
+def _attempted(job: Job) -> Report:
+    worker = Worker()
+    report = worker.attempt(job)
+    worker.stop()
+    return report
 
 
 if __name__ == "__main__":

@@ -51,7 +51,19 @@ class TimeUp(BaseException):
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a mutant: how far it got (load, build, run), and what was found: `key`, `detail`."""
+    """What came of an attempt, and what was found.
+
+    Attributes:
+        stage: how far a mutant got (load, build, run), or how another attempt ended.
+        good: the mutant is a scenario.
+        ran: it was run.
+        refusal: the message that refused it.
+        key: the kind of a finding; empty if nothing was found.
+        detail: the finding in words.
+        seconds: on the machine's clock.
+        peak_bytes: of memory, beyond that of before.
+        what: the input in words, where it is no mutant.
+    """
 
     stage: str
     good: bool = False
@@ -61,6 +73,7 @@ class Report:
     detail: str = ""
     seconds: float = 0.0
     peak_bytes: int = 0
+    what: str = ""
 
     @property
     def short(self) -> str:
@@ -99,7 +112,7 @@ def attempt(mutant: Mutant, run: bool = True, cpu_s: float = CPU_S) -> Report:
             key, detail = f"{at.stage}: {broken.rule}", str(broken)
         except (Exception, TimeUp) as error:
             if not isinstance(error, MemoryError) or at.limit_bytes < ROOM_BYTES:
-                key, detail = _place(error, at.stage), _last_lines(error)
+                key, detail = fault(error, at.stage)
     peak = max(0, _peak_bytes() - before)
     if not key and peak > at.limit_bytes + SLACK_BYTES:
         key = f"{at.stage}: memory"
@@ -133,13 +146,14 @@ def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Pat
 
 
 @contextmanager
-def timer(seconds: float) -> Iterator[None]:
-    """Raise TimeUp after so many CPU seconds, or `WALL_S`; again and again until it gets through."""
+def timer(seconds: float, wall_s: float | None = None) -> Iterator[None]:
+    """Raise TimeUp after so many CPU seconds, or `wall_s` (`WALL_S`); again until it gets through."""
+    longest_s = WALL_S if wall_s is None else wall_s
 
     def up(number: int, frame: FrameType | None) -> None:
-        raise TimeUp(f"longer than {seconds:g} CPU seconds or {WALL_S:g} s")
+        raise TimeUp(f"longer than {seconds:g} CPU seconds or {longest_s:g} s")
 
-    limits = ((signal.ITIMER_PROF, signal.SIGPROF, seconds), (signal.ITIMER_REAL, signal.SIGALRM, WALL_S))
+    limits = ((signal.ITIMER_PROF, signal.SIGPROF, seconds), (signal.ITIMER_REAL, signal.SIGALRM, longest_s))
     old = [signal.signal(number, up) for _, number, _ in limits]
     try:
         for which, _, limit in limits:
@@ -186,6 +200,11 @@ def _unreadable(error: BadInput | RunFailed, stage: str) -> tuple[str, str]:
     if longest > LONGEST_LINE or len(text) > LONGEST_TEXT:
         return f"{stage}: long message", f"{len(text)} characters, a line of {longest}: {text[:200]}..."
     return "", ""
+
+
+def fault(error: BaseException, stage: str) -> tuple[str, str]:
+    """Return the key and the detail of an error that no user should see."""
+    return _place(error, stage), _last_lines(error)
 
 
 def _place(error: BaseException, stage: str) -> str:

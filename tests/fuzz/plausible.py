@@ -9,6 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from simfl.population.dropout import POINTS
+from simfl.protocols.registry import PROTOCOLS
 from tests.fuzz import worlds
 
 Tree = dict[str, Any]
@@ -67,7 +69,15 @@ def scenario(rng: Random) -> Tree:
         worlds.enrich(tree, rng)
     names = rng.sample(BUFFERED if asynchronous else ROUNDS, rng.randint(1, 2))
     tree["protocols"] = {name: _settings(name, rng, cohort, T, U) for name in names}
+    if isinstance(tree["dropout"], dict) and "script" in tree["dropout"]:
+        tree["dropout"]["script"] = [loss for loss in tree["dropout"]["script"] if _happens(loss, tree)]
     return tree
+
+
+def _happens(loss: Tree, tree: Tree) -> bool:
+    """Tell whether a run can have a scripted loss; a scenario with another one is refused."""
+    reached = POINTS[: 1 + max(POINTS.index(PROTOCOLS[name].points[-1]) for name in tree["protocols"])]
+    return ("buffer" in tree or loss["round"] < tree["rounds"]) and loss["at"] in reached
 
 
 def _deadlines(rng: Random, overhead: float, latency: float, asynchronous: bool) -> Tree:

@@ -33,6 +33,10 @@ def small(s: Scenario) -> dict[str, Any]:
             del entry["partition"]
     if s.population.users > USERS:
         _fewer_users(s, tree)
+    if "losses" in tree.get("dropout", {}):
+        asked = range(tree["rounds"]) if s.buffer is None else range(2**31)
+        losses = (loss for loss in tree["dropout"]["losses"] if loss.get("round", 0) in asked)
+        tree["dropout"]["losses"] = [loss for loss in losses if loss["user"] < USERS]
     lasting_s = _shortest_s(s)
     longest_s = max((deadline.after_s for deadline in s.deadlines.given.values()), default=0.0)
     if lasting_s is not None and (s.buffer is None or longest_s > MANY * lasting_s):
@@ -98,6 +102,3 @@ def _fewer_users(s: Scenario, tree: dict[str, Any]) -> None:
             entry[key] = 4 if key == "k" else above_T
         if PROTOCOLS[entry["protocol"]].model_with and cohort < 3:
             del entry["protocol"]
-    if "losses" in tree.get("dropout", {}):
-        losses = tree["dropout"]["losses"]
-        tree["dropout"]["losses"] = [loss for loss in losses if loss["user"] < USERS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_too_much_memory_is_an_error_and_not_taken(monkeypatch: pytest.MonkeyPat
 @pytest.mark.ci
 def test_a_process_lost_twice_is_one_and_is_replaced() -> None:
     worker = workers.Worker()
-    worker.give((TINY, True, 20.0))
+    worker.give(partial(attempt, TINY))
     first = worker.process.pid
     kill(worker)
     while worker.process.pid == first:
@@ -104,7 +105,7 @@ def test_a_process_lost_twice_is_one_and_is_replaced() -> None:
     while (report := worker.report()) is None:
         time.sleep(0.01)
     assert report.key == "died: exit code -9"
-    assert worker.attempt((TINY, True, 20.0)).ran
+    assert worker.attempt(partial(attempt, TINY)).ran
     worker.stop()
 
 

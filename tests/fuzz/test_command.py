@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.fuzz import __main__ as command
-from tests.fuzz.attempt import Report
+from tests.fuzz.attempt import Report, attempt
 from tests.fuzz.mutants import Mutant
-from tests.fuzz.workers import Job
 
 KEY = "run: KeyError engine/x.py:f"
 
@@ -20,23 +19,29 @@ KEY = "run: KeyError engine/x.py:f"
 class Fake:
     """Attempts in which mutants with `seed: ` in their text fail."""
 
-    def attempt(self, job: Job) -> Report:
-        bad = b"seed: " in job[0].data
-        return Report("run", good=True, ran=job[1], key=KEY if bad else "", detail="KeyError: 1", seconds=2.0)
+    def attempt(self, job: Any) -> Report:
+        mutant, runs, _ = job.args
+        key = KEY if b"seed: " in mutant.data else ""
+        return Report("run", good=True, ran=runs, key=key, detail="KeyError: 1", seconds=2.0)
 
     def stop(self) -> None: ...
 
 
-def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Job, Report]]:
+def attempts(jobs: Iterator[Any], processes: int) -> Iterator[tuple[int, Report]]:
     for number, job in enumerate(jobs):
-        yield number, job, Fake().attempt(job)
+        yield number, Fake().attempt(job) if job.func is attempt else job()
+
+
+def failing(seed: int, number: int) -> Report:
+    return Report("ended", key="talk: hang" if number == 2 else "", detail="no end", what="silence")
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(command, "attempts", attempts)
     monkeypatch.setattr(command, "Worker", Fake)
-    arguments = ["fuzz", "--loads", "5", "--runs", "3", "--seed", "1", "--out", str(tmp_path)]
+    none = [argument for part in command.PARTS for argument in (f"--{part}", "0")]
+    arguments = ["fuzz", *none, "--loads", "5", "--runs", "3", "--seed", "1", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
     return monkeypatch
 
@@ -48,8 +53,8 @@ def test_findings_are_counted_shrunk_and_written(
     assert command.main() == 1
     printed = capsys.readouterr()
     assert "loads      5: 5 good, 0 refused\nruns       3\n" in printed.out
-    assert f"     5 x  {KEY} (first: mutant 0; " in printed.out
-    assert f"seed 1, mutant 0: {KEY} (KeyError: 1)" in printed.err
+    assert f"     5 x  {KEY} (first: loads, number 0; " in printed.out
+    assert f"seed 1, loads, number 0: {KEY} (KeyError: 1)" in printed.err
     (path,) = tmp_path.iterdir()
     assert path.read_text() == f"# {KEY}\n# seed 1, mutant 0: made\n# KeyError: 1\nseed: 1\n"
 
@@ -58,3 +63,18 @@ def test_nothing_found_is_success(fake: pytest.MonkeyPatch, capsys: pytest.Captu
     fake.setattr(command, "mutant", lambda seed, n: Mutant(b"name: x\n", (), "made"))
     assert command.main() == 0
     assert "findings   0 of 0 kinds" in capsys.readouterr().out
+
+
+def test_cases_of_other_parts_are_counted_and_written(
+    fake: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four conversations, of which the third does not end."""
+    fake.setitem(command.PARTS, "talks", failing)
+    fake.setattr(sys, "argv", [*sys.argv, "--loads", "0", "--talks", "4"])
+    assert command.main() == 1
+    out = capsys.readouterr().out
+    assert "talks      4: 3 ended, 1 found\n" in out
+    assert "     1 x  talk: hang (first: talks, number 2; " in out
+    (path,) = tmp_path.iterdir()
+    again = "python -m tests.fuzz --seed 1 --part talks --only 2"
+    assert path.read_text() == f"talk: hang\n{again}\nsilence\nno end\n"

@@ -1,4 +1,4 @@
-"""Attempts in processes that can be killed: a mutant that hangs in compiled code, or that takes the machine's
+"""Attempts in processes that can be killed: one that hangs in compiled code, or that takes the machine's
 memory, costs a worker and is a finding."""
 
 from __future__ import annotations
@@ -7,19 +7,18 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from unittest.mock import patch
 
-from tests.fuzz.attempt import Report, attempt, bounded_memory
-from tests.fuzz.mutants import Mutant
+from tests.fuzz.attempt import Report, bounded_memory
 
 KILL_S = 180.0
 """An attempt stops itself long before, unless it is in code that heeds no signal."""
 
-Job = tuple[Mutant, bool, float]
-"""What `attempt` takes."""
+Job = Callable[[], Report]
+"""An attempt, such as a `partial`: it travels to a worker."""
 
 
 class Worker:
@@ -85,10 +84,10 @@ class Worker:
         self.connection.close()
 
 
-def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Job, Report]]:
-    """Each job's number, from 0, the job and its report, in the order in which they end."""
+def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Report]]:
+    """Yield each job's number, from 0, and its report, in the order in which they end."""
     workers = [Worker() for _ in range(processes)]
-    busy: dict[int, tuple[int, Job]] = {}
+    busy: dict[int, int] = {}
     numbered = enumerate(jobs)
     try:
         for place, worker in enumerate(workers):
@@ -97,19 +96,17 @@ def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Job, Re
             wait([workers[place].connection for place in busy], timeout=1.0)
             for place in list(busy):
                 if (report := workers[place].report()) is not None:
-                    yield (*busy.pop(place), report)
+                    yield busy.pop(place), report
                     _next(place, workers[place], busy, numbered)
     finally:
         for worker in workers:
             worker.stop()
 
 
-def _next(
-    place: int, worker: Worker, busy: dict[int, tuple[int, Job]], numbered: Iterator[tuple[int, Job]]
-) -> None:
+def _next(place: int, worker: Worker, busy: dict[int, int], numbered: Iterator[tuple[int, Job]]) -> None:
     for number, job in numbered:
         worker.give(job)
-        busy[place] = number, job
+        busy[place] = number
         return
 
 
@@ -119,7 +116,7 @@ def _serve(connection: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with bounded_memory(), suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
         while True:
-            connection.send(attempt(*connection.recv()))
+            connection.send(connection.recv()())
 
 
 @contextmanager
@@ -127,6 +124,6 @@ def own_cache() -> Iterator[None]:
     """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's."""
     with (
         tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-") as folder,
-        patch.dict(os.environ, {"SIMFL_CACHE": folder}),
+        patch.dict(os.environ, {"SIMFL_CACHE": folder, "MPLCONFIGDIR": folder}),
     ):
         yield

@@ -152,7 +152,7 @@ def availability(rng: Random, N: int, in_rounds: bool = True) -> Any:
 
 def dropout(rng: Random, N: int, asynchronous: bool) -> Any:
     """Losses within a round."""
-    share = rng.choice((0.0, 0.1, 0.3, 1.0))
+    share = rng.choice((0.0, 0.1, 0.3, 0.999 if asynchronous else 1.0))  # a buffer that loses all is refused
     shares = share if asynchronous or rng.random() < 0.5 else [0.0, share]
     losses = [_loss(user, index, rng) for user in range(N) for index in range(3) if rng.random() < 0.15]
     groups = {"kind": "groups", "groups": rng.randint(1, N), "p": share, **_at_a_point(rng)}

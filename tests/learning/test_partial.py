@@ -43,7 +43,9 @@ def by_torch(trainer: Trainer, user: int, seed: bytes, steps: int) -> np.ndarray
             named[slot.name].copy_(slot.view(start))
     optimiser, part = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9), trainer.parts[user]
     batches = [
-        rows for order in orders(seed, len(part), 2) for rows in np.split(order, range(5, len(part), 5))
+        rows
+        for order in itertools.chain.from_iterable(orders(seed, len(part), 2))
+        for rows in np.split(order, range(5, len(part), 5))
     ]
     for rows in batches[:steps]:
         x = torch.from_numpy(trainer.split.x_train[part[rows]].astype(np.float64))
@@ -129,6 +131,7 @@ def test_work_is_of_the_steps_that_are_done() -> None:
     trainer._by_law = True
     seen = [trainer.work(0, k)["train_sample"] for k in range(11)]
     assert seen == [0, 5, 10, 15, 20, 23, 28, 33, 38, 43, 46]
+    assert [trainer.work(0, k)["train_step"] for k in (0, 7)] == [0, 7]
     assert trainer.work(0, 10) == trainer.work(0)
     trainer._by_law = False
     macs = trainer._facts.macs

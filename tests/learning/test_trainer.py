@@ -1,5 +1,6 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from simfl.learning.data import Split
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
-from simfl.learning.sgd import LocalSgd
+from simfl.learning.sgd import LocalSgd, WayName
 from simfl.learning.trainer import Trainer, one_thread, pick_device
 from simfl.random_streams import derive
 
@@ -89,7 +90,20 @@ def test_counts() -> None:
     macs = (64 * 9 * 16 + 16 * 9 * 16 * 32 + 128 * 10) * n * 5 * 3
     assert t.work(0) == {"train_mac": macs, "train_step": 5 * 8}
     by_law = Trainer(SPLIT, PARTS, MODELS["cnn"](), LocalSgd(5, 10, 0.3), "cpu", by_law=True)
-    assert by_law.work(0) == {"train_start": 1, "train_sample": 5 * n}
+    assert by_law.work(0) == {"train_start": 1, "train_step": 5 * 8, "train_sample": 5 * n}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_softmax_regression_is_counted_as_it_is_trained(device: str) -> None:
+    """72 samples of 64 numbers, 10 classes, 5 epochs of minibatches of 10; the device decides nothing."""
+    macs = 64 * 10 * 72 * 5 * 3
+    closed = {"softmax_start": 1, "softmax_step": 5 * 8, "softmax_mac": macs}
+    by_torch = {"train_mac": macs, "train_step": 5 * 8}
+    ways: dict[WayName | Literal["auto"], dict[str, int]]
+    ways = {"auto": closed, "closed_form": closed, "loop": by_torch, "vectorised": by_torch}
+    for way, counted in ways.items():
+        t = Trainer(SPLIT, PARTS, MODELS["logistic"](), LocalSgd(5, 10, 0.3), device, way)
+        assert t.work(0) == counted
 
 
 def test_initial_weights() -> None:
@@ -161,7 +175,7 @@ def test_a_user_without_samples_has_a_zero_update() -> None:
     )
     start = t.initial(bytes(32))
     assert t.samples(0) == 0
-    assert t.work(0) == {"train_mac": 0, "train_step": 0}
+    assert t.work(0) == {"softmax_start": 1, "softmax_step": 0, "softmax_mac": 0}
     assert not t.training(start, 0, bytes(32), 0).any()
     assert t.training(start, 1, bytes(32), 0).any()
 

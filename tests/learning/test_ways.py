@@ -88,7 +88,7 @@ def test_the_loop_is_torchs_own_sgd(extra: dict[str, Any], device: str) -> None:
     optimiser = torch.optim.SGD(module.parameters(), 0.1, momentum=momentum, weight_decay=decay)
     x = torch.from_numpy(trainer.split.x_train[:23].astype(np.float64))
     y = torch.from_numpy(trainer.split.y_train[:23])
-    for order in orders(bytes(32), 23, 2):
+    for order in itertools.chain.from_iterable(orders(bytes(32), 23, 2)):
         for rows in torch.from_numpy(order).split(5):
             optimiser.zero_grad()
             near = sum(((p - b) ** 2).sum() for p, b in zip(module.parameters(), before, strict=True))
@@ -133,7 +133,7 @@ def test_layers_that_are_not_simple_are_trained_by_autograd() -> None:
             parameters[slot.name].copy_(slot.view(start))
     optimiser = torch.optim.SGD(parameters.values(), 0.1)
     x, y = torch.from_numpy(split.x_train.astype(np.float64)), torch.from_numpy(split.y_train)
-    for order in orders(bytes(32), 12, 2):
+    for order in itertools.chain.from_iterable(orders(bytes(32), 12, 2)):
         for rows in torch.from_numpy(order).split(5):
             optimiser.zero_grad()
             cross_entropy(module(x[rows]), y[rows]).backward()

@@ -14,6 +14,7 @@ import pytest
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live import door as doors
+from simfl.live import peer as peers
 from simfl.live.connection import QUEUE
 from simfl.live.door import Door
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
@@ -236,9 +237,9 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
     async def all_of_it() -> None:
         door = a_door("fedavg")
         wire = joined(door, 1)
-        door.wires.__dict__["quota_bytes"] = 100
+        door.wires.__dict__["quota_bytes"] = 2 * doors.LEAST_CHARGE
         wire.gives(Ping(1), Ping(2), Ping(3))
-        assert (wire.closed, door.refused) == (True, {"more than 100 bytes of a user": 1})
+        assert (wire.closed, door.refused) == (True, {"more than 2048 bytes of a user": 1})
         wires = [Wire(door.connection()) for _ in range(3)]
         for again in wires:
             hello_of(again)
@@ -302,7 +303,7 @@ def test_a_fresh_process_is_late_for_a_run_that_has_begun() -> None:
 @pytest.mark.parametrize("what", ["half", "unread", "good"])
 def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "WATCH_S", 0.01)
-    monkeypatch.setattr(doors, "STALL_S", 0.03)
+    monkeypatch.setattr(peers, "STALL_S", 0.03)
 
     async def watched() -> list[str]:
         door = a_door("fedavg")
@@ -317,7 +318,7 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
         assert wire.closed == (what != "good")
         return list(door.refused)
 
-    said = {"half": [doors.HALF], "unread": [doors.UNREAD], "good": []}
+    said = {"half": [peers.HALF], "unread": [peers.UNREAD], "good": []}
     assert asyncio.run(watched()) == said[what]
 
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from simfl.cli import main
+from simfl.live.parts import Told
 from tests.live.test_play import SMALL
 
 
@@ -31,7 +32,7 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert figures["links"] == "none"
     assert called("run", scenario, "--out", simulated, "--no-progress") == 0
     capsys.readouterr()
-    assert called("report", real) == 0
+    assert called("report", real, "--perfetto") == 0
     assert "seconds of real time per aggregate" in capsys.readouterr().out
     page = (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
     assert "All times are real, as it was played" in page
@@ -41,6 +42,22 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert called("compare", real, simulated) == 0
     assert "seconds of real and virtual time per aggregate" in capsys.readouterr().out
     assert (tmp_path / "real" / "trace.perfetto.json").exists()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_an_inexact_aggregate_changes_the_exit_code(
+    is_exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The seeds of rounding that users report are replaced, so that no sum is found again."""
+    if not is_exact:
+        monkeypatch.setattr(Told, "peek", lambda self, name: bytes(32))
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL | {"protocols": ["secagg"], "entropy": "os"}))
+    arguments = str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out"), "--processes", "1"
+    assert called("live", *arguments, "--links", "none") == (0 if is_exact else 1)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "not the plain sum" in line]
+    assert len(lines) == (0 if is_exact else 1)
+    assert (tmp_path / "out" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.experiment.build import Experiment
 from simfl.live import tls
 from simfl.live.door import Door
+from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, proof
 from simfl.live.join import join, received
 from simfl.live.kernel_links import Place as Sockets
-from simfl.live.serve import OWN, Listening, accept, digest, listening, serve
+from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load, resolved_yaml
 from tests.live.test_play import SMALL
@@ -128,7 +129,9 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
         here = Sockets(linked=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
         door: Door = Sides(study, NAME, here, theirs).server()
-        accepting = asyncio.get_running_loop().create_task(accept(door, place.own))
+        accepting = asyncio.get_running_loop().create_task(
+            Entrance(door, place.own.socket, place.own.context).accept()
+        )
         sides = Sides(study, NAME, here, wrong)
         own = sides.user(user, place.address, await sides.worker([user]))
         with pytest.raises(BadInput) as told:
@@ -201,7 +204,7 @@ def test_a_scenario_of_the_server_is_only_read() -> None:
     assert digest(received(resolved_yaml(SCENARIO))) == digest(SCENARIO)
     code = resolved_yaml(SCENARIO).replace("model:\n    kind: logistic", "model:\n    module: a.py:B")
     assert "a.py" in code
-    with pytest.raises(BadInput, match=r"names .*a\.py:B: give the scenario"):
+    with pytest.raises(BadInput, match=r"learning.model: executes a Python file, .*a\.py:B"):
         received(code)
     for bad in ("- 1", "", "name: [", "!!python/object/apply:os.system [id]"):
         with pytest.raises((BadInput, ScenarioError)):

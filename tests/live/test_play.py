@@ -21,7 +21,7 @@ from simfl.live import play as playing
 from simfl.live.parts import Told
 from simfl.live.play import play
 from simfl.live.server import LiveServer
-from simfl.live.sides import Figures, is_own, prepared
+from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
 from simfl.results import trace as rows
@@ -303,15 +303,6 @@ def test_all_that_cannot_be_played_is_said_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
     assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
-
-
-def test_rows_that_are_not_a_users_own_are_dropped() -> None:
-    own = rows.Lost(0, 1, "", "upload", "", -1, 5)
-    assert is_own(own, 1, rounds=1)
-    assert not is_own(own, 2, rounds=1)
-    assert not is_own(own, 1, rounds=0)
-    assert not is_own(rows.End(0, 0, 1, -1), 1, rounds=1)
-    assert not is_own(rows.Sent(0, 1, SERVER, "upload", "upload", "", 8, 8, -1, 0, 9), 1, rounds=1)
 
 
 @pytest.mark.ci

@@ -27,6 +27,17 @@ def test_the_dockerfile_runs_the_two_commands_of_the_readme() -> None:
     assert {"run", "test"} <= set(targets)
 
 
+def test_an_installation_prints_its_steps() -> None:
+    """Each package is announced before pip, which prints its own progress, installs it."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition(".venv/ready: pyproject.toml")[2].partition("\n\n")[0].splitlines()[1:]
+    work = [k for k, line in enumerate(recipe) if " -m venv " in line or " pip install " in line]
+    assert len(work) == 3
+    for number, k in enumerate(work, 1):
+        assert recipe[k - 1].startswith(f'\t@echo "{number} of 3: ')
+        assert "--quiet" not in recipe[k]
+
+
 def test_the_image_gets_nothing_that_git_ignores() -> None:
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     left_out = set((ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines())
@@ -62,3 +73,12 @@ def test_security_names_what_is_executed() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     for word in ("module: path.py:Name", "entry point", "unpickle", "YAML", "simfl join", "Report a problem"):
         assert word in text
+
+
+def test_security_names_tests_that_exist() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 20
+    for file, name in named:
+        source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in source, f"{file}::{name}"

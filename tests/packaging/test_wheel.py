@@ -49,7 +49,7 @@ def tracked(*folders: str) -> set[str]:
 def test_it_carries_all_of_simfl_scenarios_and_examples(built: Path) -> None:
     with ZipFile(built) as files:
         carried = {name for name in files.namelist() if ".dist-info/" not in name}
-    shipped = {f"simfl/shipped/{name}" for name in tracked("scenarios", "examples")}
+    shipped = {f"simfl/shipped/{name}" for name in tracked("scenarios", "examples", "papers")}
     assert len(shipped) > 50
     assert carried == tracked("simfl") | shipped
 
@@ -77,6 +77,11 @@ def test_it_runs_where_no_checkout_is(built: Path, tmp_path: Path) -> None:
             command, capture_output=True, text=True, env=environment, cwd=empty
         ).stdout.split()
 
+    reproduced = subprocess.run(
+        [sys.executable, "-m", "simfl", "reproduce", "multi_round_table1"],
+        capture_output=True, text=True, cwd=empty, env={"PYTHONPATH": str(place)},
+    )  # fmt: skip
+    assert "multi_round_table1: 5 of 6 agree" in reproduced.stdout, reproduced.stderr
     installed, checkout = said(place), said(ROOT)
     assert Path(installed[0]).is_relative_to(place)
     assert installed[1:] == checkout[1:]  # one identity: a run of either goes on in the other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,33 @@ def test_what_is_stored_is_read_back(tmp_path: Path) -> None:
     assert read(place, "x") == stored
     assert (stored.command, stored.seed, stored.code) == ("simfl reproduce x", 1, code_version())
     assert stored.evidence == entry().run(place)
+
+
+def test_same_evidence_leaves_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the seconds of CPU time and the code's version differ; other evidence is stored."""
+    place = Place(tmp_path)
+    perform(entry(), place)
+    before = path_of(place, "x").read_bytes()
+    monkeypatch.setattr("papers.store.code_version", lambda: "another")
+    assert perform(entry(), place).code == "another"
+    assert path_of(place, "x").read_bytes() == before
+    perform(replace(entry(), run=lambda place: Evidence(())), place)
+    assert path_of(place, "x").read_bytes() != before
+
+
+def test_command_prints_table_and_stores_nothing_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that is no checkout, as of an installed simfl."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "multi_round_table1"])
+    assert not ended.value.code
+    out = capsys.readouterr().out
+    assert re.search(r"user partition, T = 12 +. 10 +. 10 +. sets +. 0 %", out)
+    assert "multi_round_table1: 5 of 6 agree" in out
+    assert "Nothing is stored" in out
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_fails_leaves_the_earlier_result(tmp_path: Path) -> None:

@@ -116,11 +116,11 @@ def test_a_class_leaves_other_users_their_world() -> None:
         ({"a b": {"share": 1.0}}, r"population.classes"),
         (
             {"a": {"share": 1.0, "dropout": {"script": [{"user": 99, "at": "upload", "when": "mid_send"}]}}},
-            r"population.classes.a.dropout.losses.0.user: user=99 is not there",
+            r"population.classes.a.dropout.script.0.user: user=99 is not there",
         ),
         (
             {"a": {"share": 1.0, "availability": {"trace": "nowhere.csv"}}},
-            r"population.classes.a.availability.file: .*nowhere.csv: cannot be read",
+            r"population.classes.a.availability.trace: .*nowhere.csv: cannot be read",
         ),
     ],
 )

@@ -115,6 +115,6 @@ def test_a_chargers_trace_is_refused_as_its_own(key: str) -> None:
     world = {"population.energy": given}
     if "classes" in key:
         world = {"population.classes": {"lte": {"share": 1.0, "energy": given}}}
-    place = re.escape(f"--set: {key}.battery.charging.file: ")
+    place = re.escape(f"overrides: {key}.battery.charging.trace: ")
     with pytest.raises(ScenarioError, match=rf"^{place}.*missing.csv: cannot be read"):
         build(load(SYNC, world))

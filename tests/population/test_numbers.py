@@ -173,7 +173,7 @@ def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) 
     [
         (4e-7, "up: must be at least 1e-06, not 4e-07"),
         (True, "up: must be a number, not true"),
-        ({"exponential": 0}, "up.mean: must be at least 1e-09, not 0"),
+        ({"exponential": 0}, "up.exponential: must be above 0, not 0"),
         ({"median": 3}, "up: does not say its kind: add `kind: lognormal`"),
         (
             "fast",

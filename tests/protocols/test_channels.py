@@ -126,6 +126,21 @@ def test_a_low_order_key_is_the_fault_of_its_owner(ops):
     assert not mine.knows(1)
 
 
+def test_one_key_of_two_users_seals_nothing(ops):
+    """Whether the keys come together or one after the other: the nonce is the same under both."""
+    key, other = (ops.public(ops.secret(derive(0, "key", user))) for user in (1, 2))
+    for keys in ([key, other, key], [key, other], [key]):
+        mine = Channels(0, ops.secret(derive(0, "key", 0)), Params(d=1, q=Q), ops)
+        users = list(range(1, 1 + len(keys)))
+        mine.agree(users, ops.join(keys))
+        if len(keys) < 3:
+            mine.agree([9], key)
+            users.append(9)
+        items = Handle(len(users), 3, U32, np.zeros((len(users), 3), np.uint32))
+        with pytest.raises(PeerFault, match=f"user {users[-1]}: has one public key with another user"):
+            mine.seal(users, items, 0)
+
+
 def test_names_are_known_and_single():
     check_names([1, 2], {1, 2, 3}, "the list")
     with pytest.raises(PeerFault, match="server: the list names a user twice"):

@@ -4,13 +4,17 @@ import doctest
 
 import pytest
 
+import simfl
 from simfl.errors import RunFailed
 from simfl.protocols import contracts, staleness
 from simfl.protocols.client import BufferedClient, Client
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, buffer_server, round_server
 from simfl.protocols.keyed_messages import Invite
+from simfl.protocols.machine import Message
+from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import Server, Stage
+from tests.engine.harness import ASYNC, SYNC
 from tests.protocols.buffers import Buffers
 from tests.protocols.harness import world
 
@@ -50,11 +54,50 @@ SLIPS = {
 
 @pytest.mark.parametrize(("base", "law"), SLIPS.values(), ids=SLIPS)
 def test_a_table_that_names_no_method_fails_at_its_class(base, law):
-    with pytest.raises(TypeError, match=r"test_contracts\.py: the table of Typo names 'advertize'"):
+    with pytest.raises(TypeError, match=r"test_contracts\.py: Typo: its table names 'advertize'"):
         type("Typo", (base,), {"__module__": __name__, **law})
 
 
 def test_a_table_with_a_kind_as_text_fails_at_its_class():
     law = {"table": {("ready", "invite"): ("receive", "ready")}}
-    with pytest.raises(TypeError, match="the table of Old has 'invite', no type of messages"):
+    with pytest.raises(TypeError, match="Old: its table has 'invite', no type of messages"):
         type("Old", (Client,), law)
+
+
+def test_a_message_without_a_phase_fails_at_its_table():
+    bare = type("Bare", (Message,), {"kind": "bare"})
+    with pytest.raises(TypeError, match="Old: its table has Bare, which has no phase"):
+        type("Old", (Client,), {"table": {("ready", bare): ("receive", "ready")}})
+
+
+MISSPELT = {
+    "phase of a message": (Message, {"phase": "uplod"}, "phase 'uplod' is none of offline, training, upload"),
+    "point of a message": (Message, {"point": "tell"}, "point 'tell' is none of advertise, shares"),
+    "stage": (Server, {"stages": {"uplod": Stage(Invite, "upload", "gone")}}, "stage 'uplod' is none of"),
+    "phase of a stage": (
+        Server, {"stages": {"upload": Stage(Invite, "advertise", "gone")}},
+        "phase of stage 'upload': 'advertise' is none of offline, training, upload, recovery",
+    ),
+    "point": (Protocol, {"points": ("training", "uplod")}, "point 'uplod' is none of .*; did you mean"),
+    "no upload": (Protocol, {"points": ("training",)}, "its points lack upload"),
+    "timer": (Protocol, {"timers": ("uplod",)}, "timer 'uplod' is none of advertise, shares, upload"),
+    "mode": (Protocol, {"mode": "round"}, "mode 'round' is none of rounds, buffered; did you mean 'rounds'"),
+    "model": (Protocol, {"model_with": (Invite, "pad")}, "its model_with has 'pad', no type of messages"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "law", "says"), MISSPELT.values(), ids=MISSPELT)
+def test_a_misspelt_word_fails_at_its_class(base, law, says):
+    """The message begins with the file and the class."""
+    with pytest.raises(TypeError, match=rf"test_contracts\.py: Typo: {says}"):
+        type("Typo", (base,), {"__module__": __name__, **law})
+
+
+@pytest.mark.parametrize("scenario", [SYNC, ASYNC], ids=["rounds", "buffer"])
+def test_a_protocol_without_a_client_ends_with_its_name(scenario, monkeypatch):
+    (name, *_) = scenario["protocols"]
+    kind = PROTOCOLS[name]
+    monkeypatch.setattr(kind, "client", lambda self, *how: None)
+    scenario = {**scenario, "protocols": {name: {}}, "payload": "shadow"}
+    with pytest.raises(RunFailed, match=rf"{kind.__name__}\.client returned None, which has no receive"):
+        simfl.run(scenario)

@@ -13,7 +13,6 @@ import pytest
 from simfl.reports.folder import Run, open_run
 from simfl.scenario.load import load
 from simfl.studies.sweep import tables
-from simfl.studies.sweep.run import Sweep
 from tests.engine.harness import ASYNC, SESSIONS, SIX, run, script
 from tests.studies.sweep.small import study, swept
 
@@ -65,14 +64,6 @@ def buffered(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return opened(folder)
 
 
-def write_tables(sweep: Sweep) -> None:
-    """Write the tables as `simfl sweep` does."""
-    rows = list(tables.rows(sweep))
-    tables.write_table(sweep.store.folder / "sweep.csv", tables.columns(sweep.plan, rows))
-    means = tables.mean_columns(sweep.plan, tables.means(rows))
-    tables.write_table(sweep.store.folder / "means.csv", means)
-
-
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs, of which `links` and `lossy` differ from `base`; repeats; sweeps, `wide` of more points."""
@@ -86,8 +77,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in (1, 2):
         run({**TWO, "payload": "real", "clock": "measured"}, out=root / "repeats" / f"repeat-{number}")
     for name, rates in {"narrow": [0.0], "wide": [0.0, 0.2]}.items():
-        write_tables(swept(study(root, grid={"dropout.rate": rates}), root / name))
-    write_tables(swept(study(root, grid={"rounds": [2]}), root / "elsewhere"))
+        tables.write(swept(study(root, grid={"dropout.rate": rates}), root / name))
+    tables.write(swept(study(root, grid={"rounds": [2]}), root / "elsewhere"))
     return root
 
 

@@ -166,9 +166,10 @@ def test_an_earlier_versions_summary_says_its_deadlines(losing: Run) -> None:
     assert "What decides these numbers" in page(old)
 
 
-def test_the_page_and_the_terminal_begin_with_it(losing: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_begins_with_it(losing: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the page it follows the headline."""
     html = page(losing)
-    assert html.index('id="decides"') < html.index('id="headline"')
+    assert html.index('id="headline"') < html.index('id="decides"') < html.index('id="critical"')
     assert "<strong>Shares between users</strong>" in html
     with pytest.raises(SystemExit):
         main(["report", str(losing.folder)])

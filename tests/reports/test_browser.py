@@ -173,6 +173,7 @@ def test_everything_can_be_reached_by_tab(show: Any) -> None:
 @pytest.mark.ci
 def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
     tab = show("buffered")
+    tab.click("#tl-fit")
     whole = int(settled(tab)["spans"])
     for _ in range(4):
         tab.click("#tl-in")
@@ -286,10 +287,22 @@ def test_of_thousands_of_bars_the_longest_is_hit(show: Any, width: int) -> None:
 @pytest.mark.ci
 def test_an_aggregation_is_zoomed_to(show: Any, buffered: Run) -> None:
     tab = show("buffered")
+    tab.click("#tl-fit")
     whole = int(settled(tab)["spans"])
     tab.mouse.click(*bar(tab, 1, 4.5 / 8))
     assert shown(tab) == (list(buffered.traces)[1], "0 to 7")
     assert 0 < int(settled(tab)["spans"]) < whole
+
+
+def test_a_buffers_timeline_opens_on_one_aggregation(show: Any, buffered: Run) -> None:
+    """Of eight, on that of median length: all eight together are eight times as many spans."""
+    tab = show("buffered")
+    rounds = buffered.summary.protocols[shown(tab)[0]].rounds
+    median = sorted(rounds, key=lambda r: r.total_s)[len(rounds) // 2]
+    assert f"It opens on aggregation {median.index}; Fit shows all." in tab.inner_text("#tl-caption")
+    opened = int(settled(tab)["spans"])
+    tab.click("#tl-fit")
+    assert 0 < opened < int(settled(tab)["spans"]) / 4
 
 
 @pytest.mark.ci

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from simfl.digests import SUMS
 from simfl.errors import BadInput, RunFailed
 from simfl.reports import perfetto, tables, terminal
 from simfl.reports.advice import advise
@@ -151,6 +152,7 @@ def damaged(seed: int, folders: list[Path], copy: Path) -> int:
     rng = random.Random(seed)
     which, name = rng.randrange(len(folders)), rng.choice(FILES)
     shutil.copytree(folders[which], copy)
+    (copy / SUMS).unlink()  # with it, all ends with the digest; an earlier simfl's folder has none
     content = (copy / name).read_bytes()
     damage = rng.choice(TEXTS + JSON * (name != "resolved.yaml"))
     (copy / name).write_bytes(damage(rng, content))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
+from simfl.digests import SUMS
 from simfl.errors import BadInput
 from simfl.reports.folder import Run
 from simfl.results.trace_reader import read
@@ -56,9 +57,9 @@ def first_round(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no folder": (shutil.rmtree, "resolved.yaml"),
-    "no summary": (lambda f: (f / "summary.json").unlink(), "summary.json: cannot be read"),
-    "no trace": (lambda f: (f / "trace.jsonl").unlink(), "trace.jsonl: cannot be read"),
+    "no folder": (shutil.rmtree, "run is no run's folder; "),
+    "no summary": (lambda f: (f / "summary.json").unlink(), "summary.json: is missing"),
+    "no trace": (lambda f: (f / "trace.jsonl").unlink(), "trace.jsonl: is missing"),
     "no scenario": (lambda f: (f / "resolved.yaml").unlink(), "resolved.yaml"),
     "half a summary": (text_of("summary.json", lambda t: t[: len(t) // 2]), "summary.json: cannot be read"),
     "a list": (text_of("summary.json", lambda t: "[]"), "[], expected a mapping"),
@@ -100,6 +101,7 @@ def test_what_is_damaged_ends_in_one_message_and_leaves_nothing(
     what: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage, says = DAMAGES[what]
+    (folder / SUMS).unlink()  # with it, each damage is one of a digest
     damage(folder)
     with pytest.raises(SystemExit) as left:
         main(["report", str(folder)])
@@ -120,23 +122,28 @@ def test_a_summary_may_have_fewer_rounds_than_the_trace(folder: Path) -> None:
         for name in ("T_weak", "T_strong", "F", "C"):
             protocol["participation"][name].pop()
 
+    (folder / SUMS).unlink()
     summary_with(shorten)(folder)
     assert [len(rounds) for rounds in opened(folder).rounds.values()] == [3, 3, 2]
 
 
-def test_a_report_prints_the_table_and_writes_two_files(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("options", [[], ["--perfetto"]])
+def test_a_report_prints_the_table_and_writes_a_page(
+    options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A file for Perfetto, larger than the trace, is written on request."""
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(SystemExit) as left:
-        main(["report", str(folder)])
+        main(["report", str(folder), *options])
     out, errors = capsys.readouterr()
     assert (left.value.code, errors) == (0, "")
     assert "aggregates exact" in out
     for name in ("fedavg", "secagg", "lightsecagg"):
         told = re.findall(rf"^{name}: .*\n(?:  .*\n)*", out, re.M)
         assert "would save at most" in " ".join(told[-1].split())
-    assert {path.name for path in folder.iterdir()} == FILES | REPORTS
+    reports = REPORTS if options else {"report.html"}
+    assert " ".join(out.split()).endswith(f"Written to {folder}: {', '.join(sorted(reports))}")
+    assert {path.name for path in folder.iterdir()} == FILES | reports
     assert all(path.read_bytes() == content for path, content in before.items())
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simfl.errors import BadInput
 from simfl.results import trace as rows
 from simfl.results.trace import LANES, PHASES, Begin, End, Row, Trace
 from simfl.results.trace_reader import TraceError, read
@@ -229,5 +230,5 @@ def test_a_file_that_cannot_be_read_is_named(content: bytes | None, tmp_path: Pa
     path = tmp_path / "trace.jsonl"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(TraceError, match=r"trace\.jsonl: cannot be read"):
+    with pytest.raises(BadInput, match=r"trace\.jsonl: (cannot be read|is missing)"):
         read(path)

@@ -99,7 +99,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dropout.losses": [{"user": 100, "at": "upload", "when": "mid_send"}]}, [
         "dropout.losses.0.user: user=100 is not there: users are 0 to 99"]),
     ({"dropout.losses": [{"user": 0, "at": at, "when": "mid_send"} for at in ("shares", "upload")]}, [
-        "dropout.losses.1: user 0 is lost in round 0 already, by losses.0"]),
+        "dropout.losses.1: user 0 is lost in round 0 already, by entry 0"]),
 ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dropout.rate": [0.1, 0.2]}, ["dropout.rate: a list goes round by round: an asynchronous run takes one "
      "rate"]),
     ({"dropout": {"worst_case": [0.1, 0.2]}}, [
-        "dropout.fraction: a list goes round by round: an asynchronous run takes one fraction"]),
+        "dropout.worst_case: a list goes round by round: an asynchronous run takes one fraction"]),
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
     ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [

@@ -55,20 +55,20 @@ def test_a_form_is_read_as_the_plain_one(tmp_path: Path, old: str, written: str,
 @pytest.mark.parametrize(
     ("old", "written", "says"),
     [
-        ("upload: 600", "upload: 5m", "10: deadlines.upload.after_s: '5m' may be minutes or milliseconds: "
+        ("upload: 600", "upload: 5m", "10: deadlines.upload: '5m' may be minutes or milliseconds: "
          "write 5min or 5ms"),
-        ("upload: 600", "upload: 12:30", "10: deadlines.upload.after_s: must be a number, not '12:30': YAML "
+        ("upload: 600", "upload: 12:30", "10: deadlines.upload: must be a number, not '12:30': YAML "
          "has no numbers to the base of 60"),
-        ("upload: 600", "upload: '1e-3'", "10: deadlines.upload.after_s: must be a number, not '1e-3': write "
+        ("upload: 600", "upload: '1e-3'", "10: deadlines.upload: must be a number, not '1e-3': write "
          "0.001"),
-        ("upload: 600", "upload: '5'", "10: deadlines.upload.after_s: must be a number, not '5': write 5 "
+        ("upload: 600", "upload: '5'", "10: deadlines.upload: must be a number, not '5': write 5 "
          "without quotes"),
         ("upload: 600", "upload: 010", "10: deadlines.upload: 010 has a leading zero: drop it, write 0o.. "
          "for octal, or put it in quotes"),
         ("rounds: 3", "rounds: 10k", "3: rounds: must be a whole number, not '10k': write 10000"),
         ("rounds: 3", "rounds: 1,000", "3: rounds: must be a whole number, not '1,000': write 1000"),
         ("rounds: 3", "rounds: 1e3", "3: rounds: must be a whole number, not 1000.0: write 1000"),
-        ("slowdown: 5", "slowdown: 5x", "4: population.devices.slowdown.value: must be a number, not '5x'"),
+        ("slowdown: 5", "slowdown: 5x", "4: population.devices.slowdown: must be a number, not '5x'"),
         ("preset: 4g", "preset: 4g, uplink_mbps: 10 Mb", "6: network.users.uplink_mbps: unknown unit 'Mb': "
          "its units are bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s, GB/s"),
         ("dropout: none", "dropout: {rate: 120%}", "15: dropout.rate: must be at most 1, not 1.2"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import simfl
 from simfl.errors import ScenarioError
 from simfl.experiment.build import build
 from simfl.folder.identity import scenario_key
@@ -52,12 +53,12 @@ def test_files_are_found_beside_the_scenario_and_count(tmp_path: Path, link: str
 def test_a_file_that_is_wrong_is_told_before_a_run(tmp_path: Path) -> None:
     scenario = read(tmp_path, varying(SERVER, "{steps: none.csv}"))
     with pytest.raises(
-        ScenarioError, match=r"world.yaml:7: network\.server\.varies\.file: .*none\.csv: cannot be read"
+        ScenarioError, match=r"world.yaml:7: network\.server\.varies\.steps: .*none\.csv: cannot be read"
     ):
         build(scenario)
     one = "classes: {slow: {share: 1, network: {preset: 4g, latency_s: 0.1, varies: {steps: none.csv}}}}"
     scenario = read(tmp_path, swap(SYNC, ("{users: 100, ", f"{{{one}, users: 100, ")))
-    path = r"population\.classes\.slow\.network\.varies\.file"
+    path = r"population\.classes\.slow\.network\.varies\.steps"
     with pytest.raises(ScenarioError, match=rf"world.yaml:4: {path}: .*none\.csv: cannot be read"):
         build(scenario)
 
@@ -74,10 +75,10 @@ def test_groups_of_an_outage_have_short_forms(tmp_path: Path) -> None:
 MISTAKES = [
     (hit("{of: all}"), "network.outages.0: give from_s and to_s, or every_s and lasts_s, not none"),
     (hit(f"{{of: all, {AGAIN}}}", f"{{of: {{class: 4g}}, {AGAIN}}}"),
-     "network.outages.1.of.name: no class '4g'; the population has none"),
+     "network.outages.1.of.class: no class '4g'; the population has none"),
     (hit(f"{{of: {{share: 2}}, {AGAIN}}}"), "network.outages.0.of.share: must be at most 1, not 2"),
     (varying(USERS, "{markov: [{factor: 1, dwell_s: 0}, {factor: 0, dwell_s: 1}]}"),
-     "network.users.varies.levels.0.dwell_s.value: must be at least 1e-09, not 0"),
+     "network.users.varies.markov.0.dwell_s: must be above 0, not 0"),
     (varying(USERS, "{kind: daily, low: 2, peak_s: 0, slot_s: 60}"),
      "network.users.varies: low=2 must not be above high=1"),
 ]  # fmt: skip
@@ -96,3 +97,15 @@ def test_an_override_reaches_into_a_model(tmp_path: Path) -> None:
     scenario = read(tmp_path, text, {"network.users.varies.levels.1.factor": 0.5})
     assert scenario.network.users.varies.levels[1].factor == 0.5  # type: ignore[attr-defined]
     assert read(tmp_path, text, {"network.users.varies": "steady"}).network.users.varies.kind == "steady"
+
+
+def test_two_equal_markov_models_run_twice(tmp_path: Path) -> None:
+    """Two classes with one link model that draws from quantiles, run two times in one process."""
+    levels = [{"factor": factor, "dwell_s": {"quantiles": [[0, 0.1], [1, 20]]}} for factor in (1, 0.5)]
+    network = {"preset": "4g", "latency_s": 0.01, "varies": {"kind": "markov", "levels": levels}}
+    classes = {name: {"share": 0.5, "network": network} for name in ("a", "b")}
+    changes = {"population.classes": classes, "payload": "shadow", "protocols": ["fedavg"], "rounds": 1}
+    scenarios = [load("tutorial", changes) for _ in range(2)]
+    traces = [simfl.run(scenario).traces for scenario in scenarios]
+    assert traces[0] == traces[1]
+    assert scenarios[0] == scenarios[1]

@@ -30,7 +30,7 @@ def test_all_problems_are_reported_at_once_in_the_files_order(tmp_path: Path) ->
         "world.yaml:3: rounds: must be at least 1, not 0",
         "world.yaml:8: network.overhed_s: unknown key 'overhed_s'; did you mean 'overhead_s'?",
         "world.yaml:18: protocols.secagg.t: must be a whole number, not 'no'",
-        "--set: learning.lrr: unknown key 'lrr'; did you mean 'lr'?",
+        "overrides: learning.lrr: unknown key 'lrr'; did you mean 'lr'?",
     ]
 
 

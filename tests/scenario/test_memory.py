@@ -113,7 +113,7 @@ def test_what_is_too_large_is_refused_at_once(
 ) -> None:
     (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users would take" in line]
     assert says in line
-    assert line.startswith(("--set: ", "world.yaml:4: "))
+    assert line.startswith(("overrides: ", "world.yaml:4: "))
 
 
 def test_a_misfit_of_some_protocols_is_refused_when_built(tmp_path: Path) -> None:

@@ -42,32 +42,32 @@ from tests.scenario.worlds import SYNC, problems, read, swap
          "preset (4g, lan320, 5g)"),
         ("{disconnect: 0.5}", "{disconect: 0.5}", "9: detect: unknown kind 'disconect'; known: timeout, "
          "disconnect; did you mean 'disconnect'?"),
-        ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.delay_s: must be at least 0, not -0.5"),
+        ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.disconnect: must be at least 0, not -0.5"),
         ("{disconnect: 0.5}", "{timeout: 0.5}", "9: detect: does not say its kind: write `kind: timeout`, "
          "with each value under its name"),
         ("{disconnect: 0.5}", "{delay_s: 0.5}", "9: detect: does not say its kind: add `kind: disconnect`"),
         ("{disconnect: 0.5}", "{}", "9: detect: does not say its kind: one of timeout, disconnect"),
         ("{disconnect: 0.5}", "{kind: timeout, delay: 3}", "9: detect.delay: kind timeout has no key "
          "'delay'; did you mean 'delay_s' of kind disconnect?"),
-        ("slowdown: 5", "slowdown: true", "4: population.devices.slowdown.value: must be a number, not true"),
+        ("slowdown: 5", "slowdown: true", "4: population.devices.slowdown: must be a number, not true"),
         ("slowdown: 5", "slowdown: {kind: uniform, low: 3, high: 2}", "4: population.devices.slowdown: low=3 "
          "must not be above high=2"),
         ("dropout: none", "dropout: {rate: x}", "15: dropout.rate: must be a number, not 'x'"),
         ("dropout: none", "dropout: {rate: 1.5}", "15: dropout.rate: must be at most 1, not 1.5"),
         ("dropout: none", "dropout: {rate: []}", "15: dropout.rate: must have at least 1 entry"),
-        ("dropout: none", "dropout: {worst_case: 1.5}", "15: dropout.fraction: must be at most 1, not 1.5"),
-        ("dropout: none", "dropout: {per_step: -1}", "15: dropout.q: must be at least 0, not -1"),
+        ("dropout: none", "dropout: {worst_case: 1.5}", "15: dropout.worst_case: must be at most 1, not 1.5"),
+        ("dropout: none", "dropout: {per_step: -1}", "15: dropout.per_step: must be at least 0, not -1"),
         ("dropout: none", "dropout: {kind: per_step, q: 0.1, when: not_counted}",
          "15: dropout.when: must be one of before_send, mid_send, after_send, not 'not_counted'"),
         *[("dropout: none", f"dropout: {{kind: {dropout}, at: shares, when: not_counted}}",
            "15: dropout: when: not_counted is for the upload: nothing is counted at shares")
           for dropout in ("rate, rate: 0.1", "groups, groups: 2, p: 0.1")],
         ("dropout: none", "dropout: {script: [{user: 1, at: recovery, when: not_counted}]}",
-         "15: dropout.losses.0: when: not_counted is for the upload: nothing is counted at recovery"),
+         "15: dropout.script.0: when: not_counted is for the upload: nothing is counted at recovery"),
         ("dropout: none", "dropout: {per_stp: 0.1}", "15: dropout: unknown kind 'per_stp'; known: none, "
          "rate, worst_case, per_step, groups, script, module; did you mean 'per_step'?"),
-        ("slowdown: 5}", "slowdown: 5}, availability: {trace: 5}", "4: population.availability.file: must be "
-         "text, not 5: put it in quotes"),
+        ("slowdown: 5}", "slowdown: 5}, availability: {trace: 5}", "4: population.availability.trace: must "
+         "be text, not 5: put it in quotes"),
         ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.5, high: 0.2, peak_s: 0, "
          "spread_s: 0, slot_s: 60}", "4: population.availability: low=0.5 must not be above high=0.2"),
         ("slowdown: 5}", "slowdown: 5}, availability: {kind: diurnal, low: 0.1, high: 0.2, peak_s: 0, "
@@ -78,14 +78,14 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("dropout: none", "dropout:\n  rate:\n  - 0.1\n  - 2", "18: dropout.rate.1: must be at most 1, "
          "not 2"),
         ("dropout: none", "dropout: rate", "15: dropout.rate: missing: a number or a list is needed"),
-        ("dropout: none", "dropout: {script: [{user: 1, when: mid_send}]}", "15: dropout.losses.0.at: "
+        ("dropout: none", "dropout: {script: [{user: 1, when: mid_send}]}", "15: dropout.script.0.at: "
          "missing: one of advertise, shares, training, upload, consistency, recovery"),
         ("clock: modelled", "clock: recorded", "2: clock.dir: missing: text is needed"),
-        ("dropout: none", "dropout: {script: 5}", "15: dropout.losses: must be a list, not 5"),
+        ("dropout: none", "dropout: {script: 5}", "15: dropout.script: must be a list, not 5"),
         ("dropout: none", "dropout:\n  script:\n  - {user: 3, at: upload, when: delay}", "17: "
-         "dropout.losses.0: delay_s must be given with `when: delay`, and only there"),
+         "dropout.script.0: delay_s must be given with `when: delay`, and only there"),
         ("dropout: none", "dropout: {script: [{user: 3, at: upload, when: late}]}", "15: "
-         "dropout.losses.0.when: must be one of before_send, mid_send, after_send, not_counted, delay, not "
+         "dropout.script.0.when: must be one of before_send, mid_send, after_send, not_counted, delay, not "
          "'late'"),
         ("  secagg: {t: 55}", "  secag: {t: 55}", "18: protocols.secag: unknown protocol 'secag'; known: "
          "fedavg, secagg, secagg_plus, ccesa, lightsecagg, fedbuff, lightsecagg_async, module; did you mean "

@@ -100,7 +100,7 @@ def test_an_override_reaches_into_lists_and_absent_blocks(tmp_path: Path) -> Non
 def test_an_override_that_does_not_fit_is_placed(
     tmp_path: Path, overrides: dict[str, object], expected: str
 ) -> None:
-    assert f"--set: {expected}" in problems(tmp_path, SYNC, overrides)
+    assert f"overrides: {expected}" in problems(tmp_path, SYNC, overrides)
 
 
 @pytest.mark.parametrize(

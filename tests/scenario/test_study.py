@@ -117,7 +117,7 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
         ),
         (
             "base: base.yaml\ncells:\n  - population.users: 10\n    learning.lr: 0",
-            "study.yaml:4: cells.0.learning.lr: must be at least 1e-09, not 0",
+            "study.yaml:4: cells.0.learning.lr: must be above 0, not 0",
         ),
         (
             "base: base.yaml\nset: {protocols: [secag]}",

@@ -27,11 +27,11 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{HOME}.share", 1.5, f"population.classes.home.share: {SHARE}"),
     (f"{HOME}.speed", 3, "population.classes.home.speed: unknown key 'speed'"),
     ("population.classes", {}, "population.classes: must have at least 1 entry"),
-    (f"{HOME}.network.uplink_mbps", -3, "home.network.uplink_mbps: must be at least 1e-06, not -3"),
+    (f"{HOME}.network.uplink_mbps", -3, "home.network.uplink_mbps: must be above 0, not -3"),
     (
         f"{HOME}.network.uplink_mbps",
         {"file": "no.csv", "column": "up"},
-        f"--set: {HOME}.network.uplink_mbps.file: {ROOT}/no.csv: cannot be read: No such file or directory",
+        f"overrides: {HOME}.network.uplink_mbps.file: {ROOT}/no.csv: cannot be read: No such file",
     ),
     (
         f"{HOME}.network.uplink_mbps",
@@ -46,7 +46,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     (f"{NR}.network.varies.levels", [{"factor": 1, "dwell_s": 3}], "there must be at least 2 levels, not 1"),
     ("network.server.varies", {"kind": "markov"}, "network.server.varies.levels: missing"),
-    (f"{LOAD}.of", {"class": "6g"}, f"{LOAD}.of.name: no class '6g'; there are: home, lte, 5g"),
+    (f"{LOAD}.of", {"class": "6g"}, f"{LOAD}.of.class: no class '6g'; there are: home, lte, 5g"),
     (f"{LOAD}.of", {"share": 1.5}, f"{LOAD}.of.share: {SHARE}"),
     (f"{LOAD}.to_s", 2, f"{LOAD}: to_s=2 must be above from_s=5"),
     (f"{LOAD}.every_s", 2, "give from_s and to_s, or every_s and lasts_s"),
@@ -55,14 +55,14 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         f"{HOME}.availability.file",
         "nothing.csv",
-        f"--set: {HOME}.availability.file: {ROOT}/nothing.csv: cannot be read: No such file or directory",
+        f"overrides: {HOME}.availability.file: {ROOT}/nothing.csv: cannot be read: No such file or directory",
     ),
     (f"{HOME}.availability.assign", "twice", "availability.assign: must be one of modulo, draw, not 'twice'"),
     (f"{LTE}.dropout.groups", 0, "population.classes.lte.dropout.groups: must be at least 1, not 0"),
     ("dropout.at", "shares", "dropout: when: not_counted is for the upload: nothing is counted at shares"),
     (f"{LTE}.energy.radio.active_w", -1, "energy.radio.active_w: must be at least 0, not -1"),
     (f"{LTE}.energy.radio", {"up_j_per_mb": 3}, "lte.energy.radio.tail_s: missing: a number is needed"),
-    (f"{BATTERY}.capacity_j", 0, f"{BATTERY}.capacity_j: must be at least 1e-09, not 0"),
+    (f"{BATTERY}.capacity_j", 0, f"{BATTERY}.capacity_j: must be above 0, not 0"),
     (f"{BATTERY}.level", 1.5, f"{BATTERY}.level: a mean of 1.5 must not be above 1, a full battery"),
     (f"{BATTERY}.comes_back_at", 1e-6, "1e-06 of capacity_j=69300 is 0.0693 J, less than base_w=0.5 draws"),
     (
@@ -73,7 +73,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         f"{BATTERY}.charging",
         {"trace": "nothing.csv"},
-        f"--set: {BATTERY}.charging.file: {ROOT}/nothing.csv: cannot be read",
+        f"overrides: {BATTERY}.charging.trace: {ROOT}/nothing.csv: cannot be read",
     ),
     (f"{HOME}.energy.cpu_w", 1e-7, "energy.cpu_w: must be 0 or at least 1e-06, not 1e-07"),
     ("selection", {"kind": "charged", "users": 20, "least": 0.2}, "charged needs a battery in every device"),
@@ -86,7 +86,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("deadlines.upload", {"all": 40}, "selection.over: 20 uploads of 26 users are enough"),
     ("privacy.D", 3, "privacy.D: D=3 must be at least 6: 20 uploads of N=26 users are enough"),
-    ("learning.partial.within_s", 0, "learning.partial.within_s: must be at least 1e-09, not 0"),
+    ("learning.partial.within_s", 0, "learning.partial.within_s: must be above 0, not 0"),
     ("learning.partial.weight", "normalised", "learning.partial: weight normalised needs tau"),
 ]
 

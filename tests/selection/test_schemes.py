@@ -236,3 +236,18 @@ def test_charged_takes_nobody_below_the_least_level() -> None:
 def test_charged_without_batteries_fails() -> None:
     with pytest.raises(RunFailed, match="no device has a battery"):
         Charged(users=2, least=0.3).chosen(range(6), Participation(6), rng())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "needed"),
+    [
+        (Random(users=12), ""),
+        (Charged(users=12, least=0.25), "12 with a battery at 25% or above"),
+        (MultiRound(users=12, T=6), "2 whole batches of 6"),
+        (MultiRound(users=12, T=12), "1 whole batch of 12"),
+        (Partition(users=12), "1 whole group of 12"),
+    ],
+)
+def test_needed_is_more_than_a_number_of_users(scheme: Selection, needed: str) -> None:
+    """Of 12 users of a round; a scheme that only counts who is available has no such words."""
+    assert scheme.needed() == needed

@@ -14,8 +14,9 @@ import pytest
 
 from simfl.studies.explore.rounds import explore
 from simfl.studies.leaks.cases import Small
+from simfl.studies.leaks.coalitions import coalitions_of
 from simfl.studies.leaks.lies import LIES, lies
-from simfl.studies.leaks.sweep import Report, coalitions_of, make_small
+from simfl.studies.leaks.sweep import Report, make_small
 
 Killer = Literal["explore", "leak", "lie", ""]
 SIGNED = {"consistency": "signatures"}

@@ -41,6 +41,8 @@ def dropouts(draw: Any, N: int, rounds: int, asynchronous: bool = False) -> Any:
     losses = []
     for user, index in sorted(draw(st.sets(st.tuples(st.integers(0, N - 1), st.integers(0, rounds - 1))))):
         loss: dict[str, Any] = {"user": user, "round": index, **draw(places())}
+        if asynchronous and loss["at"] in ("consistency", "recovery"):  # which no buffer reaches
+            continue
         losses.append(loss | ({"when": "delay", "delay_s": draw(SECONDS)} if draw(st.booleans()) else {}))
     return {"kind": "script", "losses": losses}
 

@@ -9,7 +9,8 @@ import pytest
 from simfl.cli import main
 from simfl.crypto import mds
 from simfl.protocols.registry import PROTOCOLS
-from simfl.studies.verify import CHECKS, Subject, verify
+from simfl.studies.verify import CHECKS, Subject, counted_rows, verify
+from simfl.studies.verify_privacy import PRIVACY
 from tests.engine.harness import ROOT
 
 PADS = (ROOT / "examples" / "dealt_pads.py").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 def found(subject: Subject, *names: str) -> dict[str, list[str]]:
     """The findings of these checks."""
     chosen = {name: CHECKS[name] for name in names or CHECKS}
-    return {name: findings for name, _, findings in verify(subject, chosen) if findings}
+    return {row.name: list(row.findings) for row in verify(subject, chosen) if row.findings}
 
 
 @pytest.mark.ci(only=["takes any shape"])
@@ -105,6 +106,43 @@ def test_a_code_at_other_points_is_found_by_galois_alone(monkeypatch: pytest.Mon
     assert "audit: coding: galois has" in findings["oracle"][0]
 
 
+NOTHING = "the protocol promises nothing (`withstands`)"
+PLAIN = {
+    "oracle": "it neither codes nor shares",
+    "channels": "its users seal nothing for each other",
+    **dict.fromkeys(("fresh_masks", "secrets", "sessions", "statements", "numbers"), NOTHING),
+}
+ROUNDS = "only rounds are looked at so, and the protocol has a buffer"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "not_tried"),
+    [
+        ("fedavg", PLAIN),
+        ("fedbuff", {**PLAIN, "kernels": ROUNDS}),
+        ("secagg_plus", dict.fromkeys(("secrets", "numbers"), NOTHING)),
+    ],
+)
+def test_a_check_without_an_object_is_not_tried(protocol: str, not_tried: dict[str, str]) -> None:
+    names = ("oracle", "fresh_masks", *(check.__name__ for check in PRIVACY))
+    rows = list(verify(Subject(protocol, {}), {name: CHECKS[name] for name in names}))
+    assert {row.name: row.not_tried for row in rows if row.not_tried} == not_tried
+    assert {row.outcome for row in rows if row.name not in not_tried} <= {"ok"}
+    assert counted_rows(rows) == f"{len(names) - len(not_tried)} ok, 0 failed, {len(not_tried)} not tried"
+
+
+def test_a_kernel_without_a_meaning_is_not_tried(tmp_path: Path) -> None:
+    """A sum by a kernel of the protocol's own, of which nobody has said what it means on symbols."""
+    total = "ops.total(ops.join([message.padded for message in got.values()]))"
+    own = "ops._op(_sum, (1, self.params.d + 1, U32), {}, [message.padded for message in got.values()])"
+    assert PADS.count(total) == 1
+    file = tmp_path / "pads.py"
+    file.write_text(f"{PADS.replace(total, own)}\n\ndef _sum(rows):\n    return sum(rows)\n")
+    (row,) = verify(Subject(f"{file}:DealtPads", {}), {"kernels": CHECKS["kernels"]})
+    assert row.outcome == "not tried"
+    assert row.not_tried.endswith("_sum has no twin on terms: add one to simfl.dataplane.symbolic.TWINS")
+
+
 @pytest.mark.ci
 def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "pads.py"
@@ -113,8 +151,9 @@ def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str],
         main(["verify", f"{file}:DealtPads"])
     assert left.value.code == 1
     printed = capsys.readouterr()
-    assert "FAILED  sizes: The bytes of each message" in printed.out
+    assert "FAILED     sizes: The bytes of each message" in printed.out
     assert "upload states 1 bytes" in printed.out
+    assert printed.out.endswith("\n10 ok, 1 failed, 6 not tried\n")
     assert printed.err.count(f"Runs the code of {file}") == 1
 
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import Classes, Count, Positive, Sizes, Text
+from simfl.blocks import Classes, Count, Positive, Sizes
 from simfl.learning.data.dataset import EVALUATED, F32, I64, DataError, Dataset, Split
+from simfl.texts import FileName
 from simfl.unpacking import UnpackingError, read_npz
 
 
@@ -112,7 +113,7 @@ class Npz(Dataset):
 
     main_key = "file"
     kind: Literal["npz"] = "npz"
-    file: Text
+    file: FileName
     """The file's path, from the scenario's folder."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from pydantic_core import from_json
 
+from simfl.digests import checked
 from simfl.errors import BadInput
 from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
 from simfl.studies.sweep.tables import MEANS
@@ -34,6 +35,7 @@ def read(path: Path) -> list[Total]:
     Raises:
         BadInput: it cannot be read, or is not such a table.
     """
+    checked(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["measure"] == MEASURE and row["mean"]]

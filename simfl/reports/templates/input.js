@@ -201,12 +201,25 @@ function look() {
   state.view = unpack(k, +$("tl-view").value);
   state.focus = -1;
   hide();
+  const one = typical(protocol(k).views[+$("tl-view").value]);
+  const opens = one ? ` It opens on aggregation ${one[0]}; Fit shows all.` : "";
   const left = info.left_out ? ` This page holds ${info.left_out}.` : "";
   $("tl-caption").textContent = `${state.view.label[0].toUpperCase()}${state.view.label.slice(1)}, ${info.name}: from `
-    + `${time(state.view.base / 1e3)} of ${meta.time} time on, ${time(state.view.length)} long.${left}`;
+    + `${time(state.view.base / 1e3)} of ${meta.time} time on, ${time(state.view.length)} long.${opens}${left}`;
   layout();
-  fit();
-  drawStrips();
+  if (one) lookAt(one); else fit();
+  drawStrips(one?.[0]);
+}
+
+// Of a view of several aggregations the one of median length: all of them together are a grey block.
+function typical({rounds}) {
+  if (rounds.length < 2) return null;
+  return [...rounds].sort((a, b) => (a[2] - a[1]) - (b[2] - b[1]))[rounds.length >> 1];
+}
+
+function lookAt([, from, to]) {
+  const span = Math.max(20, 1.1 * (to - from));
+  move((from + to - span) / 2, span);
 }
 
 function filter() {

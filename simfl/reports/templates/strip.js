@@ -101,8 +101,8 @@ function pick(strip, round) {
 function openRound(place, view, round) {
   $("tl-protocol").value = place;
   choose(false, view);
-  const {rounds} = protocol(place).views[view], [, from, to] = rounds.find(([index]) => index === round);
-  if (rounds.length > 1) move(from - .05 * (to - from), 1.1 * (to - from));
+  const {rounds} = protocol(place).views[view];
+  if (rounds.length > 1) lookAt(rounds.find(([index]) => index === round));
   drawStrips(round);
 }
 

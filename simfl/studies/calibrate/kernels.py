@@ -1,38 +1,29 @@
-"""The seconds of each kind of work: of kernels and trainings by themselves, and of the steps of small rounds.
+"""The least seconds of each kind of work: of kernels and trainings by themselves, again and again.
 
 Every kernel is called at sizes where the work in question dominates. Where it costs something a call, an item
 or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
 All of it on one thread, in CPU seconds, and training on a GPU in those of its kernels. A measurement is one
-call, the fastest of a few; `passes` repeats it.
-
-`ONE_BY_ONE`, the work that costs something a time whatever its size, is from small rounds of short updates,
-whose steps are timed beside their counted work. Seconds that the other kinds do not explain are shared out by
-least relative squares, none of them negative. Agreements too: amid a round they take a tenth longer.
+call, the fastest of a few, whose code and data are in the caches; `passes` repeats it, in any order. What the
+same work takes in a step, where they often are not, is `rounds`' to find.
 """
 
-import gc
 import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
 from simfl.crypto import field, keys, mds, prg, quantize, shamir, signatures
+from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
-from simfl.dataplane.eager import EagerOps
-from simfl.dataplane.handles import F32, U32, Handle
+from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.work import CODEC
 from simfl.learning.data import Split
-from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS, Model
 from simfl.learning.models.facts import facts, law_name
-from simfl.learning.partition import Iid
 from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import SIZES, Law, LocalSgd, WayName, fit
 from simfl.learning.trainer import Trainer
@@ -40,23 +31,23 @@ from simfl.live.wire import Codec, Parser, messages
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
 from simfl.protocols.keyed_messages import MaskedUpload
-from simfl.protocols.loopback import run_round
-from simfl.protocols.machine import SERVER, Effects, Params, Update
-from simfl.protocols.protocol import Mode
+from simfl.protocols.machine import Params
 from simfl.protocols.registry import PROTOCOLS
-from simfl.random_streams import Entropy, Streams
-from simfl.studies.watch import watched
+from simfl.random_streams import Streams
 
 Q = field.Q
-D = 1_000_000
+D = 2**16
+"""Elements of long vectors, which fit into a core's caches."""
 STREAMS = Streams(1)
+REPEATS = 3
+"""Times that a measurement is made in a pass; the fastest counts."""
 CACHE_FILLER = np.zeros(4_000_000)  # 32 MB
 Rates = dict[str, float]
 
 
 def seconds(
     call: Callable[[], object],
-    repeats: int = 3,
+    repeats: int = REPEATS,
     cold: bool = False,
     now_ns: Callable[[], int] = time.thread_time_ns,
 ) -> float:
@@ -107,7 +98,7 @@ def of_keys() -> Rates:
 
 
 def of_vectors() -> Rates:
-    """Measure masks, sums and quantisation over a million elements."""
+    """Measure masks, sums and quantisation of long vectors."""
     a, b = prg.expand(seed("a"), D, Q), prg.expand(seed("b"), D, Q)
     rows, weights = [a, b] * 5, [64, 32] * 5
     delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
@@ -115,9 +106,12 @@ def of_vectors() -> Rates:
     forth_s = seconds(lambda: quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False))
     back_s = seconds(lambda: quantize.dequantise(quantised, 2**16, 3, Q))
     g = delta.astype(np.float64)
-    seeds, few = np.concatenate([seed("mask", i) for i in range(50)]), np.zeros((1, 16), np.uint32)
+    seeds, masked = np.concatenate([seed("mask", i) for i in range(10)]), []
+    for length in (2 * SHORT, D):  # compiled, both of them
+        x = np.zeros((1, length), np.uint32)
+        masked.append((10.0, 10.0 * length, seconds(partial(prg.mask, x, seeds, [1] * 10, Q))))
     return {
-        "prg_seed": seconds(lambda: prg.mask(few, seeds, [1] * 50, Q)) / 50,
+        "prg_seed": solve(*masked)[0],
         "prg_element": seconds(lambda: prg.expand(seed("a"), D, Q)) / D,
         "field_add": seconds(lambda: field.add(a, b, Q)) / D,
         "field_mac": seconds(lambda: field.weighted_sum(rows, weights, Q)) / (len(rows) * D),
@@ -139,34 +133,37 @@ def of_wire() -> Rates:
 
 
 def of_codes() -> Rates:
-    """Measure MDS codes and Shamir shares. `mds_coefficient` is of a decoding matrix; an entry of a coding
-    matrix takes about as long."""
-    points, U, T = list(range(1, 101)), 70, 50
-    z = prg.expand(seed("z"), 200_000, Q)
-    m = mds.share_length(z.shape[1], U, T)
-    noise = seconds(lambda: prg.expand(seed("n"), T * m, Q))
-    encode = seconds(lambda: mds.encode(z, seed("n"), points, U, T, Q)) - noise
-    secrets = np.concatenate([seed("s"), seed("b")])
-    decoded, shared, reconstructed = [], [], []
-    for u in (20, 60, 140):
+    """Measure MDS codes and Shamir shares, all by compiled loops."""
+    coded, entries, decoded, shared, reconstructed = [], [], [], [], []
+    for n, U, T, m in ((12, 8, 4, 20_000), (100, 70, 50, 10_000)):
+        points, z = list(range(1, n + 1)), prg.expand(seed("z"), (U - T) * m, Q)
+        noise_s = seconds(partial(prg.expand, seed("n"), T * m, Q))
+        encode = partial(mds.encode, z, seed("n"), points, U, T, Q)
+        coded.append((float(n * m), float(n * U * m), max(seconds(encode) - noise_s, 1e-9)))
+        one = partial(mds.encode, z[:, : U - T], seed("n"), points, U, T, Q)  # rows of one element
+        entries.append((1.0, float(n * U), seconds(one, 7)))
+    for u in (70, 100, 140):
         decode = partial(mds.decode, np.ones((u, 1), np.uint32), range(1, u + 1), u, 1, u - 1, Q)
         decoded.append((1.0, float(u**2), seconds(decode, 7, cold=True)))  # it comes once a round
+    secrets = np.concatenate([seed("s"), seed("b")])
     for n, t in ((4, 2), (100, 51)):
         at = list(range(1, n + 1))
         taken = seconds(partial(shamir.share, secrets, seed("c"), at, t))
         shared.append((1.0, 9.0 * len(secrets) * n * t, taken))
-    for t in (3, 51):
+    for t, count in ((11, 60), (51, 20)):
         at = list(range(1, t + 2))
         rows = list(shamir.share(secrets[:1], seed("c"), at, t)[:, None])
-        others = [np.delete(np.arange(t + 1), k % t) for k in range(20)]  # never the same as just before
+        others = [np.delete(np.arange(t + 1), k % t) for k in range(count)]  # never the same as just before
         held = [(users, np.zeros(t, np.int64)) for users in others]
         taken = seconds(partial(shamir.reconstruct_many, rows, held, at))
         reconstructed.append((1.0, float(t**2), taken / len(held)))
-    rates = {"mds_mac": encode / (len(points) * U * m)}
-    rates["decoding"], rates["mds_coefficient"] = solve(*decoded)
-    rates["sharing"], rates["shamir_mac"] = solve(*shared)
-    rates["secret"], rates["lagrange_pair"] = solve(*reconstructed)
-    return rates
+    element_s, mac_s = solve(*coded)
+    secret_s, pair_s = solve(*reconstructed)
+    return {
+        "mds_element": element_s, "mds_mac": mac_s, "mds_coefficient": solve(*entries)[1],
+        "mds_inverse": solve(*decoded)[1], "shamir_mac": solve(*shared)[1],
+        "secret": secret_s, "lagrange_pair": pair_s,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -195,11 +192,12 @@ PAPERS_TRAININGS = (
 )
 
 
-def of_training(training: Training) -> Callable[[], Law]:
-    """Return a measurement of the law T = a + b E n: clients of five sizes once each, and a fit to them."""
+def of_training(training: Training) -> Callable[[Sequence[int]], Law]:
+    """Return a measurement of the law T = a + s S + b E n, a fit to clients of `SIZES`. Its argument is their
+    order, in which they are timed `REPEATS` times; of each the fastest counts."""
     rng = STREAMS.rng("samples", training.model.name)
-    sizes = sorted({math.ceil(k * training.batch_size) for k in SIZES})
-    size = sizes[-1], *training.shape
+    sizes = [math.ceil(k * training.batch_size) for k in SIZES]
+    size = max(sizes), *training.shape
     x = rng.integers(0, training.tokens, size) if training.tokens else rng.random(size, np.float32)
     y = rng.integers(0, training.classes, len(x))
     split = Split(x, y, x[:1], y[:1], training.classes)
@@ -209,84 +207,14 @@ def of_training(training: Training) -> Callable[[], Law]:
     parts = [np.arange(size) for size in sizes]
     trainer = Trainer(split, parts, training.model, sgd, training.device, way)
     weights = trainer.initial(bytes(32))
-    calls = [partial(trainer.training, weights, user, bytes(32), 0) for user in range(len(sizes))]
-    timed = partial(seconds, repeats=1, now_ns=trainer.timer.now_ns)
-    return lambda: fit([(size, timed(call)) for size, call in zip(sizes, calls, strict=True)])
 
-
-def of_steps() -> Callable[[], Rates]:
-    """Return a measurement of a minibatch and a multiply-add: tiny models on digits, clients of two sizes."""
-    split = Digits().loaded(STREAMS.rng("data"))
-    trainers = [
-        Trainer(split, Iid().dealt(split, users, STREAMS.rng("partition")), MODELS[model](),
-                LocalSgd(5, 10, 0.1), "cpu")
-        for model in ("logistic", "cnn") for users in (100, 20)
-    ]  # fmt: skip
-
-    def measure() -> Rates:
-        rows = []
-        for trainer in trainers:
-            taken = seconds(partial(trainer.training, trainer.initial(bytes(32)), 0, bytes(32), 0))
-            work = trainer.work(0)
-            rows.append((float(work["train_step"]), float(work["train_mac"]), taken))
-        return dict(zip(("train_step", "train_mac"), solve(*rows), strict=True))
+    def measure(order: Sequence[int]) -> Law:
+        fastest = dict.fromkeys(order, math.inf)
+        for _ in range(REPEATS):
+            for user in order:
+                call = partial(trainer.training, weights, user, bytes(32), 0)
+                taken = seconds(call, repeats=1, now_ns=trainer.timer.now_ns)
+                fastest[user] = min(fastest[user], taken)
+        return fit([(trainer.steps(user), sizes[user], taken) for user, taken in fastest.items()])
 
     return measure
-
-
-ONE_BY_ONE = ("step", "call", "row", "agree", "aead_item", "sharing", "secret", "decoding")
-COHORTS = (8, 32)  # users of the small rounds
-SHORT_D = 16
-Steps = dict[tuple[Any, ...], Counter[str]]
-"""(protocol, users, server or not, call, message) -> the work of all such steps, with their `cpu_ns`."""
-
-
-def play(protocol: str, users: int, steps: Steps, round_: int) -> None:
-    """Run one round, one user of it lost, and add its steps to `steps`."""
-    kind, ops = PROTOCOLS[protocol](), EagerOps(Q)
-    params = Params(d=SHORT_D, q=Q, T=users // 4, U=users // 2, t=users // 4 + 1, k=users // 2, clip=1.0)
-
-    def timed(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
-        if name == "expire":  # stale timers too expire here, so that it is many things in one
-            return own(*arguments)
-        ops.begin((), "offline")
-        effects = own(*arguments)
-        message = getattr(arguments[-1], "kind", "") if arguments else ""
-        for segment in ops.end():
-            steps[protocol, users, party == SERVER, name, message].update(
-                segment.work, cpu_ns=segment.taken_ns
-            )
-        return effects
-
-    roots = {u: Entropy(bytes(32), protocol, users, round_, u) for u in (SERVER, *range(users))}
-    update = Update(Handle(1, SHORT_D, F32, np.zeros((1, SHORT_D), np.float32)), 1)
-    clients = {u: watched(kind.client(u, params, ops, roots[u]), u, timed) for u in range(users)}
-    run_round(
-        watched(kind.server(range(users), params, ops, roots[SERVER]), SERVER, timed),
-        clients,
-        dict.fromkeys(range(users), update),
-        fate=lambda user, message: "lose" if (user, message.point) == (1, "upload") else "deliver",
-        offline=kind.offline,
-    )
-
-
-def of_rounds(known: Mapping[str, float], round_: int) -> Rates:
-    """Return the seconds of `ONE_BY_ONE` from rounds of all synchronous protocols, given the other kinds'."""
-    steps: Steps = defaultdict(Counter)
-    collecting = gc.isenabled()
-    gc.disable()  # a collection amid a step would be taken for its work
-    try:
-        for protocol, users in product(PROTOCOLS, COHORTS):
-            if PROTOCOLS[protocol].mode is Mode.ROUNDS:
-                play(protocol, users, steps, round_)
-    finally:
-        if collecting:
-            gc.enable()
-    rows, left = [], []
-    for work in steps.values():  # relative: each row is divided by the seconds that it explains
-        taken_s = work.pop("cpu_ns") / 1e9
-        explained = sum(amount * known[kind] for kind, amount in work.items() if kind not in ONE_BY_ONE)
-        rows.append([work[kind] / taken_s for kind in ONE_BY_ONE])
-        left.append(max(0.0, 1 - explained / taken_s))
-    found, _ = nnls(np.array(rows), np.array(left))
-    return {kind: max(float(rate), 1e-12) for kind, rate in zip(ONE_BY_ONE, found, strict=True)}

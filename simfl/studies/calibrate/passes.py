@@ -1,9 +1,10 @@
 """A device profile of this machine, with intervals.
 
-Everything is measured once a pass, so that changes over minutes (other work on the machine, its clock rate)
-are in the spread. A rate is the median over the passes. Its interval, from one order statistic to another,
-holds the median of all passes that there could be with at least 95 % probability, whatever their distribution
-(Conover, "Practical nonparametric statistics", 3.2).
+Everything is measured once a pass, in any order, so that changes over minutes (other work on the machine, its
+clock rate) are in the spread. A rate is that of median steps and kernels over the passes. Its interval is of
+each pass's own rate: from one order statistic to another, it holds the median of all passes that there could
+be with at least 95 % probability, whatever their distribution (Conover, "Practical nonparametric statistics",
+3.2).
 """
 
 import platform
@@ -18,9 +19,10 @@ from scipy.stats import binom
 
 from simfl.dataplane.work import CODEC, WORK
 from simfl.learning.device_clock import timer_of
-from simfl.learning.sgd import Law
+from simfl.learning.sgd import SIZES, Law
 from simfl.learning.trainer import one_thread
-from simfl.studies.calibrate import kernels
+from simfl.random_streams import Streams
+from simfl.studies.calibrate import kernels, rounds
 
 CONFIDENCE = 0.95
 
@@ -44,31 +46,32 @@ def calibrate(
     """Return the profile, as its file has it. more: trainings to find the law of, besides the papers'; tell:
     called after each pass."""
     with one_thread():
-        of_steps = kernels.of_steps()
-        trainings: dict[tuple[Any, ...], Callable[[], Law]] = {}  # a profile holds one law for each key
+        rng, runs = Streams(1).rng("order"), rounds.small_runs()
+        measures = [kernels.of_keys, kernels.of_vectors, kernels.of_codes, kernels.of_wire]
+        # A profile holds one law for each key.
+        trainings: dict[tuple[Any, ...], Callable[[Sequence[int]], Law]] = {}
         for kind in (*kernels.PAPERS_TRAININGS, *more):
             trainings[kind.law_name, kind.shape, kind.batch_size] = kernels.of_training(kind)
-        rates: defaultdict[str, list[float]] = defaultdict(list)
+        warm: defaultdict[str, list[float]] = defaultdict(list)
+        turns: list[rounds.Steps] = []
         laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
         for index in range(passes + 1):
-            found = {
-                **kernels.of_keys(),
-                **kernels.of_vectors(),
-                **kernels.of_codes(),
-                **kernels.of_wire(),
-                **of_steps(),
-            }
-            found |= kernels.of_rounds(found, index)
-            fitted = [measure() for measure in trainings.values()]
+            warm_s: dict[str, float] = {}
+            for k in rng.permutation(len(measures)):
+                warm_s |= measures[k]()
+            steps = rounds.turn(runs, rng)
+            fitted = [measure(rng.permutation(len(SIZES)).tolist()) for measure in trainings.values()]
             if index == 0:  # it warms up
                 continue
-            for name, rate in found.items():
-                rates[name].append(rate)
+            for name, rate in warm_s.items():
+                warm[name].append(rate)
+            turns.append(steps)
             for law, fit in zip(laws, fitted, strict=True):
                 law["start"].append(max(fit.start, 1e-9))
+                law["step"].append(max(fit.step, 1e-12))
                 law["sample"].append(max(fit.sample, 1e-12))
             tell(index)
-    seconds, intervals = _spread({name: rates[name] for name in (*WORK, CODEC) if name in rates})
+    seconds, intervals = rates_of(warm, turns)
     training = []
     for (model, shape, batch_size), law in zip(trainings, laws, strict=True):
         medians, within = _spread(law)
@@ -77,6 +80,30 @@ def calibrate(
     return {
         "description": described(more), "seconds": seconds, "intervals": intervals, "training": training,
     }  # fmt: skip
+
+
+def rates_of(
+    warm: Mapping[str, Sequence[float]], turns: Sequence[rounds.Steps]
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Return the rates, of median steps and medians of warm kernels, and the intervals, of each pass by
+    itself.
+
+    A rate of median steps is not the median of rates: in one pass the seconds of a step go to one kind of its
+    work and in another to another, but their sum stays.
+    """
+    turns = rounds.undisturbed(turns)
+    medians = {kind: statistics.median(values) for kind, values in warm.items()}
+    together = rounds.solved(rounds.pooled(turns), medians)
+    alone = [
+        rounds.solved(steps, {kind: values[k] for kind, values in warm.items()})
+        for k, steps in enumerate(turns)
+    ]
+    names = [name for name in (*WORK, CODEC) if name in together]
+    intervals = {name: interval([rates[name] for rates in alone]) for name in names}
+    return (
+        {name: _rounded(together[name]) for name in names},
+        {name: [_rounded(end) for end in ends] for name, ends in intervals.items()},
+    )
 
 
 def _spread(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, list[float]]]:

@@ -67,6 +67,12 @@ class BufferCohort(Cohort):
 
     latency_s = 0.01
     detects = (*DETECTS, "busy", "flapping")
+    held = (
+        "each sum is exact",
+        "each update is given up, thrown away or aggregated, once",
+        "a recovery ends as the thresholds say",
+        "honest messages are not refused",
+    )
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:

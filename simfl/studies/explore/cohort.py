@@ -34,7 +34,7 @@ from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Members, Observation
-from simfl.studies.explore.reached import Reached, Row, tables
+from simfl.studies.explore.reached import Reached, Row, Tried, tables
 from simfl.studies.leaks import views as leaks
 from simfl.studies.leaks.engine import on_engine
 from simfl.studies.leaks.laws import learned
@@ -99,6 +99,8 @@ class Cohort:
     protocol: str
     latency_s: ClassVar[float] = LATENCY_S
     detects: ClassVar[tuple[Detect, ...]] = DETECTS
+    held: ClassVar[tuple[str, ...]] = ()
+    """The laws that every pattern is held to."""
 
     @property
     def kind(self) -> Protocol:
@@ -120,6 +122,13 @@ class Cohort:
         client = kind.client(0, p, ops, Entropy(root, 0, 0))
         server = kind.server(range(self.users), p, ops, Entropy(root, SERVER, 0))
         return list(tables(client, server, kind.round_timers, kind.mode is Mode.BUFFERED))
+
+    @property
+    def laws(self) -> Iterator[Tried]:
+        """Yield the laws that patterns are held to, and those that there is nothing to hold to."""
+        yield from (Tried(law) for law in self.held)
+        promised = "" if self.withstands is not None else "the protocol promises nothing (`withstands`)"
+        yield Tried("nothing beyond the sum is learned", because=promised)
 
     @cached_property
     def reached(self) -> Reached:
@@ -183,6 +192,17 @@ class Tree:
 
 class RoundCohort(Cohort):
     """Users that differ in weight, of whom a majority or two must be left in a round over the loopback."""
+
+    held = ("each sum is exact", "a round ends as the thresholds say", "honest messages are not refused")
+
+    @property
+    def laws(self) -> Iterator[Tried]:
+        yield from super().laws
+        if "recovery" not in self.kind.round_timers:
+            because = "it has no recovery"
+        else:
+            because = "the scenario waits for all answers" if self.params.all_answers else ""
+        yield Tried("a recovery with enough answers does not wait", because=because)
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:

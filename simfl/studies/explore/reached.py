@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from simfl.protocols.machine import SERVER, Discard, Effects, Ignore, Reason, Refuse
@@ -97,20 +99,50 @@ SAID = {
     "deadline": "deadlines",
     "ignored": "reasons to ignore",
     "discarded": "reasons to throw an update away",
+    "refused": "refusals",
 }
 
 
-def told(reached: set[Row], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield lines: what was reached of each kind, and each row that was not with its reason."""
-    rows = list(rows)
-    refused = sorted(row[1] for row in reached if row[0] == "refused")
-    for kind, said in SAID.items():
-        of = [row for row in rows if row[0] == kind]
-        here = ["/".join(row[1:]) for row in of if row in reached]
-        if of:
-            yield f"{said}, {len(here)} of {len(of)} reached: {', '.join(here) or 'none'}"
-    yield f"refusals reached: {', '.join(refused) or 'none: ' + NEVER['refused',]}"
+@dataclass(frozen=True)
+class Tried:
+    """A row of an exploration: a law, or parts of the machines' tables.
+
+    Attributes:
+        name: the law, or the kind of part.
+        parts: those that were reached; none of a law.
+        because: why it was not tried; empty if it was.
+    """
+
+    name: str
+    parts: tuple[str, ...] = ()
+    because: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {', '.join(self.parts)}" if self.parts else self.name
+        return f"not tried  {text}, because {self.because}" if self.because else f"{'ok':11}{text}"
+
+    @property
+    def number(self) -> int:
+        return max(1, len(self.parts))
+
+
+def tried(reached: set[Row], rows: Iterable[Row]) -> Iterator[Tried]:
+    """Yield of each kind what was reached, and each part that was not with its reason."""
+    rows = [*rows, *sorted(row for row in reached if row[0] == "refused")]
+    if not any(row[0] == "refused" for row in rows):
+        rows.append(("refused",))
+    for kind, words in SAID.items():
+        here = tuple("/".join(row[1:]) for row in rows if row[0] == kind and row in reached)
+        if here:
+            yield Tried(words, here)
     for row in rows:
         if row not in reached:
-            name = "/".join(row[1:])
-            yield f"never reached, of {SAID[row[0]]}: {name}: {NEVER.get(row, UNTRIED)}"
+            yield Tried(SAID[row[0]], tuple(filter(None, ["/".join(row[1:])])), NEVER.get(row, UNTRIED))
+
+
+def counted(rows: Iterable[Tried]) -> str:
+    """Return how many laws and parts are ok, failed and not tried, where no law is broken."""
+    number = Counter[bool]()
+    for row in rows:
+        number[not row.because] += row.number
+    return f"{number[True]} ok, 0 failed, {number[False]} not tried"

@@ -7,7 +7,7 @@ losses come first, so that the first leak is a smallest one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,8 +26,10 @@ from simfl.studies.explore.cohort import (
     fate_of,
 )
 from simfl.studies.leaks.engine import on_engine
-from simfl.studies.leaks.views import Setup, Transcript, play, union
+from simfl.studies.leaks.views import NamedEntropy, Setup, Transcript, play, union
+from simfl.studies.watch import Call
 
+Draw = Callable[..., NamedEntropy]
 Words = Mapping[str, Callable[[str], Fate]]
 
 LOST: dict[Detect, Words] = {
@@ -77,6 +79,14 @@ class Small:
             yield from self.rounds(detect, most)
         for detect in self.cohort.detects:
             yield from self.two_rounds(detect)
+
+    def session(
+        self, ops: SymbolicOps, draw: Draw = NamedEntropy, name: bytes | None = None, call: Call | None = None
+    ) -> Transcript:
+        """Play a round without losses. name: of another session; draw, call: as of `views.play`."""
+        p = self.setup.params
+        setup = self.setup if name is None else replace(self.setup, params=replace(p, session=name))
+        return play(setup, ops=ops, draw=draw, update=(name or b"").decode() or None, call=call)
 
     def replay(self, case: Case) -> Transcript:
         """Play a case."""
@@ -143,6 +153,13 @@ class SmallBuffer:
             for detect in self.cohort.detects:
                 for pattern in every(self.cohort.users, self.cohort.fates(detect), unlucky):
                     yield (case := Case(pattern, detect)), self.replay(case)
+
+    def session(
+        self, ops: SymbolicOps, draw: Draw = NamedEntropy, name: bytes | None = None, call: Call | None = None
+    ) -> Transcript:
+        """Play a run without losses. name: of another session; draw, call: as of `views.play`."""
+        experiment = self.cohort.experiment((None,) * self.cohort.users, "told")
+        return on_engine(experiment, self.cohort.protocol, ops=ops, draw=draw, name=name, call=call)
 
     def replay(self, case: Case) -> Transcript:
         """Play a case."""

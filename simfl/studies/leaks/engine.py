@@ -7,7 +7,7 @@ vectors have a few coordinates as terms, since longer ones repeat what a code do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,21 +29,35 @@ from simfl.studies.leaks.views import (
     shortened,
     sum_of,
 )
-from simfl.studies.watch import watched
+from simfl.studies.watch import Call, watched
 
 
-def on_engine(experiment: Experiment, protocol: str) -> Transcript:
-    """Run an entry of a scenario, and return what was sent, drawn and summed."""
+def on_engine(
+    experiment: Experiment,
+    protocol: str,
+    published: Callable[[], None] = lambda: None,
+    ops: SymbolicOps | None = None,
+    draw: Callable[..., NamedEntropy] = NamedEntropy,
+    name: bytes | None = None,
+    call: Call | None = None,
+) -> Transcript:
+    """Run an entry of a scenario, and return what was sent, drawn and summed.
+
+    published: called as a round ends. name: of another session than the scenario's. draw: makes a party's
+    source of entropy. call: takes each call of the server.
+    """
     clocks, q = make_clocks(experiment), experiment.scenario.params(protocol, 1).q
-    ops = SymbolicOps(q)
+    ops = ops or SymbolicOps(q)
     session = experiment.session(protocol, clocks(protocol), ops)
     machines, users = session.machines, tuple(range(session.world.users))
+    if name is not None:
+        machines = replace(machines, params=replace(machines.params, session=name))
     setup = Setup(machines.kind, shortened(machines.kind, machines.params), users)
     ops.longest = setup.coordinates
     watcher = _Watcher(setup, Transcript(q, users))
 
     def entropy(*scope: Any) -> NamedEntropy:
-        made = NamedEntropy(setup.root, *scope)
+        made = draw(setup.root, *scope)
         watcher.seen.drawn.setdefault(int(scope[0]), [])
         made.drawn = watcher.seen.drawn[int(scope[0])]  # of all rounds, as an adversary forgets nothing
         return made
@@ -52,16 +66,22 @@ def on_engine(experiment: Experiment, protocol: str) -> Transcript:
         machines,
         entropy=entropy,
         client=lambda user, *rest: watcher.client(user, rest[-1].scope[1], machines.client(user, *rest)),
-        server=lambda *rest: watcher.server(rest[-1].scope[1], machines.server(*rest)),
+        server=lambda *rest: watcher.server(rest[-1].scope[1], _called(machines.server(*rest), call)),
     )
 
     async def publish(closed: ClosedRound) -> None:
-        """Keep nothing: the laws judge the symbolic result."""
+        """Keep nothing of a round: the laws judge the symbolic result."""
+        published()
 
     asyncio.run(drive(session, publish, lambda: None))
     watcher.close()
     watcher.seen.misuse += ops.misuse
+    watcher.seen.kernels |= ops.kernels
     return watcher.seen
+
+
+def _called(server: Any, call: Call | None) -> Any:
+    return server if call is None else watched(server, SERVER, call)
 
 
 class _Watcher:

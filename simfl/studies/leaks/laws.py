@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from simfl.dataplane.terms import Coordinate
+from simfl.studies.leaks.coalitions import spread
 from simfl.studies.leaks.elimination import Basis, Line, reduced, within
 from simfl.studies.leaks.knowledge import Knowledge, in_words
 from simfl.studies.leaks.views import Transcript
@@ -97,11 +98,10 @@ def learned(seen: Transcript, colluders: int) -> Iterator[str]:
     """Yield what the server and so many users learn beyond sums, and what is used twice; of many coalitions
     some are tried."""
     yield from seen.misuse
-    coalitions = list(combinations(seen.users, colluders))
     base = seen.view()
-    for coalition in coalitions[:: -(-len(coalitions) // TRIED_COALITIONS)]:
+    for coalition in spread(seen.users, colluders, TRIED_COALITIONS):
         leak = beyond(seen, seen.view(coalition, base))
         if leak is not None:
             who = "".join(f" and user {user}" for user in coalition)
-            yield f"the server{who} know {leak.combination}"
+            yield f"the server{who} know{'' if who else 's'} {leak.combination}"
             return

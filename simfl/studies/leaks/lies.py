@@ -26,6 +26,7 @@ from simfl.errors import BadInput
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Inbox, Roster, Signature, Signatures, Survivors
 from simfl.protocols.machine import SERVER, Message, Send
+from simfl.studies.leaks.coalitions import check_colluders
 from simfl.studies.leaks.knowledge import Knowledge
 from simfl.studies.leaks.laws import Leak, beyond
 from simfl.studies.leaks.views import Alter, Sent, Setup, Transcript, items, play
@@ -113,7 +114,7 @@ def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
     """Play a round in which nobody is lost, up to the question who survived. lie: what is told before."""
     kind, waiting = _Noting(setup.kind), dict[int, Any]()
 
-    def alter(to: int, message: Message) -> Message:
+    def alter(to: int, message: Message) -> Message | Sequence[Message]:
         if isinstance(message, Survivors):
             waiting[to] = copy.copy(kind.clients[to])
         return lie(to, message)
@@ -254,8 +255,9 @@ def in_words(told: Told) -> str:
 
 def lies(setup: Setup, lie: str, collude: int = 0, report: Lied | None = None) -> Lied:
     """Try the lies of one kind with the last so many users as colluders, from none on, until one leaks.
-    report: takes the counts as they come. BadInput for another kind, and for a protocol that asks nobody who
-    survived."""
+    report: takes the counts as they come. BadInput for another kind, for a coalition of all users, and for a
+    protocol that asks nobody who survived."""
+    check_colluders(collude, len(setup.users))
     if lie not in LIES:
         raise BadInput(f"lie={lie} is none of {', '.join(LIES)}")
     report, users = report or Lied(), setup.users
@@ -277,7 +279,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
         kinds = [few_alive, one_missing]
         kinds += [every_lie] if len(users) <= ALL_LIES else [two_stories] if len(users) <= TWO_STORIES else []
         return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
-    partners = (*coalition, *users[1 : asked.least - len(coalition)])
+    partners = (*coalition, *users[1 : max(1, asked.least - len(coalition))])
     asked = ask(setup, narrow(0, partners))
     shared = {0, *partners}
     told = f"user 0 is told that {shared} shared; "

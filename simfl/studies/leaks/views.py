@@ -22,11 +22,11 @@ from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Name
 from simfl.studies.leaks.elimination import Line
 from simfl.studies.leaks.knowledge import Knowledge
-from simfl.studies.watch import watched
+from simfl.studies.watch import Call, watched
 
 Fate = Callable[[int, Any], str]
-Alter = Callable[[int, Message], Message]
-"""(user, message of the server) -> what the user is told instead."""
+Alter = Callable[[int, Message], Message | Sequence[Message]]
+"""(user, message of the server) -> what the user is told instead, which may be several messages."""
 
 
 class NamedEntropy(Entropy):
@@ -60,7 +60,7 @@ class Transcript:
     updates; sums: those that may be known, the results among them; least: users in one further sum that may
     be known, whichever it is, None for no such sum;
     verdict: the server's own of a round over a graph;
-    misuse: seeds with two purposes, nonces with two rows.
+    misuse: seeds with two purposes, nonces with two rows; kernels: those that machines ran.
     """
 
     q: int
@@ -73,6 +73,7 @@ class Transcript:
     misuse: list[str] = field(default_factory=list)
     exact: bool = True
     verdict: Verdict | None = None
+    kernels: set[Any] = field(default_factory=set)
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
         """Return what the server and these users know. base: what the server alone knows of this."""
@@ -148,18 +149,23 @@ def play(
     alter: Alter | None = None,
     ops: SymbolicOps | None = None,
     update: Hashable | None = None,
+    draw: Callable[..., NamedEntropy] = NamedEntropy,
+    call: Call | None = None,
 ) -> Transcript:
     """Play one synchronous round over the loopback.
 
     index: of the round, which tells its entropy, and unless `update` is given its updates, from others'.
+    draw: makes a party's source of entropy. call: takes each call of the server.
     """
     kind, p, users = setup.kind, setup.params, setup.users
     ops, update = ops or SymbolicOps(p.q), index if update is None else update
-    entropies = {party: NamedEntropy(setup.root, party, index) for party in (SERVER, *users)}
+    entropies = {party: draw(setup.root, party, index) for party in (SERVER, *users)}
     clients = {user: kind.client(user, p, ops, entropies[user]) for user in users}
     server: Any = kind.server(users, p, ops, entropies[SERVER])
     if alter is not None:
-        server = watched(server, SERVER, _altered(alter))
+        server = watched(server, SERVER, altered(alter))
+    if call is not None:
+        server = watched(server, SERVER, call)
     updates = {user: setup.update(user, update) for user in users}
     out = run_round(server, clients, updates, fate, kind.offline)
     label = f"round {index}: " if index else ""
@@ -177,12 +183,22 @@ def play(
     else:
         seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
     seen.misuse += ops.misuse
+    seen.kernels |= ops.kernels
     return seen
 
 
-def _altered(alter: Alter) -> Callable[..., Effects]:
+def altered(alter: Alter) -> Call:
+    """Return what has a server say something else."""
+
     def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
-        return [Send(e.to, alter(e.to, e.message)) if isinstance(e, Send) else e for e in own(*arguments)]
+        effects: Effects = []
+        for effect in own(*arguments):
+            if isinstance(effect, Send):
+                said = alter(effect.to, effect.message)
+                effects += [Send(effect.to, one) for one in ([said] if isinstance(said, Message) else said)]
+            else:
+                effects.append(effect)
+        return effects
 
     return call
 
@@ -214,6 +230,7 @@ def union(transcripts: Sequence[Transcript]) -> Transcript:
         whole.sums += one.sums
         whole.least = one.least if whole.least is None else whole.least
         whole.exact &= one.exact
+        whole.kernels |= one.kernels
         whole.misuse += [law for law in one.misuse if law not in whole.misuse]
         for party, drawn in one.drawn.items():
             whole.drawn.setdefault(party, []).extend(drawn)

@@ -15,13 +15,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal, assert_never
 
-from joblib import Parallel, parallel_config
+from joblib import Parallel, cpu_count, parallel_config
 
 from simfl.cluster.dask_engine import connected
 from simfl.cluster.engine import reachable
 from simfl.errors import BadInput
 
 Backend = Literal["loky", "dask", "ray"]
+JOBS_PER_CORE = 2  # beyond, processes only take turns
 MODULES = {"dask": "distributed", "ray": "ray"}
 
 
@@ -33,6 +34,15 @@ def need(backend: Backend) -> None:
         raise BadInput(f"--backend {backend} is not installed: pip install 'simfl[{backend}]'") from None
 
 
+def check_jobs(jobs: int) -> None:
+    """Raise BadInput for more processes than this machine has work for."""
+    most = JOBS_PER_CORE * cpu_count()
+    if not 1 <= jobs <= most:
+        raise BadInput(
+            f"jobs={jobs} must be at least 1 and at most {most}, {JOBS_PER_CORE} for each core here"
+        )
+
+
 @contextmanager
 def workers(
     backend: Backend, jobs: int, address: str | None = None, ordered: bool = False
@@ -40,7 +50,10 @@ def workers(
     """Yield a joblib `Parallel` that gives results as they come, or `ordered` as the tasks.
 
     jobs: the workers that are made here. address: of a Dask scheduler or a Ray cluster; without one a cluster
-    is started on this machine. BadInput if it does not answer, or has several threads a worker."""
+    is started on this machine. BadInput if it does not answer, has several threads a worker, or would be
+    started with more jobs than this machine has work for."""
+    if address is None:
+        check_jobs(jobs)
     results = "generator" if ordered else "generator_unordered"
     how: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     with ExitStack() as stack:

@@ -14,6 +14,11 @@ from simfl.studies.sweep.store import LINKS
 from simfl.studies.sweep.tables import means, rows
 
 BETTER_HIGH = ("accuracy", "completed", "exact", "T_weak", "T_strong", "C", "updates_per_hour")
+CIRCUMSTANCES = (
+    "population", "network", "server", "detect", "dropout", "profile", "clock",
+    "learning.dataset", "learning.data", "learning.partition",
+)  # fmt: skip
+"""Blocks of a scenario that nobody chooses; entries are compared where these are alike."""
 LABEL_MOST, MAX_NAME = 40, 150  # signs of a value in a label, and of a folder's name
 
 
@@ -28,7 +33,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Entry:
-    """A protocol at a point: its means, the users who may collude (T), and the folder of its first cell."""
+    """A protocol at a point: its means, the users who may collude (T), and the folder of its first cell.
+    where: the label of what is not chosen at that point."""
 
     point: int
     protocol: str
@@ -36,6 +42,7 @@ class Entry:
     T: int
     folder: str
     means: Mapping[Measure, Estimate | None]
+    where: str = ""
 
     def mean(self, key: str, phase: str = "") -> float | None:
         found = self.means.get((key, phase))
@@ -77,7 +84,9 @@ def picture(sweep: Sweep) -> Picture:
         masked = cell.scenario.protocols[protocol].offline
         T = cell.scenario.params(protocol).T if masked else 0
         words = label(plan.points[point], shorts)
-        entries.append(Entry(point, protocol, words, T, f"{LINKS}/{names[key]}", found))
+        given = {key: value for key, value in plan.points[point].items() if is_circumstance(key)}
+        where = label(given, shorts)
+        entries.append(Entry(point, protocol, words, T, f"{LINKS}/{names[key]}", found, where))
     known = [c for c in at("csv") if any(e.means.get(c.measure) is not None for e in entries)]
     places = tuple(
         tuple(axis.values.index(plain(p[axis.key])) if axis.key in p else None for axis in axes)
@@ -85,6 +94,23 @@ def picture(sweep: Sweep) -> Picture:
     )
     seeds = len({cell.seed for cell in plan.cells})
     return Picture(plan.name, seeds, axes, tuple(known), tuple(entries), places, warning(drifts))
+
+
+def is_circumstance(key: str) -> bool:
+    """Tell whether a dotted key is one of the world, and not of a design.
+
+    >>> is_circumstance("dropout.rate"), is_circumstance("privacy.T")
+    (True, False)
+    """
+    return f"{key}.".startswith(tuple(f"{block}." for block in CIRCUMSTANCES))
+
+
+def by_circumstances(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Return the entries of each world, by the label of its circumstances."""
+    worlds: dict[str, list[Entry]] = {}
+    for entry in entries:
+        worlds.setdefault(entry.where, []).append(entry)
+    return worlds
 
 
 def widest(found: Picture) -> tuple[int, int]:
@@ -155,10 +181,16 @@ def front(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def best(found: Picture) -> list[tuple[Column, Entry, Estimate]]:
-    """Return for each measure of whole rounds with a better end the best entry, where entries differ."""
+    """Return for each measure of whole rounds with a better end the best entry of each world, where entries
+    differ."""
+    worlds = by_circumstances(found.entries).values()
+    return [row for entries in worlds for row in _best_of(entries, found.measures)]
+
+
+def _best_of(entries: Sequence[Entry], measures: Iterable[Column]) -> list[tuple[Column, Entry, Estimate]]:
     out = []
-    for column in (c for c in found.measures if not c.phase and c.key != "survivors"):
-        known = [(e, value) for e in found.entries if (value := e.means.get(column.measure)) is not None]
+    for column in (c for c in measures if not c.phase and c.key != "survivors"):
+        known = [(e, value) for e in entries if (value := e.means.get(column.measure)) is not None]
         ranked = column.how == "mean" or column.key in BETTER_HIGH
         if ranked and len({value.mean for _, value in known}) > 1:
             sign = -1 if column.key in BETTER_HIGH else 1

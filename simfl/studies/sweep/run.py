@@ -10,6 +10,7 @@ from typing import Any
 
 from joblib import cpu_count, delayed
 
+from simfl.digests import Damaged
 from simfl.errors import RunFailed
 from simfl.folder.identity import code_version, scenario_key
 from simfl.folder.result import Result, breakdown, versions
@@ -22,7 +23,7 @@ from simfl.scenario.world import Measured
 from simfl.simulation import run
 from simfl.studies.sweep.backends import Backend, workers
 from simfl.studies.sweep.plan import Cell, Plan
-from simfl.studies.sweep.store import Damaged, Store
+from simfl.studies.sweep.store import Store
 
 TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
@@ -67,7 +68,7 @@ class Sweep:
                 if key not in out and not self.store.verify(key, needed):
                     out[key] = cell
             except Damaged as why:
-                warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why}")
+                warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why.path.name} {why.problem}")
                 out[key] = cell
         return out
 

@@ -3,7 +3,7 @@
 A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
 single files that it names, and the code. Files are written to a folder of another name beside it, synced,
 and renamed. Writers hold the lock, so what a killed sweep left half-written is nobody's. Of a cell's files
-only `about.json` tells of the machine and the day; it also holds the others' digests.
+only `about.json` tells of the machine and the day. SHA256SUMS has the digests of the others (`digests`).
 """
 
 import json
@@ -14,23 +14,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from pydantic_core import from_json
 
+from simfl import digests
+from simfl.digests import SUMS, Damaged
 from simfl.errors import BadInput
 from simfl.folder import disk
 
 PARTIAL_PREFIX = ".writing-"  # of a folder's name until it is whole
 ABOUT = "about.json"
 LINKS = "points"  # the folder of links to cells, which are named by their values
-
-
-class Damaged(Exception):
-    """A cell that is there but not as it was written; says what is wrong."""
 
 
 class Store:
@@ -71,28 +67,18 @@ class Store:
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():
-                raise Damaged("a link or a file is in its place")
+                raise Damaged(folder, "is a link or a file, not a folder")
             return False
-        try:
-            digests = from_json((folder / ABOUT).read_text(encoding="utf-8"))["sha256"]
-            for name, digest in digests.items():
-                if Path(name).name != name:
-                    raise ValueError(f"{name} is not a name of a file")
-                if sha256((folder / name).read_bytes()).hexdigest() != digest:
-                    raise Damaged(f"{name} is not as it was written")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            missing = next((name for name in (ABOUT, *needed) if not (folder / name).is_file()), None)
-            raise Damaged(f"{missing} is missing" if missing else f"{ABOUT} cannot be read") from None
-        return set(needed) <= set(digests)
+        return set(needed) <= digests.check_all(folder)
 
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Put a cell in its place, instead of one that is there; call it with the lock held."""
         partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=self.cells))
-        digests = {name: sha256(text.encode()).hexdigest() for name, text in files.items()}
         written = datetime.now(UTC).isoformat(timespec="seconds")
-        about = {**about, "machine": platform.node(), "written": written, "sha256": digests}
+        about = {**about, "machine": platform.node(), "written": written}
         for name, text in {**files, ABOUT: json.dumps(about, indent=2) + "\n"}.items():
             disk.write(partial / name, text.encode())
+        disk.write(partial / SUMS, digests.manifest(partial, files).encode())
         partial.chmod(0o755)
         disk.sync(partial)
         cell, old = self.cells / key, partial.with_name(f"{partial.name}-old")

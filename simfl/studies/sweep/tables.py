@@ -6,10 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simfl.folder.disk import atomic
+from simfl.digests import SUMS, manifest
+from simfl.folder.disk import atomic, write_text
 from simfl.results.columns import COLUMNS, Measure, at
 from simfl.results.reasons import reasons
-from simfl.results.round_summary import RoundSummary
 from simfl.results.statistics import Estimate, estimate
 from simfl.results.summary import ProtocolSummary
 from simfl.results.text import write_csv
@@ -98,15 +98,15 @@ class Failures(NamedTuple):
 
 def failures(sweep: Sweep) -> dict[Group, Failures]:
     """Return those of each point and protocol that has any."""
-    rounds: defaultdict[Group, list[RoundSummary]] = defaultdict(list)
+    outcomes: defaultdict[Group, list[str | None]] = defaultdict(list)
     units = {}
     for cell, _, summary in sweep.kept():
         for name, protocol in summary.protocols.items():
-            rounds[cell.point, name] += protocol.rounds
+            explained = (r.reason and summary.explain(name, r.reason) for r in protocol.rounds)
+            outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
     found = {
-        group: Failures(reasons(r.reason for r in listed), len(listed), units[group])
-        for group, listed in rounds.items()
+        group: Failures(reasons(listed), len(listed), units[group]) for group, listed in outcomes.items()
     }
     return {group: failures for group, failures in found.items() if failures.reasons}
 
@@ -148,6 +148,19 @@ def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[ProtocolSumma
                 found.setdefault(cell.point, {}).setdefault(name, []).append(entry)
     for point in list(found)[:SHOWN_SELECTIONS]:
         yield in_words(sweep.plan.points[point]), found[point]
+
+
+def write(sweep: Sweep) -> dict[str, list[Any]]:
+    """Write a sweep's tables, then the digests of those that are read back; return sweep.csv's columns."""
+    folder, plan = sweep.store.folder, sweep.plan
+    (folder / SUMS).unlink(missing_ok=True)
+    listed = list(rows(sweep))
+    swept = columns(plan, listed)
+    write_table(folder / "sweep.csv", swept)
+    write_table(folder / "means.csv", mean_columns(plan, means(listed)))
+    write_table(folder / "failures.csv", failure_columns(plan, failures(sweep)))
+    write_text(folder / SUMS, manifest(folder, ("sweep.csv", "means.csv")))
+    return swept
 
 
 def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:

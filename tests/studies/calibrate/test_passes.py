@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from functools import partial
 from itertools import count
 from math import comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -16,8 +17,9 @@ from simfl import cli, profiles
 from simfl.dataplane.work import CODEC, WORK
 from simfl.learning.device_clock import DeviceTimer
 from simfl.learning.models import MODELS
+from simfl.learning.sgd import SIZES
 from simfl.profiles import TRAINING_WORK
-from simfl.studies.calibrate import kernels, passes
+from simfl.studies.calibrate import kernels, passes, rounds
 from tests.engine.harness import ROOT
 
 KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted({*WORK, CODEC} - set(TRAINING_WORK)))}
@@ -43,42 +45,79 @@ def test_two_rates_come_out_of_the_times_that_they_make() -> None:
     assert kernels.solve(*rows) == pytest.approx((3e-6, 2e-10))
 
 
-def test_steps_of_small_rounds_tell_single_operations_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    played = kernels.play
+FOUND = ("call", "step", "vector", "gathered_row", "agree", "softmax_start", "softmax_mac")
+RIGHT = {kind: 1e-10 if kind == "softmax_mac" else KNOWN[kind] for kind in FOUND}
+"""Kinds of work that made-up steps consist of, and what each takes."""
 
-    def play(protocol: str, users: int, steps: kernels.Steps, round_: int) -> None:
-        mine: kernels.Steps = kernels.defaultdict(kernels.Counter)
-        played(protocol, users, mine, round_)
-        for key, work in mine.items():  # as if each step took what its work takes
-            del work["cpu_ns"]
-            work["cpu_ns"] = round(1e9 * sum(n * KNOWN[kind] for kind, n in work.items()))
-            steps[key] = work
 
-    monkeypatch.setattr(kernels, "play", play)
-    monkeypatch.setattr(kernels, "COHORTS", (5, 12))
-    known = {kind: rate for kind, rate in KNOWN.items() if kind not in kernels.ONE_BY_ONE}
-    assert kernels.of_rounds(known, 0) == pytest.approx(
-        {kind: KNOWN[kind] for kind in kernels.ONE_BY_ONE}, rel=1e-6
-    )
+def made_up(noise: float, seed: int) -> rounds.Steps:
+    """Return 40 kinds of steps of 4 runs, each as long as its work takes, times up to 1 + noise."""
+    rng, steps = np.random.default_rng(seed), rounds.Steps()
+    counts = np.random.default_rng(0).integers(0, 40, (40, len(FOUND)))
+    for k, row in enumerate(counts.tolist()):
+        work = Counter(dict(zip(FOUND, row, strict=True)))
+        work["softmax_mac"] *= 100_000
+        taken_s = sum(amount * RIGHT[kind] for kind, amount in work.items()) * (1 + noise * rng.random())
+        steps["run", k % 4, False, "receive", str(k), "offline"] = Counter(
+            work, segments=3, cpu_ns=round(1e9 * taken_s), probe_ns=3 * 10**6
+        )
+    return steps
+
+
+@pytest.mark.parametrize("warm", [0.0, 0.4])
+def test_steps_distinguish_single_operations(warm: float) -> None:
+    """From no seconds of kernels, and from two fifths of what the work takes."""
+    least = {kind: warm * rate for kind, rate in RIGHT.items()} | dict.fromkeys(rounds.BY_KERNELS, 1e-9)
+    seconds = rounds.solved(made_up(0.0, 0), least)
+    assert {kind: seconds[kind] for kind in FOUND} == pytest.approx(RIGHT, rel=1e-4)
+
+
+def test_no_rate_is_below_its_kernel() -> None:
+    least = {"agree": 2 * RIGHT["agree"], **dict.fromkeys(rounds.BY_KERNELS, 1e-9)}
+    assert rounds.solved(made_up(0.0, 0), least)["agree"] >= 2 * RIGHT["agree"]
+
+
+def test_other_work_on_the_machine_adds_little() -> None:
+    """Nine passes of three turns, in which steps take up to half longer: fastest turns, then the median."""
+    turns = []
+    for index in range(9):
+        fastest: rounds.Steps = {}
+        for k in range(3):
+            rounds.keep_fastest(fastest, made_up(0.5, 3 * index + k))
+        turns.append(fastest)
+    seconds = rounds.solved(rounds.pooled(turns), dict.fromkeys(rounds.BY_KERNELS, 1e-9))
+    for work in made_up(0.0, 0).values():
+        charged_s = sum(work[kind] * seconds[kind] for kind in FOUND)
+        assert 1 <= charged_s * 1e9 / work["cpu_ns"] < 1.2
+
+
+def test_times_are_those_of_an_undisturbed_machine() -> None:
+    """In the second turn all takes twice as long, the fixed kernel too."""
+    quiet = made_up(0.0, 0)
+    busy = {
+        name: Counter({**work, "cpu_ns": 2 * work["cpu_ns"], "probe_ns": 2 * work["probe_ns"]})
+        for name, work in quiet.items()
+    }
+    for steps in rounds.undisturbed([quiet, busy]):
+        assert {name: work["cpu_ns"] for name, work in steps.items()} == {
+            name: work["cpu_ns"] for name, work in quiet.items()
+        }
 
 
 def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the smallest runs: 6 users, vectors of 170 elements, and a network on digits."""
     once = partial(kernels.seconds, repeats=1)
     monkeypatch.setattr(kernels, "seconds", lambda call, *_, **__: once(call))
-    monkeypatch.setattr(kernels, "D", 5_000)
-    monkeypatch.setattr(kernels, "COHORTS", (5, 8))
-    found = {
-        **kernels.of_keys(),
-        **kernels.of_vectors(),
-        **kernels.of_codes(),
-        **kernels.of_wire(),
-        **kernels.of_steps()(),
-    }
-    found |= kernels.of_rounds(found, 0)
-    assert set(found) == {*WORK, CODEC} - set(TRAINING_WORK)
-    assert all(0 < rate < 0.1 for rate in found.values())
+    monkeypatch.setattr(kernels, "D", 10_000)
+    monkeypatch.setattr(rounds, "TURNS", 1)
+    monkeypatch.setattr(rounds, "SHARED", ((6, 4, 1, 12),))
+    monkeypatch.setattr(rounds, "BUFFERED", ((8, 4, 1, 12),))
+    monkeypatch.setattr(rounds, "BY_AUTOGRAD", ((30, 10),))
+    warm_s = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **kernels.of_wire()}
+    seconds = rounds.solved(rounds.turn(rounds.small_runs(), np.random.default_rng(0)), warm_s)
+    assert set(seconds) == {*WORK, CODEC} - set(TRAINING_WORK)
+    assert all(0 < rate < 0.1 for rate in seconds.values())
+    assert all(seconds[kind] >= rate for kind, rate in warm_s.items())
 
 
 @pytest.fixture
@@ -86,14 +125,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements that are over at once: the k-th pass finds k times the known rates."""
     index = count(1)
 
-    def found(known: Mapping[str, float], round_: int) -> dict[str, float]:
+    def warm() -> dict[str, float]:
         k = next(index)
         return {kind: k * rate for kind, rate in KNOWN.items()}
 
-    for name in ("of_keys", "of_vectors", "of_codes", "of_wire"):
+    for name in ("of_keys", "of_vectors", "of_wire"):
         monkeypatch.setattr(kernels, name, dict)
-    monkeypatch.setattr(kernels, "of_steps", lambda: dict)
-    monkeypatch.setattr(kernels, "of_rounds", found)
+    monkeypatch.setattr(kernels, "of_codes", warm)
+    monkeypatch.setattr(rounds, "small_runs", list)
+    monkeypatch.setattr(rounds, "turn", lambda runs, rng: {})
+    monkeypatch.setattr(rounds, "undisturbed", list)
+    monkeypatch.setattr(rounds, "solved", lambda steps, warm_s: dict(warm_s))
     monkeypatch.setattr(kernels, "PAPERS_TRAININGS", kernels.PAPERS_TRAININGS[:1])
 
 
@@ -141,8 +183,8 @@ def test_a_law_on_a_device_is_of_its_kernels(monkeypatch: pytest.MonkeyPatch) ->
     here, on_gpu = (
         kernels.Training(MODELS["cnn"](), (1, 8, 8), 10, 10, device) for device in ("cpu", "cuda")
     )
-    law = kernels.of_training(here)()
-    assert (law.start, law.sample) == pytest.approx((0.007, 0), abs=1e-9)
+    law = kernels.of_training(here)(range(len(SIZES)))
+    assert (law.start, law.step, law.sample) == pytest.approx((0.007, 0, 0), abs=1e-9)
     assert passes.described([on_gpu]).endswith(f"; training of cnn: {timer.described}")
     assert timer.described not in passes.described(kernels.PAPERS_TRAININGS)
 
@@ -174,3 +216,12 @@ def test_a_profile_with_a_wrong_interval_is_refused(
     )
     with pytest.raises(profiles.ProfileError, match=message):
         profiles.load(str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize("kind", sorted(profiles.BEFORE))
+def test_an_earlier_profile_is_refused_with_a_remedy(tmp_path: Path, kind: str) -> None:
+    seconds = {name: 1e-6 for name in KNOWN if name != kind}
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump({"description": "", "seconds": seconds}))
+    remedy = f"seconds.{kind} is missing: .*simfl calibrate.* or .* {profiles.BEFORE[kind]}"
+    with pytest.raises(profiles.ProfileError, match=remedy):
+        profiles.load(str(tmp_path / "old.yaml"))

@@ -7,7 +7,7 @@ import pytest
 from simfl.protocols.machine import Reason
 from simfl.results.trace_codes import Discarded
 from simfl.studies.explore.cohort import Fate
-from simfl.studies.explore.reached import NEVER, UNTRIED, told
+from simfl.studies.explore.reached import NEVER, UNTRIED, counted, tried
 from simfl.studies.explore.rounds import explore, make_cohort
 from tests.studies.explore.faults import FAULTS, plant
 
@@ -36,7 +36,12 @@ def test_what_is_never_reached_has_its_reason(protocol, more, unlucky) -> None:
         ("user", "signed", "survivors"),
     }
     assert report.reached <= set(cohort.rows)  # nothing is reached that the tables do not have
-    assert not [line for line in told(report.reached, cohort.rows) if UNTRIED in line]
+    rows = list(tried(report.reached, cohort.rows))
+    assert not [row for row in rows if row.because == UNTRIED]
+    ok, not_tried = (sum(row.number for row in rows if bool(row.because) is none) for none in (False, True))
+    assert counted(rows) == f"{ok} ok, 0 failed, {not_tried} not tried"
+    assert ok == len(report.reached)
+    assert ok + not_tried == len(cohort.rows) + 1  # one for refusals
 
 
 @pytest.mark.slow
@@ -63,7 +68,23 @@ def test_a_refusal_is_told(monkeypatch) -> None:
     plant(next(fault for fault in FAULTS if fault.machine.__name__ == "MutePeer"), monkeypatch)
     report = explore(make_cohort("lightsecagg", 4))
     assert ("refused", "survivors") in report.reached
-    assert "refusals reached: survivors" in list(told(report.reached, []))
+    assert "ok         refusals: survivors" in list(map(str, tried(report.reached, [])))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "not_tried"),
+    [
+        ("fedavg", {"nothing beyond the sum is learned", "a recovery with enough answers does not wait"}),
+        ("secagg", set()),
+        ("secagg_plus", {"nothing beyond the sum is learned"}),
+        ("fedbuff", {"nothing beyond the sum is learned"}),
+        ("lightsecagg_async", set()),
+    ],
+)
+def test_a_law_without_an_object_is_not_tried(protocol, not_tried) -> None:
+    laws = list(make_cohort(protocol, 4).laws)
+    assert {law.name for law in laws if law.because} == not_tried
+    assert len(laws) == 5
 
 
 @pytest.mark.ci

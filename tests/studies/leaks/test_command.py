@@ -28,9 +28,11 @@ def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0
     assert re.match(
-        r"lightsecagg, 4 users: 1188 rounds, 83 with a result, \d+ s\n"
-        r"  the server alone: 1188 views, nothing beyond the sum\n"
-        r"  the server and 1 user: 4752 views, nothing beyond the sum\n"
+        r"lightsecagg, 4 users: 1122 rounds, 17 with a result, 66 pairs of rounds, \d+ s\n"
+        r"  the server alone: 1122 views, nothing beyond the sum; 66 views of two rounds,\n"
+        r"    nothing beyond the sums\n"
+        r"  the server and 1 user: 4488 views, nothing beyond the sum; 264 views of two\n"
+        r"    rounds, nothing beyond the sums\n"
         r"With 2 colluding users it would leak:\n"
         r"  nobody lost \(timeout\); users 0, 1 collude:\n"
         r"  x_2\[2\] .* is known, from\n",
@@ -44,7 +46,7 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     code, out, errors = leak(f"{own}:DealtPads", "--users", "3", "--collude", "0", "--out", "pads.yaml")
     assert code == 1
     assert errors.endswith(f"Runs the code of {own}\n")
-    assert "\n".join(out.splitlines()[2:]) == (
+    assert "\n".join(out.splitlines()[3:]) == (
         "  nobody lost (timeout); nobody colludes:\n"
         "  x_0[0] is known, from\n"
         "    + upload of user 0 [0]\n"
@@ -55,6 +57,22 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     code, out, _ = leak("pads.yaml", "--collude", "0")
     assert code == 1
     assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
+
+
+def test_all_but_one_user_can_collude(leak) -> None:
+    """Of three users, t = 2 shares reconstruct: two colluders learn the update of a user taken for lost."""
+    code, out, _ = leak("secagg", "--users", "3", "--set", "t=2", "--collude", "2", "--random", "40")
+    assert code == 1
+    assert re.search(r"the server and 2 users: \d+ views, \d+ with more than the sum\n", out)
+
+
+def test_an_estimate_counts_coalitions(leak, monkeypatch) -> None:
+    """A view takes about a millisecond: 8,178 coalitions of 13 users, under 10,000 patterns."""
+    code, _, errors = leak("secagg", "--users", "13", "--random", "10000", "--collude", "11")
+    assert code == 2
+    assert re.search(
+        r"secagg, 13 users: 10000 random loss patterns would take about .* (hours|days) here", errors
+    )
 
 
 @pytest.mark.ci
@@ -88,6 +106,19 @@ def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
         (["secagg", "--users", "2"], "Invalid value for '--users': "),
         (["lightsecagg", "--set", "U=9"], "privacy.U: U=9 must not be above N - D = 4"),
         (["no_such.yaml"], "no_such.yaml: cannot be read"),
+        (
+            ["secagg", "--users", "3", "--collude", "3"],
+            "collude=3 must be at least 0 and at most 2 of 3 users",
+        ),
+        (
+            ["secagg", "--users", "3", "--lie", "shared", "--collude", "3"],
+            "at most 2 of 3 users: one of them",
+        ),
+        (["secagg", "--users", "40", "--random", "1", "--collude", "39"], "1,099,511,627,775 coalitions"),
+        (["secagg", "--out", "nodir/leak.yaml"], "nodir/leak.yaml: there is no folder nodir"),
+        (["tutorial", "--users", "3"], "--users: goes with a protocol"),
+        (["tutorial", "--random", "3"], "--random: goes with a protocol"),
+        (["tutorial", "--collude", "12"], "collude=12 must be at least 0 and at most 11 of 12 users"),
         (["secagg", "--figure", "f.pdf"], "must end in .svg or .png"),
         (["a.yaml", "--figure", "f.svg"], "goes with a protocol"),
     ],

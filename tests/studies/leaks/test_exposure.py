@@ -7,8 +7,9 @@ import pytest
 
 from simfl.studies.explore.cohort import Fate
 from simfl.studies.leaks.cases import Case
+from simfl.studies.leaks.coalitions import coalitions_of
 from simfl.studies.leaks.exposure import exposure
-from simfl.studies.leaks.sweep import coalitions_of, make_small
+from simfl.studies.leaks.sweep import make_small
 from tests.studies.leaks.faults import OneKeyForAll, plant
 
 NOBODY = Case((None,) * 4, "timeout")

@@ -8,8 +8,9 @@ from simfl.protocols.lightsecagg import LightSecAggClient
 from simfl.protocols.pairwise_masks import SecAggClient
 from simfl.studies.explore import invariants
 from simfl.studies.explore.cohort import fate_of
+from simfl.studies.leaks.coalitions import coalitions_of
 from simfl.studies.leaks.laws import Leak
-from simfl.studies.leaks.sweep import Report, coalitions_of, make_small
+from simfl.studies.leaks.sweep import Report, make_small
 from tests.studies.explore.faults import AsksForBoth, StaleSurvivors, TwoSums
 from tests.studies.leaks import faults
 from tests.studies.leaks.faults import plant, reuses

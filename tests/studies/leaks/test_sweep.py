@@ -6,8 +6,9 @@ import simfl
 from simfl.errors import BadInput
 from simfl.studies.explore.cohort import every
 from simfl.studies.leaks.cases import LOST, Case, every_round
+from simfl.studies.leaks.coalitions import coalitions_of
 from simfl.studies.leaks.laws import Leak
-from simfl.studies.leaks.sweep import Report, coalitions_of, make_small, sample, sweep
+from simfl.studies.leaks.sweep import Report, make_small, sample, sweep
 from simfl.studies.leaks.views import play
 
 ROOTS = {"field.q": 2147352577}  # the points of LightSecAgg's code are then roots of unity

@@ -22,7 +22,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"updates": 13}, "updates: updates=13 must not be above population.users=12"),
     ({"failure": 0}, "failure: must be above 1e-12, not 0"),
     ({"failure": -0.1}, "failure: must be above 1e-12, not -0.1"),
-    ({"within_s": -3}, "within_s: must be at least 1e-09, not -3"),
+    ({"within_s": -3}, "within_s: must be above 0, not -3"),
     ({"asynchronous": "maybe"}, "asynchronous: must be one of true, false, either, not 'maybe'"),
     ({"asynchronous": "either", "updates": 4}, "return_s: missing; dropout per_step needs to know when"),
     ({"protocols": ["fedbuff"]}, "protocols: none of them is synchronous"),

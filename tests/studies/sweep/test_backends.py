@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from joblib import cpu_count
 
+from simfl.cli import main
 from simfl.cluster import dask_engine
 from simfl.errors import BadInput
 from simfl.studies.sweep import backends
@@ -96,3 +98,12 @@ def test_a_worker_here_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> 
         backends.follow(7)
     assert left == [1]
     assert not list(parents)
+
+
+@pytest.mark.parametrize("command", [["explore", "fedavg", "--users", "3"], ["sweep", "studies/which_links"]])
+def test_more_jobs_than_cores_are_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--jobs", "100000"])
+    assert left.value.code == 2
+    most = 2 * cpu_count()
+    assert f"jobs=100000 must be at least 1 and at most {most}, 2 for each core" in capsys.readouterr().err

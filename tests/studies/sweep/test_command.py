@@ -43,6 +43,7 @@ def test_a_sweep_prints_a_table_and_leaves_its_folder(
         "cells",
         "failures.csv",
         "points",
+        "SHA256SUMS",
         "report.html",
         "sweep.csv",
         "means.csv",
@@ -229,4 +230,7 @@ def test_parquet_holds_what_the_csv_holds(tmp_path: Path, capsys: pytest.Capture
 def test_traces_are_kept_if_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep(capsys, study(tmp_path, seeds=1), "--out", tmp_path / "out", "--keep-traces")
     kept = [{path.name for path in cell.iterdir()} for cell in (tmp_path / "out" / "cells").iterdir()]
-    assert kept == [{"summary.json", "breakdown.csv", "resolved.yaml", "about.json", "trace.jsonl"}] * 2
+    assert (
+        kept
+        == [{"SHA256SUMS", "summary.json", "breakdown.csv", "resolved.yaml", "about.json", "trace.jsonl"}] * 2
+    )

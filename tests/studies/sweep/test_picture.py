@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simfl.reports.sweep_page import page
 from simfl.results.statistics import Estimate
 from simfl.studies.sweep import picture
 from simfl.studies.sweep.picture import Entry, best, folder_names, front, label, short, widest
@@ -75,9 +76,27 @@ def test_links_are_written_anew(small: Sweep) -> None:
 
 def test_the_best_points_by_hand(small: Sweep) -> None:
     found = picture.picture(small)
-    fastest = {column.key: (e, value) for column, e, value in best(found)}["per_aggregate_s"]
-    assert fastest[1].mean == min(e.mean("per_aggregate_s") or 9e9 for e in found.entries)
-    assert (fastest[0].protocol, fastest[0].label) == ("fedavg", "rate=0.0, overhead_s=0.0")
+    fastest = [(e, value) for column, e, value in best(found) if column.key == "per_aggregate_s"]
+    assert fastest[0][1].mean == min(e.mean("per_aggregate_s") or 9e9 for e in found.entries)
+    assert (fastest[0][0].protocol, fastest[0][0].label) == ("fedavg", "rate=0.0, overhead_s=0.0")
+
+
+def test_best_points_are_among_alike_circumstances(tmp_path: Path) -> None:
+    """A rate of losses is given, a deadline is chosen: there is a best deadline for each rate."""
+    grid = {"dropout.rate": [0.0, 0.5], "deadlines.upload": [3.0, 5.0]}
+    found = picture.picture(swept(study(tmp_path, grid=grid, seeds=1), tmp_path / "out"))
+    fastest = [e for column, e, _ in best(found) if column.key == "per_aggregate_s"]
+    assert [e.where for e in fastest] == ["rate=0.0", "rate=0.5"]
+    assert fastest[1].label == "rate=0.5, upload=3.0"
+    html = page(found)
+    assert "Best points by circumstances" in html
+    assert html.count("<td>rate=0.5</td>") >= 1
+    assert "MB per aggregate, up and down, of all users</p>" in html
+    legend = html.partition('id="h-front"')[2].partition("<figure")[0]
+    assert [name for name in ("fedavg", "lightsecagg") if f"</svg>{name}</li>" in legend] == [
+        "fedavg",
+        "lightsecagg",
+    ]
 
 
 def test_labels_are_short_and_tell_points_apart() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from simfl.digests import SUMS, Damaged, of_bytes
 from simfl.errors import BadInput
-from simfl.studies.sweep.store import ABOUT, PARTIAL_PREFIX, Damaged, Store
+from simfl.studies.sweep.store import ABOUT, PARTIAL_PREFIX, Store
 
 CELL = {"summary.json": '{"a": 1}\n', "breakdown.csv": "x\r\n1\r\n"}
 NEEDED = tuple(CELL)
@@ -47,12 +48,11 @@ def test_a_cell_can_be_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("summary.json", '{"a"', "summary.json is not as it was written"),
-        ("summary.json", '{"a": 2}\n', "summary.json is not as it was written"),
-        ("breakdown.csv", None, "breakdown.csv is missing"),
-        (ABOUT, "{", "about.json cannot be read"),
-        (ABOUT, "[]", "about.json cannot be read"),
-        (ABOUT, None, "about.json is missing"),
+        ("summary.json", '{"a"', "summary.json: not as it was written"),
+        ("summary.json", '{"a": 2}\n', "summary.json: not as it was written"),
+        ("breakdown.csv", None, "breakdown.csv: is missing"),
+        (SUMS, "{", "SHA256SUMS: not as it was written"),
+        (SUMS, None, "SHA256SUMS: is missing"),
     ],
 )
 def test_damage_is_seen(tmp_path: Path, name: str, content: str | None, why: str) -> None:
@@ -80,7 +80,7 @@ def stopping(original: Any, count: int) -> Any:
     return stop
 
 
-@pytest.mark.parametrize(("of", "call", "calls"), [(Path, "open", 3), (os, "fsync", 5), (os, "rename", 1)])
+@pytest.mark.parametrize(("of", "call", "calls"), [(Path, "open", 3), (os, "fsync", 6), (os, "rename", 1)])
 def test_a_writer_that_stops_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: Any, call: str, calls: int
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_writer_that_stops_leaves_nothing_half_written(
             with pytest.raises(KeyboardInterrupt):
                 store.write("new", CELL, {})
         assert store.verify("k", NEEDED)
-        assert store.has("new") == (count == 5)  # it was in its place before the last call
+        assert store.has("new") == (count == 6)  # it was in its place before the last call
         with store.locked():
             assert not list(store.cells.glob(f"{PARTIAL_PREFIX}*"))
     with store.locked():
@@ -123,7 +123,7 @@ def test_what_is_in_a_cells_place_is_replaced(tmp_path: Path, what: str) -> None
     """A link's target is not touched."""
     store, theirs = written(tmp_path), elsewhere(tmp_path)
     STRANGERS[what](store.cells / "new", theirs)
-    with pytest.raises(Damaged, match=r"a link or a file is in its place|about\.json is missing"):
+    with pytest.raises(Damaged, match=r"is a link or a file|SHA256SUMS: is missing"):
         store.verify("new", NEEDED)
     assert store.has("new") == (what == "an empty folder")
     with store.locked():
@@ -167,9 +167,9 @@ def test_what_is_in_the_stores_own_place_is_named(tmp_path: Path, name: str) -> 
 def test_a_cells_files_are_looked_for_in_it_only(tmp_path: Path) -> None:
     """Reading one such as /dev/zero would not end."""
     store = written(tmp_path)
-    about = store.cells / "k" / ABOUT
-    about.write_text(json.dumps({"sha256": {"../../x": "0", **dict.fromkeys(NEEDED, "0")}}))
-    with pytest.raises(Damaged, match=r"about\.json cannot be read"):
+    line = f"{of_bytes(b'x')}  ../../x\n"
+    (store.cells / "k" / SUMS).write_text(f"{line}# {of_bytes(line.encode())}\n")
+    with pytest.raises(Damaged, match="SHA256SUMS: not as it was written"):
         store.verify("k", NEEDED)
 
 

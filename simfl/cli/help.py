@@ -1,0 +1,85 @@
+"""The text of `--help`: commands by purpose in whole sentences, alike with any version of typer and click."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
+
+from simfl.errors import did_you_mean
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PURPOSES = {
+    "Simulate": ("run", "check", "report", "compare"),
+    "Find scenarios and data": ("list", "init", "data", "import", "schema"),
+    "Study many settings": ("sweep", "plan", "calibrate"),
+    "Privacy": ("privacy", "attack", "leak"),
+    "A protocol of your own": ("new", "verify", "explore"),
+    "Over real networks": ("live", "serve", "join", "ping"),
+    "The papers": ("reproduce",),
+}
+"""The commands of `simfl` by purpose, in the order of its help."""
+
+
+def first_sentence(text: str | None) -> str:
+    """Return the beginning of a help text.
+
+    >>> first_sentence("Ping a server.\\n\\nExample: simfl ping")
+    'Ping a server.'
+    """
+    paragraph = " ".join((text or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
+
+
+class _Help:
+    """A help text without the marks of rich, which some versions of typer leave in plain text."""
+
+    def get_help(self, ctx: Any) -> str:
+        text: str = super().get_help(ctx)  # type: ignore[misc]
+        return text.replace("\\[", "[")
+
+    def format_arguments(self, ctx: Any, formatter: Any) -> None:
+        """Leave arguments to typer, beside whose section click 8.5 has one of its own."""
+
+
+class Command(_Help, TyperCommand):
+    """A command whose arguments have their help, which click 8.5 takes away from those of older typer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        for parameter in self.params:
+            for info in getattr(hints.get(str(parameter.name)), "__metadata__", ()):
+                if isinstance(info, ArgumentInfo) and not getattr(parameter, "help", None):
+                    parameter.help = info.help
+
+
+class Group(_Help, TyperGroup):
+    """A group of commands, shown by `PURPOSES` if they are in it."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections = PURPOSES if ctx.parent is None else {"Commands": self.list_commands(ctx)}
+        for purpose, names in sections.items():
+            with formatter.section(purpose):
+                formatter.write_dl([(name, first_sentence(self.commands[name].help)) for name in names])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]!r:.80}{did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+class App(typer.Typer):
+    """A group whose commands and groups have the help of this module."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **kwargs)
+
+    def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:
+        return super().command(name, cls=Command, **kwargs)

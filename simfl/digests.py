@@ -1,0 +1,152 @@
+"""SHA-256 of files and of appended records: what simfl reads back is as it was written, or is refused.
+
+    SHA256SUMS    in a folder: a line for each file that simfl reads back, as `sha256sum -c` takes it, then a
+                  comment with the digest of these lines. It is written last.
+    a record      a line of JSON that begins with a digest of itself and of the record before it. So a record
+                  that was changed, removed, doubled or moved is found.
+
+Invariant: everything that is read back goes through `checked`, `unchained` or a digest in a record. Files
+that simfl only writes, such as tables and pages, have no digest: they are the user's to edit.
+
+A folder without SHA256SUMS is of an earlier simfl. Its files are read, and `take_unchecked` names it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from simfl.errors import BadInput, reason
+
+SUMS = "SHA256SUMS"
+MAX_SUMS_BYTES = 10**7
+REMEDY = "restore it from a copy, or run it again in another folder"
+
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/\\\n]+)")
+_KEY = b'{"chain":"'
+_unchecked: dict[Path, None] = {}
+
+
+class Damaged(BadInput):
+    """A file that is not as it was written; the text names it, its record and a remedy."""
+
+    def __init__(self, path: Path, problem: str, remedy: str = REMEDY) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}; {remedy}")
+
+
+def of_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def of_file(path: Path) -> str:
+    """Return the digest of a regular file; Damaged if it cannot be read."""
+    need_regular(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {reason(error)}") from None
+
+
+def need_regular(path: Path) -> None:
+    """Refuse what is missing, and a pipe or a device, of which a read may never end."""
+    if not path.exists():
+        raise Damaged(path, "is missing")
+    if not path.is_file():
+        raise Damaged(path, "is not a regular file")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file; Damaged if it cannot be read."""
+    need_regular(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {reason(error)}") from None
+
+
+# --- files ---------------------------------------------------------------------------------------
+def manifest(folder: Path, names: Iterable[str]) -> str:
+    """Return the content of SHA256SUMS for files in a folder."""
+    lines = "".join(f"{of_file(folder / name)}  {name}\n" for name in sorted(names))
+    return f"{lines}# {of_bytes(lines.encode())}\n"
+
+
+def listed(folder: Path) -> dict[str, str] | None:
+    """Return the digests in a folder's SHA256SUMS, by file; None without one; Damaged if it is damaged."""
+    path = folder / SUMS
+    if not path.exists() and not path.is_symlink():
+        return None
+    need_regular(path)
+    if path.stat().st_size > MAX_SUMS_BYTES:
+        raise Damaged(path, f"has more than {MAX_SUMS_BYTES} bytes")
+    lines, mark, digest = read_bytes(path).rpartition(b"# ")
+    matches = [_LINE.fullmatch(line) for line in lines.decode(errors="replace").splitlines()]
+    if not mark or digest != f"{of_bytes(lines)}\n".encode() or None in matches:
+        raise Damaged(path, "not as it was written")
+    return {match[2]: match[1] for match in matches if match}
+
+
+def checked(path: Path) -> Path:
+    """Return the path of a regular file that is as its folder's SHA256SUMS has it; Damaged for another."""
+    if not path.parent.is_dir():
+        raise BadInput(f"{path.parent}: there is no such folder, and so no {path.name}")
+    digests = listed(path.parent)
+    if digests is None:
+        need_regular(path)
+        _unchecked[path.parent] = None
+        return path
+    if path.name not in digests:
+        raise Damaged(path, f"has no line in {SUMS}")
+    if of_file(path) != digests[path.name]:
+        raise Damaged(path, f"not as it was written: its SHA-256 is not that in {SUMS}")
+    return path
+
+
+def check_all(folder: Path) -> set[str]:
+    """Return the names of all files in a folder's SHA256SUMS; Damaged if one is damaged, or it is missing."""
+    digests = listed(folder)
+    if digests is None:
+        raise Damaged(folder / SUMS, "is missing")
+    return {checked(folder / name).name for name in digests}
+
+
+def names_in(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a folder that fit a pattern, by name: those that SHA256SUMS lists, if it exists."""
+    digests = listed(folder)
+    files = folder.glob(pattern) if digests is None else (folder / name for name in digests)
+    return sorted(path for path in files if path.match(pattern))
+
+
+def take_unchecked() -> list[Path]:
+    """Return the folders of which files were read unchecked since the last call."""
+    folders = list(_unchecked)
+    _unchecked.clear()
+    return folders
+
+
+# --- records -------------------------------------------------------------------------------------
+def chained(text: str, before: str) -> tuple[str, str]:
+    """Return a record's line, and its digest for the next.
+
+    Args:
+        text: a JSON object on one line, without a key `chain`.
+        before: the digest of the record before it; of the first, of what it belongs to.
+    """
+    digest = of_bytes(f"{before}{text}".encode())
+    return f'{{"chain":"{digest}",{text[1:]}\n', digest
+
+
+def unchained(line: bytes, before: str) -> tuple[bytes, str] | None:
+    """Return the JSON object in a record's line and its digest; None if it does not follow `before`.
+
+    >>> line, digest = chained('{"round":1}', "")
+    >>> unchained(line.encode().rstrip(), "") == (b'{"round":1}', digest)
+    True
+    >>> unchained(line.encode().rstrip(), digest)  # doubled
+    """
+    start = len(_KEY)
+    text = b"{" + line[start + 66 :]
+    digest = of_bytes(before.encode() + text)
+    return (text, digest) if line == _KEY + digest.encode() + b'",' + text[1:] else None

@@ -1,0 +1,127 @@
+"""Connections that have not shown a token yet: few are served at once, in turn by address.
+
+A connection has a place from its TLS handshake to the end of its hello. It loses the place after `HELLO_S`,
+and after `TURN_S` where another one waits. Waiting connections queue by address; the address with the fewest
+places is next, and the one with the most makes way. So one address does not keep another out, and within an
+address each connection has its turn. What does not fit into the queues waits in the kernel's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+import time
+from collections import Counter, deque
+from contextlib import suppress
+
+from simfl.live.door import Door
+from simfl.live.peer import HELLO_S
+from simfl.live.wire import Malformed
+
+PLACES = 64
+"""Connections without a token that are served at once."""
+SHARE = PLACES // 2
+"""Places of one address at most."""
+TURN_S = 0.5
+"""Seconds for which a connection surely has its place."""
+WAITING, WAITING_OF_ONE = 256, 128
+"""Connections that may wait, in all and of one address."""
+
+
+def network_of(host: str) -> str:
+    """Return the address by which places are shared; of IPv6 the /64 network, which one machine may have.
+
+    >>> network_of("192.0.2.1"), network_of("2001:db8::1:2")
+    ('192.0.2.1', '2001:db8::/64')
+    """
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
+class Entrance:
+    """Accepts connections to a server. context: for TLS, None without."""
+
+    def __init__(self, door: Door, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+        self.door, self.listening, self.context = door, listening, context
+        self._waiting: dict[str, deque[socket.socket]] = {}
+        self._served: dict[asyncio.Task[None], tuple[str, float]] = {}  # the oldest first
+        self._changed = asyncio.Event()
+
+    async def accept(self) -> None:
+        """Accept connections until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        serving = loop.create_task(self._serve_in_turn())
+        try:
+            while True:
+                if sum(map(len, self._waiting.values())) >= WAITING:
+                    await asyncio.sleep(TURN_S / 10)
+                    continue
+                try:
+                    end, address = await loop.sock_accept(self.listening)
+                except OSError:  # more connections than this process may have
+                    await asyncio.sleep(TURN_S / 5)
+                    continue
+                queue = self._waiting.setdefault(network_of(address[0]), deque())
+                if len(queue) >= WAITING_OF_ONE:
+                    self.door.count(f"more than {WAITING_OF_ONE} connections of one address wait")
+                    end.close()
+                    continue
+                queue.append(end)
+                self._changed.set()
+        finally:
+            serving.cancel()
+            for task in self._served:
+                task.cancel()
+            for queue in self._waiting.values():
+                for end in queue:
+                    end.close()
+
+    async def _serve_in_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            places = Counter(host for host, _ in self._served.values())
+            host = min(self._waiting, key=lambda host: places[host], default=None)
+            self._changed.clear()
+            if host is None:
+                await self._changed.wait()
+            elif len(self._served) < PLACES and places[host] < SHARE:
+                end = self._waiting[host].popleft()
+                if not self._waiting[host]:
+                    del self._waiting[host]
+                task = loop.create_task(self._serve(end))
+                self._served[task] = host, time.monotonic()
+                task.add_done_callback(self._has_left)
+            else:
+                largest = max(places, key=lambda host: places[host])
+                task, since_s = next((t, s) for t, (host, s) in self._served.items() if host == largest)
+                left_s = since_s + TURN_S - time.monotonic()
+                if left_s <= 0:
+                    task.cancel()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), left_s if left_s > 0 else None)
+
+    def _has_left(self, task: asyncio.Task[None]) -> None:
+        del self._served[task]
+        self._changed.set()
+
+    async def _serve(self, end: socket.socket) -> None:
+        """Hold a place until the hello is over, in one way or another."""
+        loop, within_s = asyncio.get_running_loop(), None if self.context is None else HELLO_S
+        peer = None
+        try:
+            _, peer = await loop.connect_accepted_socket(
+                self.door.connection, end, ssl=self.context, ssl_handshake_timeout=within_s
+            )
+            await peer.known.wait()
+        except OSError:  # of TLS too, and of time
+            self.door.count("no TLS 1.3 within a few seconds")
+            end.close()
+        except asyncio.CancelledError:
+            why = f"no hello within {TURN_S:g} s, and others waited"
+            if peer is None:
+                self.door.count(why)
+            elif not peer.closing:
+                self.door.malformed(peer, Malformed(why))
+            raise

@@ -1,0 +1,130 @@
+"""The sentences that a run ends in: what makes an interval wide, the ranking, and a wait that decides it.
+
+Invariant: each sentence follows from summaries alone, so that terminal and page, run and repeats agree.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median_low
+
+from simfl.reports.units import listed, three_figures
+from simfl.results.columns import Column, Place, at
+from simfl.results.statistics import Estimate, estimate
+from simfl.results.summary import ProtocolSummary
+from simfl.results.trace import unit
+
+Runs = Mapping[str, Sequence[ProtocolSummary]]
+"""By entry, its summary in one run, or in each repeat."""
+
+Cell = tuple[Column, str, Sequence[int], Sequence[float]]
+"""A column, its label, and its values with the number of the round or repeat that each is of."""
+
+MAX_LABELS = 3  # rows of the table, that one sentence names
+DECIDES = 0.5  # of the difference between two entries, that waiting must make up to be named
+TABLES: tuple[Place, ...] = ("time", "rates", "path", "run")
+"""The parts of the terminal's table."""
+
+
+def conclusion(runs: Runs, noisy: bool) -> list[str]:
+    """Return the ranking of the entries and, if waiting decides it, a sentence on that; empty for one entry.
+
+    noisy: times are measured, so that means have intervals.
+    """
+    column = next(c for c in at("time") if c.key == "per_aggregate_s")
+    means: dict[str, Estimate] = {}
+    for name, entries in runs.items():
+        numbers = [n for p in entries if (n := column.number(p)) is not None]
+        if numbers:
+            mean = column.estimate(entries[0]) if len(entries) == 1 else estimate(numbers)
+            assert mean is not None
+            # Without noise the mean is exact; a difference below the shown digits counts as none.
+            means[name] = mean if noisy else Estimate(round(mean.mean, column.digits), None, mean.n)
+    if len(means) < 2:
+        return []
+    ranked = sorted(means, key=lambda name: means[name].mean)
+    best = ranked[0]
+    ties = [name for name in ranked[1:] if means[name].ties(means[best])]
+    if len(ties) == len(ranked) - 1:
+        return ["Per aggregate all entries tie" + " within their intervals." * noisy + "." * (not noisy)]
+    # An entry that ties with the fastest is not called the slowest, however large its mean.
+    slowest = [name for name in ranked[1:] if name not in ties][-1]
+    least, most = means[best].mean, means[slowest].mean
+    times = most / least if least else float("inf")
+    ratio = f"{times:.{1 if times < 100 else 0}f}"
+    if ratio == "1.0":
+        span = f"{least:.3f} s ({best}) to {most:.3f} s ({slowest})"
+        return [f"Per aggregate all entries take about as long: {span}."]
+    tied = f", in a tie with {', '.join(ties)}" if ties else ""
+    single = any(mean.half is None for mean in means.values())
+    unsure = " Times of one round have no interval: this may be noise." if noisy and single else ""
+    ranking = f"Fastest per aggregate: {best}{tied}. Slowest: {slowest}, {ratio} x as long.{unsure}"
+    return [ranking, *_waiting(slowest, runs[slowest], runs[best])]
+
+
+def _waiting(
+    name: str, entries: Sequence[ProtocolSummary], fastest: Sequence[ProtocolSummary]
+) -> Iterator[str]:
+    """Yield a sentence if most of the time by which an entry is slower than the fastest is waiting."""
+    (waited, total), (other_waited, other_total) = _per_aggregate(entries), _per_aggregate(fastest)
+    slower, more = total - other_total, waited - other_waited
+    if more <= DECIDES * slower:
+        return
+    rounds = [r for p in entries for r in p.rounds]
+    skipped = [r.total_s for r in rounds if r.is_skipped]
+    if sum(skipped) > DECIDES * sum(r.critical_kinds_s.wait for r in rounds):
+        each = f"{three_figures(median_low(skipped))} s each, {three_figures(more)} s more per aggregate"
+        failed = f"{len(skipped)} of {len(rounds)} rounds of {name} found too few users"
+        yield f"A deadline decides that, not the protocol: {failed} and waited for it, {each}."
+    else:
+        waits = f"{name} waits {three_figures(more)} s longer per aggregate for deadlines or offline users"
+        yield f"Waiting decides that, not work or links: {waits}, and takes {three_figures(slower)} s longer."
+
+
+def _per_aggregate(entries: Sequence[ProtocolSummary]) -> tuple[float, float]:
+    """Return the seconds of waiting on the critical path and all seconds, both per aggregate."""
+    rounds = [r for p in entries for r in p.rounds]
+    aggregates = sum(r.completed for r in rounds)
+    waited, total = sum(r.critical_kinds_s.wait for r in rounds), sum(r.total_s for r in rounds)
+    return waited / aggregates, total / aggregates
+
+
+def wide_intervals(runs: Runs) -> Iterator[str]:
+    """Yield a sentence for each round, or repeat, that makes an interval of an entry wider than its mean."""
+    for name, entries in runs.items():
+        cells = _over_runs(entries) if len(entries) > 1 else _over_rounds(entries[0])
+        labels: dict[int, dict[str, str]] = {}
+        for column, label, numbers, values in cells:
+            mean = estimate(values)
+            if mean.half is not None and 2 * mean.half > mean.mean:
+                middle = median_low(values)
+                outlier = max(range(len(values)), key=lambda k: abs(values[k] - middle))
+                amounts = (three_figures(value / column.scale) for value in (values[outlier], middle))
+                text = "{} against a median of {}".format(*amounts)
+                labels.setdefault(numbers[outlier], {}).setdefault(label.strip(), text)
+        for number, texts in labels.items():
+            what, option = "repeat", f"DIR/repeat-{number}"
+            if len(entries) == 1:
+                what, option = unit(entries[0].buffered), f"--round {number}"
+            labelled = f"the interval of {listed(list(texts), MAX_LABELS)} ({next(iter(texts.values()))})"
+            yield f"{name}: {what} {number} stands out and widens {labelled}: simfl report {option}"
+
+
+def _over_rounds(p: ProtocolSummary) -> Iterator[Cell]:
+    """Yield the cells that are means over the rounds of a run, of all rounds and of each drop-out rate."""
+    rates = sorted({r.dropout_rate for r in p.rounds}, key=lambda rate: rate or 0)
+    for part in [p, *(p.at(rate) for rate in rates)]:
+        completed = [r.index for r in part.completed]
+        longest = [max(cycle, key=lambda r: r.total_s).index for cycle in part.cycles]
+        for table in TABLES:
+            for column in at(table, [part]):
+                values = column.read(part)
+                if column.has_interval and len(values) == len(completed) > 1:
+                    yield column, getattr(column, table), completed if table == "rates" else longest, values
+
+
+def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Cell]:
+    """Yield the cells that are means over the repeats of a run."""
+    for table in TABLES:
+        for column in at(table, entries):
+            numbers = {k: n for k, p in enumerate(entries, 1) if (n := column.number(p)) is not None}
+            if column.how not in ("range", "flag") and len(numbers) > 1:
+                yield column, getattr(column, table), list(numbers), list(numbers.values())

@@ -1,0 +1,90 @@
+"""Scenarios that another machine sent, read as data: they must not open or execute anything here.
+
+Invariant: nothing is opened or executed before the answer. The scenario is validated while the files that it
+names are left alone; then its blocks are checked by their classes and fields. So all spellings of a block are
+one, since shorthands are written out by then. A free text is refused unless its type is marked otherwise, and
+a class of an installed package unless it states what it opens: a new kind cannot forget it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from simfl.blocks import Block
+from simfl.errors import BadInput, cut
+from simfl.python_files import left_alone
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.scenario.schema_shape import hints
+from simfl.scenario.yaml_tree import parse, plain
+from simfl.texts import NamesFile, NamesNothing
+
+
+def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenario:
+    """Return the scenario of YAML text that came from another machine.
+
+    Args:
+        text: The YAML text.
+        sender: Its origin, for messages.
+        overrides: Values by dotted path, as `load` takes them.
+
+    Raises:
+        BadInput: it is none, or a block of it would open or execute something on this machine.
+    """
+    values = plain(parse(text, sender))
+    if not isinstance(values, dict):
+        raise BadInput(f"{sender}: must be a mapping of keys to values")
+    with left_alone():
+        scenario = load(values, overrides)
+    for path, what in openings(scenario):
+        remedy = "pass the scenario as a file of your own, whose files are then your own choice"
+        raise BadInput(f"{sender}: {path}: {what}: {remedy}")
+    return load(values, overrides)
+
+
+def openings(block: Block, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what a block and those in it would open or execute on this machine, as (key, reason)."""
+    if block.opens:
+        module = getattr(block, "module", "")
+        yield path, f"{block.opens}{f', {cut(str(module), 80)}' if module else ''}"
+        return
+    for name, annotation in hints(type(block)).items():
+        markers = list(text_markers(annotation))
+        yield from _in_value(getattr(block, name), markers, f"{path}.{name}".lstrip("."))
+
+
+def _in_value(value: Any, markers: list[Any], path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Block):
+        yield from openings(value, path)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _in_value(key, markers, path)
+            yield from _in_value(inner, markers, f"{path}.{key}")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, inner in enumerate(value):
+            yield from _in_value(inner, markers, f"{path}.{index}")
+    elif isinstance(value, str):
+        if not all(_is_harmless(value, marker) for marker in markers):
+            yield path, f"names a file or folder, {cut(value, 80)!r}"
+    elif not isinstance(value, bool | int | float | None):
+        yield path, f"is a {type(value).__name__}, which is no plain value"
+
+
+def _is_harmless(text: str, marker: Any) -> bool:
+    return isinstance(marker, NamesNothing) or (isinstance(marker, NamesFile) and text in marker.shipped())
+
+
+def text_markers(annotation: Any) -> Iterator[Any]:
+    """Yield the marker of each free text that a field takes, None for one without; its blocks left out."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *extras = get_args(annotation)
+        if inner is str:
+            marked = [extra for extra in extras if isinstance(extra, NamesFile | NamesNothing)]
+            yield marked[-1] if marked else None
+        else:
+            yield from text_markers(inner)
+    elif annotation is str or annotation is Any or annotation is object:
+        yield None
+    elif origin is not None and origin is not Literal:
+        for inner in get_args(annotation):
+            yield from text_markers(inner)

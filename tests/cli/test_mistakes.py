@@ -1,0 +1,50 @@
+"""Mistakes at the command line, each answered by one line that names the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simfl.cli import main
+from tests.scenario.worlds import SYNC, problems
+
+DEALT = "examples/dealt_pads.py"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sweep", "scenarios/tutorial.yaml"], "this is a scenario and not a study; `simfl run` reads it"),
+        (["plan", "scenarios/tutorial.yaml"], "this is a scenario and not a fleet; `simfl run` reads it"),
+        (["plan", "studies/users_and_losses"], "this is a study and not a fleet; `simfl sweep` reads it"),
+        (["sweep", "fleets/phones"], "this is a fleet and not a study; `simfl plan` reads it"),
+        (["run", "fleets/phones"], "this is a fleet and not a scenario; `simfl plan` reads it"),
+        (["ping", "localhost"], "'localhost' is neither an address, such as simfl://localhost:7000, nor a"),
+        (["verify", DEALT], f"{DEALT}: name a class behind a colon, such as {DEALT}:DealtPads"),
+        (["verify", f"{DEALT}:Dealt"], "dealt_pads.py has no Dealt; there are: DealtPads"),
+        (
+            ["check", "tutorial", "--set", "payload=shadow", "--set", "population.users=100000"],
+            "above memory_limit_gb=2; selection: {random: 200} has 200 of them in a round",
+        ),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_mistake_is_answered_by_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the folder of the repository, with shipped files."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    *usage, last = capsys.readouterr().err.splitlines()
+    assert message in last
+    assert not [line for line in usage if not line.startswith(("Usage: ", "Try ", "simfl: 100,000"))][1:]
+
+
+def test_missing_block_names_the_keys_that_it_needs(tmp_path: Path) -> None:
+    """Two blocks, of which one needs certain keys, and the other any."""
+    text = SYNC.replace("network:", "networks:").replace("deadlines:", "deadline:")
+    found = problems(tmp_path, text.replace("networks:", "wires:").replace("deadline:", "waits:"))
+    assert any("network: missing: a mapping with users, server, overhead_s" in line for line in found)
+    assert any("deadlines: missing: a mapping with advertise or shares or upload" in line for line in found)

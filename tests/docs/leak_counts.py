@@ -1,0 +1,69 @@
+"""The counts of docs/privacy.md: what `simfl leak` prints, a row for each command.
+
+python -m tests.docs.leak_counts     # the table, in about six minutes of one core
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simfl.scenario.load import parse_override
+from simfl.studies.leaks.sweep import make_small, sweep
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A command of the table.
+
+    Attributes:
+        protocol: under four users.
+        collude: the most colluders.
+        settings: of `--set`.
+        cost: the tier of tests that holds its row: "", "ci" or "slow".
+    """
+
+    protocol: str
+    collude: int
+    settings: tuple[str, ...] = ()
+    cost: str = "slow"
+
+    @property
+    def command(self) -> str:
+        settings = "".join(f" --set {setting}" for setting in self.settings)
+        return f"leak {self.protocol}{settings} --collude {self.collude}"
+
+    def row(self) -> str:
+        """Return the row of the table, counted anew."""
+        small = make_small(self.protocol, 4, changes=dict(map(parse_override, self.settings)))
+        report = sweep(small, self.collude)
+        rounds = f"{report.rounds:,} ({report.results:,})"
+        leaks = [
+            f"**{size}: {number:,}** of {views:,}" if (number := report.leaks[size]) else f"{size}: 0"
+            for size, views in sorted(report.views.items())
+        ]
+        return f"| `{self.command}` | {rounds} | {', '.join(leaks)} |"
+
+
+COUNTED = (
+    Counted("secagg", 2, ("t=2",)),
+    Counted("secagg", 3, ("t=3",)),
+    Counted("lightsecagg", 2, ("U=3",)),
+    Counted("lightsecagg", 2, ("U=3", "field.q=ntt")),
+    Counted("lightsecagg", 3, ("U=3", "T=2")),
+    Counted("lightsecagg", 2, ("U=4",), "ci"),
+    Counted("secagg_plus", 2),
+    Counted("secagg_plus", 2, ("consistency=signatures",)),
+    Counted("ccesa", 2),
+    Counted("ccesa", 2, ("consistency=signatures",)),
+    Counted("fedavg", 1, cost=""),
+    Counted("lightsecagg_async", 2, ("U=3",), "ci"),
+    Counted("lightsecagg_async", 2, ("U=3", "field.q=ntt")),
+    Counted("fedbuff", 1, cost="ci"),
+)
+HEAD = "| simfl ... | rounds (with a result) | views that leak, by colluders |\n|---|---|---|"
+
+
+if __name__ == "__main__":
+    print(HEAD)
+    for one in COUNTED:
+        print(one.row(), flush=True)

@@ -1,0 +1,198 @@
+"""Connections without a token, over real sockets: they do not keep users out, and users try again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from simfl.errors import BadInput, RunFailed
+from simfl.live import entrance, peer
+from simfl.live.door import Door
+from simfl.live.entrance import Entrance
+from simfl.live.guest import Guest
+from simfl.live.hello import Admission
+from simfl.live.kernel_links import Place
+from simfl.live.serve import OWN
+from simfl.live.sides import Sides, prepared
+from simfl.scenario.load import load
+from tests.live.test_bad_peers import Wire
+from tests.live.test_play import SMALL
+
+TOKENS = {user: f"{user:032}" for user in range(4)}
+STUDY = prepared(load(SMALL | {"protocols": ["fedavg"]}, OWN))
+
+
+def sides(join_s: float = 20) -> Sides:
+    return Sides(STUDY, "fedavg", Place(linked=False), Admission(TOKENS, protocol="fedavg"), join_s)
+
+
+def attended(does: Callable[[Door, tuple[str, int]], Coroutine[Any, Any, Any]]) -> Any:
+    """Do something beside a server that accepts connections."""
+
+    async def beside() -> Any:
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
+            listening.setblocking(False)
+            door = sides().server()
+            accepting = asyncio.get_running_loop().create_task(Entrance(door, listening, None).accept())
+            try:
+                return await does(door, listening.getsockname())
+            finally:
+                accepting.cancel()
+                await asyncio.wait({accepting})
+                for connection in tuple(door.connections):
+                    connection.abort()
+
+    return asyncio.run(asyncio.wait_for(beside(), 30))
+
+
+async def silent(address: tuple[str, int], source: str) -> None:
+    """Open a connection from an address, say nothing, and open another one as soon as it is cut."""
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(*address, local_addr=(source, 0))
+            try:
+                while await reader.read(1000):
+                    pass
+            finally:
+                writer.close()
+
+
+@pytest.mark.parametrize("sources", [["127.0.0.1"], ["127.0.0.2"], [f"127.0.0.{k}" for k in range(2, 42)]])
+def test_silent_connections_do_not_keep_users_out(
+    sources: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 of them, from the user's own address, from another one, and from 40 others."""
+    monkeypatch.setattr(peer, "HELLO_S", 60.0)  # only their turns end
+
+    async def joins(door: Door, address: tuple[str, int]) -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        silents = [loop.create_task(silent(address, sources[k % len(sources)])) for k in range(100)]
+        await asyncio.sleep(1)
+        served = len(door.strangers)
+        for user in TOKENS:
+            guest = await Guest.at(address, Admission(TOKENS, protocol="fedavg"), user, 5)
+            guest.close()
+        for task in silents:
+            task.cancel()
+        return served, sum(door.refused.values())
+
+    served, refused = attended(joins)
+    assert served == (entrance.SHARE if len(sources) == 1 else entrance.PLACES)
+    assert refused > 0
+
+
+def test_places_of_one_address_are_its_share() -> None:
+    async def fills(door: Door, address: tuple[str, int]) -> int:
+        tasks = [asyncio.ensure_future(silent(address, "127.0.0.2")) for _ in range(50)]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        return len(door.strangers)
+
+    assert attended(fills) == entrance.SHARE == 32
+
+
+@pytest.mark.parametrize("how", ["reset", "closed", "refused"])
+def test_joining_is_tried_again_until_the_wait_is_over(how: str) -> None:
+    """The first connections are reset or closed, or the server listens only after a second."""
+
+    async def joins() -> tuple[int, bool]:
+        tried = 0
+        with socket.socket() as bound:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(("127.0.0.1", 0))
+            address = bound.getsockname()
+            door = sides().server()
+
+            def accepted() -> asyncio.Protocol:
+                nonlocal tried
+                tried += 1
+                return door.connection() if tried > 2 or how == "refused" else Closing()
+
+            class Closing(asyncio.Protocol):
+                def connection_made(self, transport: Any) -> None:
+                    transport.abort() if how == "reset" else transport.close()
+
+            async def listens() -> None:
+                await asyncio.sleep(1 if how == "refused" else 0)
+                await asyncio.get_running_loop().create_server(accepted, sock=bound)
+
+            listening = asyncio.ensure_future(listens())
+            admission = Admission(TOKENS, protocol="fedavg")
+            if how != "refused":
+                await listening
+                with pytest.raises(BadInput, match=r"closed|reset"):
+                    await Guest.at(address, admission, 1)
+            guest = await Guest.at(address, admission, 1, 5)
+            guest.close()
+            await listening
+            return tried, bool(guest.welcome)
+
+    tried, welcomed = asyncio.run(asyncio.wait_for(joins(), 20))
+    assert welcomed
+    assert tried == (1 if how == "refused" else 3)
+
+
+def test_users_of_a_run_try_again_too() -> None:
+    """The server cuts a user's first two connections off before it answers them."""
+
+    async def runs() -> tuple[int, bool]:
+        door, tried = sides().server(), 0
+
+        class Closing(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                transport.abort()
+
+        def accepted() -> asyncio.Protocol:
+            nonlocal tried
+            tried += 1
+            return door.connection() if tried > 2 else Closing()
+
+        server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        user = sides().user(1, address, await sides().worker())
+        running = asyncio.ensure_future(user.run())
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if 1 in door.peers:
+                break
+        joined = 1 in door.peers
+        running.cancel()
+        server.close()
+        for connection in tuple(door.connections):
+            connection.abort()
+        return tried, joined
+
+    assert asyncio.run(asyncio.wait_for(runs(), 30)) == (3, True)
+
+
+@pytest.mark.parametrize("begins_without", [True, False])
+def test_later_protocols_begin_without_missing_users(begins_without: bool) -> None:
+    """Of four users, one has joined when the wait is over."""
+
+    async def begins() -> Door:
+        place, admission = Place(linked=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
+        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server()
+        running = asyncio.ensure_future(door.run())
+        door.peers[1] = connection = door.connection()
+        Wire(connection)
+        connection.user = 1
+        await asyncio.sleep(0.6)
+        if running.done():
+            running.result()
+        running.cancel()
+        return door
+
+    if not begins_without:
+        with pytest.raises(RunFailed, match=r"3 users did not join within 0.3 s: 0, 2, 3"):
+            asyncio.run(begins())
+        return
+    door = asyncio.run(begins())
+    assert door.origin > 0
+    assert door.absent == {0: None, 2: None, 3: None}
+    assert sum(door.refused.values()) == 3

@@ -1,0 +1,57 @@
+"""The benchmark of the two clocks: its ratios by hand, and pairs of protocols that they rank differently."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks import calibration
+from benchmarks.calibration import Compared
+from simfl.learning.trainer import one_thread
+from simfl.studies.calibrate.rounds import Steps
+from tests.engine.harness import ROOT
+
+RATES = {"step": 2e-6, "agree": 30e-6}
+
+
+def test_ratios_by_hand() -> None:
+    """A step of 2 us for 3 of 200 us is too little to count; two with an agreement take 64 for 197."""
+    steps = Steps()
+    steps[0, "secagg", True, "expire", "upload", "upload"] = Counter(step=1, segments=1, cpu_ns=3_000)
+    steps[0, "secagg", False, "receive", "roster", "offline"] = Counter(
+        step=2, agree=2, segments=2, cpu_ns=197_000, probe_ns=10**6
+    )
+    total, kinds = calibration.ratios(steps, RATES)
+    assert total == pytest.approx(66 / 200)
+    ((label, share, mean_s, ratio),) = kinds
+    assert label == "user receive roster (offline)"
+    assert (share, mean_s, ratio) == pytest.approx((197 / 200, 98.5e-6, 64 / 197))
+
+
+def entry(protocol: str, modelled_s: float, *measured_s: float) -> Compared:
+    return Compared("tutorial", protocol, 1.0, [], modelled_s, measured_s)
+
+
+def test_protocols_that_change_places_are_named_unless_tied() -> None:
+    """The second is slower than the first by either clock; the third overlaps the first."""
+    protocols = [entry("a", 1.0, 1.0, 1.2), entry("b", 2.0, 2.0, 2.1), entry("c", 0.9, 1.1, 1.3)]
+    assert not list(calibration.turned(protocols))
+    assert list(calibration.turned([*protocols, entry("d", 0.5, 3.0, 3.1)])) == [
+        ("a", "d"),
+        ("b", "d"),
+        ("c", "d"),
+    ]
+
+
+@pytest.mark.ci
+def test_a_scenario_under_both_clocks() -> None:
+    """One round of the tutorial's, in one turn: the steps of either clock are the same."""
+    path = ROOT / "scenarios" / "tutorial.yaml"
+    with one_thread():
+        rows = list(calibration.compared(path, "reference", 1, {"rounds": 1}))
+    assert [row.protocol for row in rows] == ["fedavg", "secagg", "lightsecagg"]
+    for row in rows:
+        assert row.total > 0
+        assert row.kinds[0][1] == max(share for _, share, _, _ in row.kinds)
+        assert sum(share for _, share, _, _ in row.kinds) <= 1
