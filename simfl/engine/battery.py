@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.engine.life import Life, Waits
 from simfl.engine.presence import BATTERY
 from simfl.population.availability import FOR_EVER, State
 from simfl.population.energy import Store
@@ -32,16 +32,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Battery:
-    """The battery of one user. on: False from when it runs empty until it is back. charged, standby: the
-    femtojoules charged so far, and those of the device's standby power. armed: the time of its next event."""
+    """The battery of one user."""
 
     store: Store
     user: int
     level: int = field(init=False)
+    """Femtojoules."""
     on: bool = True
+    """False from when it runs empty until it is back."""
     charged: int = 0
+    """Femtojoules charged so far."""
     standby: int = 0
-    armed: int | None = None
+    """Femtojoules drawn by the device's standby power so far."""
+    life: Life | None = None
+    """While it is followed."""
+    turns_at: int | None = None
+    """The time of its next turn; None while its life does not wait for one."""
 
     def __post_init__(self) -> None:
         self.level = self.store.start(self.user)
@@ -136,22 +142,28 @@ class Batteries:
         at = now
         if battery.on != (user in self._empty):  # otherwise it has turned before somebody followed it
             at = battery.wakes(now, account.power())
-        if at < FOR_EVER and (battery.armed is None or at < battery.armed):
-            battery.armed = at
-            self.env.at(at, partial(self._turn, user, account, battery, at))
+        if at >= FOR_EVER or (battery.turns_at is not None and battery.turns_at <= at):
+            return
+        sleeps, battery.turns_at = battery.turns_at is not None, at
+        if battery.life is None:
+            battery.life = Life(self.env, self._live(user, account, battery), at_once=True)
+        elif sleeps:
+            battery.life.wake(True)  # to sleep for less
 
-    def _turn(self, user: int, account: Account, battery: Battery, at: int) -> None:
-        if at != battery.armed:  # an earlier event came in its place
-            return
-        battery.armed = None
-        account.advance(at)
-        if not (account.at_work or user in self._empty):
-            return
-        if battery.starves(at, account.power()):
-            battery.on = False
-        if battery.on == (user in self._empty):
-            self._switch(user, account, battery.on)
-        self.follow(user, account)
+    def _live(self, user: int, account: Account, battery: Battery) -> Waits:
+        """Turn a device off and on as its battery runs empty and is charged, as long as it is followed."""
+        while battery.turns_at is not None:
+            if (yield battery.turns_at - self.env.now):
+                continue
+            battery.turns_at = None
+            account.advance(self.env.now)
+            if account.at_work or user in self._empty:
+                if battery.starves(self.env.now, account.power()):
+                    battery.on = False
+                if battery.on == (user in self._empty):
+                    self._switch(user, account, battery.on)
+                self.follow(user, account)
+        battery.life = None
 
     def _switch(self, user: int, account: Account, on: bool) -> None:
         presence, device = self.session.presence, self.session.device(user)

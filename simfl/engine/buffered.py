@@ -14,13 +14,13 @@ So each of those who are online is picked with the same probability, as if every
 
 from array import array
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
-import simpy
 
+from simfl.engine.life import Life, Waits
 from simfl.engine.presence import LOST, WHY
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
@@ -61,7 +61,9 @@ class IdleUsers:
 class BufferedSession(Session):
     """One protocol over a buffer."""
 
-    def main(self) -> Generator[simpy.Event, Any, None]:
+    def main(self) -> Waits:
+        """Begin the run, and then pick users for as long as it lasts: whenever a flight may be free, and
+        whenever a sleeping user may be awake."""
         machines, everyone = self.machines, range(self.world.users)
         self.tasks: dict[UpdateId, UserRound] = {}
         self.current: dict[int, UserRound] = {}
@@ -69,7 +71,7 @@ class BufferedSession(Session):
         self.cycles: Counter[int] = Counter()
         self.idle, self.parked = IdleUsers(len(everyone)), dict[int, None]()
         self.asleep: list[tuple[int, int]] = []
-        self.waking = FOR_EVER
+        self.waking, self.picking = FOR_EVER, False
         self.rng = self.streams.rng("pick")
         self.clients: dict[int, ClientMachine] = {}
         self.entropies: dict[int, Any] = {}
@@ -78,7 +80,7 @@ class BufferedSession(Session):
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         if machines.kind.connected:
             self.follow_users()
-        yield self.env.timeout(0)  # who is offline from the start has left by now
+        yield 0  # who is offline from the start has left by now
         self.at_server(self.machine, "start", None, cause, self.first_phase)
         if self.presence.away:
             for user in everyone:
@@ -86,7 +88,12 @@ class BufferedSession(Session):
                     self.idle.add(user)
         else:
             self.idle = IdleUsers(len(everyone), full=True)
-        self._pick(cause)
+        self.picking, picked_by = True, cause
+        while True:
+            self._fill(picked_by)
+            picked_by = yield None if self.waking == FOR_EVER else self.waking - self.env.now
+            if picked_by is None:
+                self.waking = FOR_EVER
 
     def client(self, user: int) -> ClientMachine:
         """A user's machine, for the whole run; made when it is first spoken to."""
@@ -106,14 +113,19 @@ class BufferedSession(Session):
         if user not in self.presence.away and not busy and not awaited:
             self.idle.add(user)
 
-    def _pick(self, cause: int | None) -> None:
+    def _pick(self, cause: int) -> None:
+        """Let the life of the run pick now; cause: the row that made it possible."""
+        if self.picking:
+            self.life.wake(cause)
+
+    def _fill(self, cause: int | None) -> None:
         """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
         limit, asleep, now = self.world.concurrency or self.world.users, self.asleep, self.env.now
         while asleep and asleep[0][0] <= now:
             self._rest(heappop(asleep)[1])
         while len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done:
-            if not self.idle.users:
-                self._wait()
+            if not self.idle.users:  # look again when a sleeping user may be online
+                self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return
             user = self.idle.draw(self.rng)
             online, until = self.presence.look(user)
@@ -132,17 +144,6 @@ class BufferedSession(Session):
                 self._begin(user, here)
             else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
                 self.parked[user] = None
-
-    def _wait(self) -> None:
-        """Schedule the next pick for when a sleeping user may be online, as nobody is left to pick now."""
-        if self.asleep and self.asleep[0][0] < self.waking:
-            self.waking = self.asleep[0][0]
-            self.env.at(self.waking, self._wake)
-
-    def _wake(self) -> None:
-        if self.env.now == self.waking:
-            self.waking = FOR_EVER
-            self._pick(None)
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
@@ -233,8 +234,12 @@ class BufferedSession(Session):
         if self.presence.online(task.user):
             assert self.world.return_ns is not None
             self.presence.leave(task.user, LOST)
-            back = self.env.now + self.world.return_ns
-            self.env.at(back, lambda: self.presence.come(task.user, LOST))
+            Life(self.env, self._return(task.user, self.world.return_ns), at_once=True)
+
+    def _return(self, user: int, after_ns: int) -> Waits:
+        """Bring a lost user back online."""
+        yield after_ns
+        self.presence.come(user, LOST)
 
     def went_offline(self, user: int, why: str, row: int) -> None:
         self.idle.discard(user)

@@ -5,7 +5,6 @@ A round that ends leaves its audit, its evaluation and what is recorded of it, a
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 from weakref import ref
 
@@ -13,6 +12,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.devices import Job
+from simfl.engine.life import Life, Waits
 from simfl.engine.setup import ClosedRound, RecordedRound, Stop
 from simfl.protocols.machine import (
     Abort,
@@ -43,10 +43,10 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
         case Timer(name, phase, subject):
             fires = now + session.world.deadlines_ns[name]
             row = add(rows.TimerSet(index, name, phase, name_of(subject), step, now, fires))
-            session.env.at(fires, partial(_fire, session, ref(job.machine), effect, row, index))
+            Life(session.env, _deadline(session, ref(job.machine), effect, fires, row, index), at_once=True)
         case Ready() if job.task is not None:
             job.task.ready = True
-            session.training.start_if_possible(job.task, step)
+            session.training.go_on(job.task, step)
         case Result():
             members = tuple((m.user, name_of(m.update), m.staleness) for m in effect.members)
             add(rows.Aggregated(session.round, members, step, now))
@@ -76,12 +76,15 @@ def carry_out(session: Session, effect: Effect, party: int, job: Job, step: int)
             assert_never(effect)
 
 
-def _fire(session: Session, whose: ref[Any], timer: Timer, row: int, index: int) -> None:
-    """Let a deadline pass: a step of the server, if its machine still waits for it.
+def _deadline(
+    session: Session, machine_of: ref[Any], timer: Timer, fires_ns: int, row: int, index: int
+) -> Waits:
+    """Wait for a deadline; it is a step of the server, if its machine still waits for it then.
 
     The machine is held weakly: deadlines of a round that is over do not keep all that its server knew.
     """
-    machine = whose()
+    yield fires_ns - session.env.now
+    machine = machine_of()
     if machine is not None and not session.done and machine.awaits(timer):
         more = {"what": timer.name, "subject": timer.subject, "round": index}
         session.at_server(machine, "expire", timer, row, timer.phase, **more)

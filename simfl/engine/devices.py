@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import simpy
+
 from simfl.engine.clocks import Spans
+from simfl.engine.life import Life, Waits
 from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effects
@@ -80,7 +82,7 @@ class Device:
     """A device (the server's too): two lanes, the cores they share, and by how much it is slower
     than the machine of the clock (`slowdown`: slowdown / cores of a server)."""
 
-    __slots__ = ("_waiting", "free", "last", "off", "party", "protocol", "session", "slowdown", "training")
+    __slots__ = ("_queue", "free", "last", "off", "party", "protocol", "session", "slowdown", "training")
 
     def __init__(self, session: Session, party: int, slowdown: float, cores: int) -> None:
         self.session = session
@@ -91,42 +93,38 @@ class Device:
         self.free = cores
         self.off = False
         self.last = -1
-        self._waiting: list[Callable[[], None]] = []
+        self._queue: list[simpy.Event] = []
 
-    def acquire(self, then: Callable[[], None]) -> bool:
-        """Take a core; if none is free return False, and call `then` once it has one."""
-        if self.free:
-            self.free -= 1
-            return True
-        self._waiting.append(then)
-        return False
+    def core(self) -> simpy.Event:
+        """Queue for a core, as none is free; return the event that one is handed over."""
+        self._queue.append(self.session.env.event())
+        return self._queue[-1]
 
     def release(self) -> None:
-        """Give the core to the job that waits longest."""
-        if self._waiting:
-            env = self.session.env
-            env.at(env.now, self._waiting.pop(0))
+        """Hand the core over to the lane that waits longest."""
+        if self._queue:
+            self._queue.pop(0).succeed()
         else:
             self.free += 1
 
     def power(self, on: bool) -> None:
-        """Turn the device on, or off: then its steps are broken off, and what waits for a lane stays."""
+        """Turn the device on, or off: then its steps break off, and what waits for a lane stays."""
         self.off = not on
         for lane in (self.protocol, self.training):
             lane.wake() if on else lane.halt()
 
 
 class Lane:
-    """Jobs in order of arrival, one at a time."""
+    """Jobs in order of arrival, one at a time, each on a core: a life as long as there are any."""
 
-    __slots__ = ("current", "device", "jobs", "last", "name", "resting")
+    __slots__ = ("current", "device", "jobs", "last", "life", "name")
 
     def __init__(self, device: Device, name: str) -> None:
         self.device = device
         self.name = name
         self.jobs: deque[Job] | None = None
         self.last = -1
-        self.resting = True
+        self.life: Life | None = None
         self.current: Job | None = None
 
     def put(self, job: Job) -> None:
@@ -135,93 +133,69 @@ class Lane:
         self.jobs.append(job)
         self.wake()
 
+    def wake(self) -> None:
+        """Begin to work, unless it works already or has nothing to do."""
+        if self.life is None and self.jobs:
+            self.life = Life(self.device.session.env, self.work())
+
     def has(self, task: UserRound) -> bool:
         """Return True if the lane works on a task, or will."""
         running = self.current is not None and self.current.task is task
         return running or any(job.task is task for job in self.jobs or ())
 
     def interrupt(self, task: UserRound) -> int:
-        """Stop the job in progress if it is a lost task's; returns the row of the broken step, or -1."""
-        if self.current is None or self.current.task is not task:
-            return -1
-        self.device.session.env.soon(self._broken)
-        return self.record()
+        """Stop the job in progress if it is a lost task's; return the row of the broken step, or -1."""
+        return -1 if self.current is None or self.current.task is not task else self.halt()
 
-    def halt(self) -> None:
-        """Break off the job in progress, whoever's it is."""
-        if self.record() >= 0:
-            self.device.session.env.soon(self._broken)
+    def halt(self) -> int:
+        """Stop the job in progress, if any; return the row of the broken step, or -1."""
+        row = self.record()
+        if row >= 0:
+            assert self.life is not None
+            self.life.interrupt()
+        return row
 
-    def wake(self) -> None:
-        """Go on with what waits."""
-        if self.resting and self.jobs:
-            self.resting = False
-            self.device.session.env.soon(self._go_on)
-
-    def _broken(self) -> None:
-        self.device.release()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Begin the next job, as soon as there is a core for it; rest if there is none."""
-        while self.jobs and not self.device.off:
-            if not self.device.acquire(self._begin_late) or self._begin(self.last):
-                return
-        self.resting = True
-        self.jobs = self.jobs or None  # most users' lanes rest for most of a run
-
-    def _begin_late(self) -> None:
-        if self.device.off:
-            self.device.release()
-        elif self._begin(self.device.last):
-            return
-        self._go_on()
-
-    def _begin(self, before: int) -> bool:
-        """Begin the next job; False if it is over at once. `before`: the step that held it up, if any did."""
-        assert self.jobs
-        device, session = self.device, self.device.session
-        job = self.jobs.popleft()
-        if job.task is not None and job.task.lost:
+    def work(self) -> Waits:
+        """Do the jobs until none is left or the device is off."""
+        device, session, jobs = self.device, self.device.session, self.jobs
+        env, name = session.env, self.name
+        while jobs and not device.off:
+            blocker = self.last
+            if device.free:
+                device.free -= 1
+            else:
+                yield device.core()
+                blocker = device.last
+                if device.off:
+                    device.release()
+                    continue
+            job = jobs.popleft()
+            task = job.task
+            if task is not None and task.lost:
+                device.release()
+                continue
+            job.start = start = env.now
+            job.blocker = blocker if start > job.ready else -1
+            self.current = job
+            try:
+                if (working := session.execute(device, name, job)) is not None:
+                    yield working
+                spans = job.spans
+                job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+                if job.end > start:
+                    if session.meter is not None:
+                        session.meter.began(device.party, job)
+                    yield job.end - env.now
+            except simpy.Interrupt:  # its row is in the trace
+                device.release()
+                continue
+            step = self.record()
             device.release()
-            return False
-        job.start = start = session.env.now
-        job.blocker = before if start > job.ready else -1
-        if session.execute(device, self.name, job):
-            return self._lasts(job)
-        self.current = job
-        return True
-
-    def worked(self, job: Job) -> None:
-        """Hear that a job's real work is done that was not done at once, unless it was broken off."""
-        if self.current is job and not self._lasts(job):
-            self._go_on()
-
-    def _lasts(self, job: Job) -> bool:
-        """Schedule a job's end; return False if it takes no time, so that it is over."""
-        device, session, spans = self.device, self.device.session, job.spans
-        job.end = job.start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
-        self.current = job
-        if job.end > job.start:
-            if session.meter is not None:
-                session.meter.began(device.party, job)
-            session.env.at(job.end, partial(self._end, job))
-            return True
-        self._complete(job)
-        return False
-
-    def _end(self, job: Job) -> None:
-        if self.current is job:  # it was not broken off
-            self._complete(job)
-            self._go_on()
-
-    def _complete(self, job: Job) -> None:
-        step = self.record()
-        device = self.device
-        device.release()
-        # A message that the server's machine has taken counts, even if its user is lost meanwhile.
-        if job.task is None or not job.task.lost or device.party == SERVER:
-            device.session.finish(device, job, step)
+            # A message that the server's machine has taken counts, even if its user is lost meanwhile.
+            if task is None or not task.lost or device.party == SERVER:
+                session.finish(device, job, step)
+        self.life = None
+        self.jobs = jobs or None  # most users' lanes are idle for most of a run
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""

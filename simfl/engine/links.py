@@ -17,6 +17,7 @@ from typing import Protocol
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
+from simfl.engine.life import Life, Waits
 from simfl.population.links import Links
 from simfl.population.tcp import Connection, Tcp
 from simfl.population.timelines import FOR_EVER
@@ -50,16 +51,24 @@ class Transfer(Protocol):
 
 
 class UserLink:
-    """One direction of a user's link: transfers in order, one at a time.
+    """One direction of a user's link: transfers in order, one at a time. It is a life while one moves.
 
-    jitter_s: the k-th is what the k-th message's latency is longer, if any is; peers: what relayed transfers
-    pass in place of the server's link, if they do; tcp: how the user's connections begin, if that counts.
+    Attributes:
+        jitter_s: The k-th is by how much the latency of the k-th message is longer; None for no jitter.
+        peers: What relayed transfers pass in place of the server's link.
+        connection: The user's TCP connection; None where TCP's windows are not modelled.
+        rate: Bit/s until the time `until`, at which the link's state may change.
+        queue: Transfers that wait, in order.
+        active: The transfer that moves; None while the link is idle or paused.
+        flying: Transfers whose last bit has left and that have not arrived, in order.
+        heard: Called with a transfer and None as it begins to move, and with the bytes that it has moved as
+            its last bit has left or as it is interrupted.
     """
 
     __slots__ = (
-        "_epoch", "_follow_at", "_last", "_most_bps", "_moved", "_since", "_window", "active", "connection",
-        "env", "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue",
-        "rate", "shared", "until", "up", "user",
+        "_epoch", "_flow", "_last", "_life", "_most_bps", "_moved", "_watch", "active", "connection", "env",
+        "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue", "rate",
+        "shared", "until", "up", "user",
     )  # fmt: skip
 
     def __init__(
@@ -84,17 +93,18 @@ class UserLink:
         self.latency_s = 0.0
         self.latency_ns = 0
         self.until = 0
-        self._follow_at = 0
         self.paused = False
         self.queue: list[Transfer] = []
         self.flying: list[Transfer] = []
-        self.active: tuple[Transfer, FairLink, Flow | None] | None = None  # no flow while TCP waits
+        self.active: Transfer | None = None
         self.heard: Callable[[Transfer, int | None], None] | None = None
-        self._epoch = 0
-        self._last = 0
-        # Of TCP: bytes of the next window, 0 where none is waited for; bytes on the wire of those that have
-        # left; when the last one began; the rate of one that opens no further, 0 where it does.
-        self._window = self._moved = self._since = self._most_bps = 0
+        self._life: Life | None = None
+        self._watch: Life | None = None
+        self._flow: tuple[FairLink, Flow] | None = None  # None while TCP waits
+        self._moved = 0  # bytes of the active transfer's windows that have left
+        self._most_bps = 0  # the rate of a TCP window that opens no further; 0 while it does
+        self._epoch = 0  # of what flies: an arrival of an older one is withdrawn
+        self._last = 0  # the time of the last arrival
 
     def send(self, transfer: Transfer) -> None:
         if self.env.now >= self.until:
@@ -103,11 +113,104 @@ class UserLink:
             transfer.latency_ns = self.latency_ns
         else:
             transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
-        if self.active is None and not self.queue and not self.paused:
-            self._begin(transfer)
-        else:
-            self.queue.append(transfer)
+        self.queue.append(transfer)
+        self._wake()
 
+    def _wake(self) -> None:
+        """Begin to move what waits, unless something moves already."""
+        if self._life is None and self.queue and not self.paused:
+            self._life = Life(self.env, self._carry(), at_once=True)
+
+    def _carry(self) -> Waits:
+        """Move what waits, one transfer after the other, each in windows while TCP's is smaller than it."""
+        while self.queue and not self.paused:
+            transfer = self.queue.pop(0)
+            link = self.peers if transfer.relayed else self.shared
+            if self.env.now >= self.until:
+                self._look()
+            if self.heard is not None:
+                self.heard(transfer, None)
+            self.active = transfer
+            self._moved = self._most_bps = 0
+            if self.connection is not None:
+                yield from self._windows(transfer, link, self.connection)
+            self._move(link, self._on_wire(transfer) - self._moved)
+            yield
+            self._left(transfer)
+        self._life = None
+
+    def _windows(self, transfer: Transfer, link: FairLink, connection: Connection) -> Waits:
+        """Move a message's first windows, as long as TCP waits for the acknowledgement of each."""
+        tcp = connection.tcp
+        window = connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
+        while window:
+            size = tcp.wire_bytes(window)
+            rest = self._on_wire(transfer) - self._moved
+            if rest <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
+                return
+            since = self.env.now
+            self._move(link, size)
+            yield
+            self._moved += size
+            now, rtt_ns = self.env.now, max(1, 2 * self.latency_ns)
+            queued_ns = now - since - 8 * NS * size // max(1, self.rate)
+            if tcp.stays_open(window, queued_ns, rtt_ns):
+                self._most_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // rtt_ns)
+            window = 0 if self._most_bps else 2 * window
+            yield max(now, since + rtt_ns) - now
+            if self.env.now >= self.until:
+                self._look()
+
+    def _move(self, link: FairLink, size_bytes: int) -> None:
+        """Begin to move bytes through a shared link, at this link's rate at most; its life is woken then."""
+        self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
+        if self.until < FOR_EVER and self._watch is None:
+            self._watch = Life(self.env, self._follow(), at_once=True)
+
+    def _moved_all(self) -> None:
+        assert self._life is not None
+        self._flow = None
+        self._life.wake()
+
+    def _left(self, transfer: Transfer) -> None:
+        """The last bit of a transfer has left: it arrives a latency later, not before the one ahead of it."""
+        self.active = None
+        if self.heard is not None:
+            self.heard(transfer, self._on_wire(transfer))
+        if self.connection is not None:
+            self.connection.sent(self.env.now)
+        self.flying.append(transfer)
+        self._last = max(self._last, self.env.now + transfer.latency_ns)
+        self.env.at(self._last, partial(self._arrive, self._epoch))
+        transfer.sent()
+
+    def _arrive(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            self.flying.pop(0).arrived()
+
+    # -- the link's state
+    @property
+    def _cap(self) -> int:
+        return min(self.rate, self._most_bps or self.rate)
+
+    def _look(self) -> None:
+        """Take the link's state from now on, also for the transfer that moves."""
+        up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
+        self.rate = up_bps if self.up else down_bps
+        self.latency_ns = nanoseconds(self.latency_s)
+        if self._flow is not None:
+            link, flow = self._flow
+            link.change(flow, self._cap)
+
+    def _follow(self) -> Waits:
+        """Look at the state as it ends, while something moves."""
+        while self.active is not None and self.until < FOR_EVER:
+            yield self.until - self.env.now
+            if self.active is not None and self.env.now >= self.until:  # not looked at this nanosecond
+                self._look()
+        self._watch = None
+
+    # -- interruptions
     def pause(self) -> None:
         """Pause while the user is offline: messages wait, on a downlink also those in the air."""
         self.paused = True
@@ -115,12 +218,12 @@ class UserLink:
 
     def resume(self) -> None:
         self.paused = False
-        self._next()
+        self._wake()
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left is there, at least a latency: the end of a connection is as slow as a
-        message."""
+        """Time until all that has left has arrived, at least a latency: the end of a connection is as slow as
+        a message."""
         if self.env.now >= self.until:
             self._look()
         return max(self.latency_ns, self._last - self.env.now)
@@ -136,7 +239,7 @@ class UserLink:
         self.queue.clear()
 
     def _interrupt(self) -> list[Transfer]:
-        """Break off, and return in order, the transfers that do not go on while the user is offline."""
+        """Interrupt, and return in order, the transfers that do not go on while the user is offline."""
         broken = self._break()
         if self.connection is not None:
             self.connection.broke()
@@ -152,8 +255,11 @@ class UserLink:
     def _break(self) -> list[Transfer]:
         if self.active is None:
             return []
-        (transfer, link, flow), self.active = self.active, None
-        moved_bytes = self._moved + (0 if flow is None else link.stop(flow))
+        assert self._life is not None
+        self._life.stop()
+        transfer, flow = self.active, self._flow
+        self.active = self._flow = self._life = None
+        moved_bytes = self._moved + (0 if flow is None else flow[0].stop(flow[1]))
         if self.heard is not None:
             self.heard(transfer, moved_bytes)
         if moved_bytes and self.connection is not None:  # of the message itself
@@ -165,94 +271,6 @@ class UserLink:
         size = transfer.size_bytes
         return size if self.connection is None else self.connection.tcp.wire_bytes(size)
 
-    def _next(self) -> None:
-        if self.active is None and self.queue and not self.paused:
-            self._begin(self.queue.pop(0))
-
-    def _begin(self, transfer: Transfer) -> None:
-        if self.env.now >= self.until:
-            self._look()
-        link = self.peers if transfer.relayed else self.shared
-        if self.heard is not None:
-            self.heard(transfer, None)
-        self._moved = self._most_bps = 0
-        if self.connection is not None:
-            self._window = self.connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
-        self._move(transfer, link)
-
-    def _move(self, transfer: Transfer, link: FairLink) -> None:
-        """Move the next window of a message, or all the rest where nothing will be waited for."""
-        size, done = self._on_wire(transfer) - self._moved, self._sent
-        if self._window:
-            assert self.connection is not None
-            window = self.connection.tcp.wire_bytes(self._window)
-            if size > window and 8 * NS * window < 2 * self.latency_ns * self.rate:
-                size, done = window, partial(self._left, window)
-                self._since = self.env.now
-        self.active = (transfer, link, link.start(size, self._cap, done))
-        if self.until < FOR_EVER:
-            self._follow()
-
-    @property
-    def _cap(self) -> int:
-        return min(self.rate, self._most_bps or self.rate)
-
-    def _left(self, window_bytes: int) -> None:
-        """Double the TCP window after one was sent, or leave slow start; wait for its acknowledgement."""
-        assert self.active is not None
-        assert self.connection is not None
-        now, rtt_ns, tcp = self.env.now, max(1, 2 * self.latency_ns), self.connection.tcp
-        queued_ns = now - self._since - 8 * NS * window_bytes // max(1, self.rate)
-        self._moved += window_bytes
-        if tcp.stays_open(self._window, queued_ns, rtt_ns):
-            self._most_bps = max(1, 8 * NS * tcp.wire_bytes(2 * self._window) // rtt_ns)
-        self._window = 0 if self._most_bps else 2 * self._window
-        self.active = waiting = (*self.active[:2], None)
-        self.env.at(max(now, self._since + rtt_ns), partial(self._acknowledged, waiting))
-
-    def _acknowledged(self, waiting: tuple[Transfer, FairLink, None]) -> None:
-        if self.active is waiting:  # it was not broken off
-            if self.env.now >= self.until:
-                self._look()
-            self._move(*waiting[:2])
-
-    def _look(self) -> None:
-        """Take the link's state from now on, also for the transfer that is moving."""
-        up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
-        self.rate = up_bps if self.up else down_bps
-        self.latency_ns = nanoseconds(self.latency_s)
-        if self.active is not None and (flow := self.active[2]) is not None:
-            self.active[1].change(flow, self._cap)
-            self._follow()
-
-    def _follow(self) -> None:
-        """Look again when the state ends, unless nothing moves then; one event a state is enough."""
-        if self._follow_at < self.until < FOR_EVER:
-            self._follow_at = self.until
-            self.env.at(self.until, self._end_state)
-
-    def _end_state(self) -> None:
-        if self.active is not None and self.env.now >= self.until:  # and nobody has looked this nanosecond
-            self._look()
-
-    def _sent(self) -> None:
-        assert self.active is not None
-        transfer, self.active = self.active[0], None
-        if self.heard is not None:
-            self.heard(transfer, self._on_wire(transfer))
-        if self.connection is not None:
-            self.connection.sent(self.env.now)
-        self.flying.append(transfer)
-        self._last = max(self._last, self.env.now + transfer.latency_ns)
-        self.env.at(self._last, partial(self._arrive, self._epoch))
-        transfer.sent()
-        if self.queue:
-            self._next()
-
-    def _arrive(self, epoch: int) -> None:
-        if epoch == self._epoch:
-            self.flying.pop(0).arrived()
-
 
 class ServerLink(FairLink):
     """One direction of the server's link. rates: at a time, its bit/s and until when they surely stay."""
@@ -261,21 +279,27 @@ class ServerLink(FairLink):
         super().__init__(env, 0)
         self.rates = rates
         self.until = 0
+        self._watch: Life | None = None
 
     def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
         if self.env.now >= self.until:
             self._look()
-        return super().start(size_bytes, cap_bps, done)
+        flow = super().start(size_bytes, cap_bps, done)
+        if self.until < FOR_EVER and self._watch is None:
+            self._watch = Life(self.env, self._follow(), at_once=True)
+        return flow
 
     def _look(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)
         self.rate(rate_bps)
-        if self.until < FOR_EVER:
-            self.env.at(self.until, partial(self._end_state, self.until))
 
-    def _end_state(self, until: int) -> None:
-        if self.busy and until == self.until:  # and nobody has looked this nanosecond
-            self._look()
+    def _follow(self) -> Waits:
+        """Look at the rate as it may change, while something moves."""
+        while self.busy and self.until < FOR_EVER:
+            yield self.until - self.env.now
+            if self.busy and self.env.now >= self.until:  # not looked at this nanosecond
+                self._look()
+        self._watch = None
 
 
 class Network:

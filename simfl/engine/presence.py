@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
+from simfl.engine.life import Life, Waits
 from simfl.engine.links import Network
 from simfl.population.availability import FOR_EVER, Days, State
 from simfl.protocols.contracts import AnyServer
@@ -61,23 +62,23 @@ class Presence:
         """Let a user come and go, from now on."""
         if self.days is not None and user not in self._followed:
             self._followed.add(user)
-            self._change(user)
+            Life(self.env, self._come_and_go(user, self.env.now), at_once=True)
 
-    def _change(self, user: int) -> None:
+    def _come_and_go(self, user: int, until: int) -> Waits:
+        """Take a followed user through its sessions, the next of which begins at `until`."""
         assert self.days is not None
-        if BATTERY in self.away.get(user, ()):  # its sessions mean nothing before it is charged, if ever
-            self._followed.discard(user)
-            return
-        online, until = self.days(user, self.env.now)
-        if online:
-            self.come(user, SESSION)
-        elif user not in self.away and self.resting(user):
-            self._followed.discard(user)
-            return
-        else:
-            self.leave(user, SESSION)
-        if until < FOR_EVER:
-            self.env.at(until, partial(self._change, user))
+        while until < FOR_EVER:
+            if until > self.env.now:
+                yield until - self.env.now
+            online, until = self.days(user, self.env.now)
+            idle = user not in self.away and self.resting(user)
+            if BATTERY in self.away.get(user, ()) or (idle and not online):
+                self._followed.discard(user)  # its sessions mean nothing before it is charged, or picked
+                return
+            if online:
+                self.come(user, SESSION)
+            else:
+                self.leave(user, SESSION)
 
     def look(self, user: int) -> State:
         """Return the state of a user's device, and until when it is certain to last."""
@@ -120,8 +121,7 @@ class Presence:
             online, until = self.days(user, self.env.now)
             reasons = self.away[user]
             reasons.discard(SESSION) if online else reasons.add(SESSION)
-            if until < FOR_EVER:
-                self.env.at(until, partial(self._change, user))
+            Life(self.env, self._come_and_go(user, until), at_once=True)
         self.come(user, BATTERY)
 
 
@@ -150,7 +150,11 @@ class Disconnections:
     def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
         """Tell the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
-        self.session.env.at(when_ns, lambda: self.tell(user, notice))
+        Life(self.session.env, self._notice(when_ns, user, notice), at_once=True)
+
+    def _notice(self, when_ns: int, user: int, notice: Callable[[], None]) -> Waits:
+        yield when_ns - self.session.env.now
+        self.tell(user, notice)
 
     def tell(self, user: int, *notices: Callable[[], None]) -> None:
         """Tell the server of these broken connections of a user, or of all, once each."""

@@ -4,13 +4,12 @@ A user whose upload of an earlier round is still on its way, or who still trains
 is not selected again.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
-import simpy
 
+from simfl.engine.life import Waits
 from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.user_round import UserRound
@@ -23,18 +22,19 @@ from simfl.selection.participation import Participation
 class RoundSession(Session):
     """One protocol, round by round."""
 
-    def main(self) -> Generator[simpy.Event, Any, None]:
+    def main(self) -> Waits:
+        """Begin round after round; each begins as the one before it has closed."""
         self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.world.users)
         self.begun = -1
         self.follow_users()
-        yield self.env.timeout(0)  # who is offline from the start has left by now
+        yield 0  # who is offline from the start has left by now
         while not self.done:
             self.start = self.env.now
             self.closed = self.env.event()
             chosen = self._select()
             if not chosen:  # wait as long as for the first answers, and ask once more
-                yield self.env.timeout(self.world.deadlines_ns[self.machines.kind.round_timers[0]])
+                yield self.world.deadlines_ns[self.machines.kind.round_timers[0]]
                 chosen = self._select()
             self._begin(chosen or [])
             yield self.closed
@@ -73,7 +73,7 @@ class RoundSession(Session):
         self.tasks = {key: task for key, task in self.tasks.items() if self.working(task)}
         for user in chosen:
             self.tasks[user, index] = self.machines.user_round(
-                user, index, self.ops, server, self.host.weights, plans.get(user)
+                user, params, self.ops, server, self.host.weights, plans.get(user)
             )
             if self.meter is not None:
                 self.meter.join(user)

@@ -8,7 +8,7 @@ losses), and writes the trace. It never looks at content: what needs it (audits,
 import gc
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -22,6 +22,7 @@ from simfl.engine.clocks import Clock
 from simfl.engine.devices import Device, Job
 from simfl.engine.energy import Meter
 from simfl.engine.environment import Environment
+from simfl.engine.life import Life, Waits
 from simfl.engine.presence import Disconnections, Presence
 from simfl.engine.progress import Progress
 from simfl.engine.server_host import ServerHost
@@ -83,12 +84,12 @@ class Session(ABC):
         self.progress = Progress(world.users, self.trace)
         seed = seed_array(streams.bytes("initial weights"))
         self.host = ServerHost(machines.kind, ops, trainer, rule, world, seed)
-        self.env.process(self.main())
+        self.life = Life(self.env, self.main())
 
     # -- to be implemented by rounds and buffers
     @abstractmethod
-    def main(self) -> Generator[simpy.Event, Any, None]:
-        """Run as the session's own process."""
+    def main(self) -> Waits:
+        """Return the generator of the session's life."""
 
     @abstractmethod
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
@@ -178,11 +179,11 @@ class Session(ABC):
         index = more.pop("round", self.round)
         self.server.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
 
-    def execute(self, device: Device, lane: str, job: Job) -> bool:
-        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. False if it
-        is not done yet: its lane hears of it by `worked`."""
+    def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
+        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
+        thread does it, return the event that it is done."""
         self.charge(device, lane, job, self.work(device, lane, job))
-        return True
+        return None
 
     def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
         """Do a job's real work; return what it was."""
@@ -260,11 +261,15 @@ class Session(ABC):
             case Loss(phase, why):
                 self.lose(task, phase, why, cause)
             case Delay(ns):
-                self.env.at(self.env.now + ns, then)
+                Life(self.env, self._after(ns, then), at_once=True)
             case None:
                 then()
             case _:
                 assert_never(answer)
+
+    def _after(self, ns: int, then: Callable[[], None]) -> Waits:
+        yield ns
+        then()
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """Lose a user: its device stops working on this task, and unsent messages are gone."""

@@ -117,12 +117,18 @@ class ProtocolSetup:
         return replace(self.params, round=index)
 
     def user_round(
-        self, user: int, index: int, ops: Ops, server: AnyServer, weights: Handle, plan: PlannedLoss | None
+        self,
+        user: int,
+        params: Params,
+        ops: Ops,
+        server: AnyServer,
+        weights: Handle,
+        plan: PlannedLoss | None,
     ) -> UserRound:
-        """Return a user's part in a synchronous round, at its beginning."""
-        own = self.entropy(user, index)
-        client = client_machine(self.client(user, self.in_round(index), ops, own), self.kind)
-        return self.part(user, index, client, own, server, weights, plan)
+        """Return a user's part in the synchronous round of these parameters, at its beginning."""
+        entropy = self.entropy(user, params.round)
+        client = client_machine(self.client(user, params, ops, entropy), self.kind)
+        return self.part(user, params.round, client, entropy, server, weights, plan)
 
     def part(
         self,

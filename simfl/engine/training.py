@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.work import Segment
 from simfl.engine.devices import Job
-from simfl.engine.user_round import State, UserRound
+from simfl.engine.life import Life, Waits
+from simfl.engine.user_round import Delay, Loss, State, UserRound
 from simfl.learning.minibatches import Cutoff
 from simfl.protocols.machine import Effects, name_of
 from simfl.results.trace import TRAIN
@@ -26,33 +27,60 @@ if TYPE_CHECKING:
 
 
 class Training:
-    """Trains users as their `UserRound` says, and submits their updates."""
+    """Takes users through their parts in rounds or cycles, a life each: from the model to the update."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def downloaded(self, task: UserRound, step: int) -> None:
+        """The global model has arrived, by this step."""
         task.downloaded = True
-        self.start_if_possible(task, step)
+        self.go_on(task, step)
 
-    def start_if_possible(self, task: UserRound, cause: int) -> None:
-        """Start once the model is there and, without overlap, the offline phase is done."""
+    def go_on(self, task: UserRound, step: int) -> None:
+        """Wake a user's part: the model, or the end of its offline phase, has come by this step."""
+        if task.life is None:
+            task.life = Life(self.session.env, self._take_part(task), at_once=True)
         if task.may_train(self.session.world.overlap):
-            self.session.follow(task, task.begin_training(), cause, partial(self._train, task, cause))
+            task.life.wake(step)
+
+    def _take_part(self, task: UserRound) -> Waits:
+        """Train once the model is there (and, without overlap, the masks are), and submit the update."""
+        session = self.session
+        step = yield
+        loss = task.begin_training()
+        if loss is None:
+            self._train(task, step, task.life)
+            step = yield  # a lost user's training breaks off, and wakes nothing
+            loss = task.end_training()
+        match loss:
+            case Loss(phase, why):
+                session.lose(task, phase, why, step)
+                return
+            case Delay(ns):
+                yield ns
+                if task.lost:
+                    return
+            case _:
+                pass
+        task.become(State.SUBMITTED)
+        run = partial(task.submit, *self._how(task))
+        session.device(task.user).protocol.put(self._job(task, "submit", step, run))
 
     def seed(self, task: UserRound) -> Handle:
         """Return the seed of a training's minibatches."""
         name = ("minibatches", task.user, name_of(task.id) or task.round)
         return self.session.ops.secret(self.session.streams.bytes(*name))
 
-    def _train(self, task: UserRound, cause: int) -> None:
+    def _train(self, task: UserRound, cause: int, life: Life) -> None:
+        """Queue a training; its step wakes the life."""
         session, seed = self.session, self.seed(task)
         job = self._job(task, TRAIN, cause, partial(task.train, session.training_ops, session.trainer, seed))
         whole = session.trainer.steps(task.user)
         if session.world.partial is not None and whole:
             job.run = partial(self._part, task, job, seed, whole, nanoseconds(session.world.partial.within_s))
         job.cut, job.factor = task.planned("training") == "mid_send", session.noise(task)
-        job.then = partial(self._trained, task)
+        job.then = life.wake
         session.device(task.user).training.put(job)
 
     def _part(self, task: UserRound, job: Job, seed: Handle, whole: int, within_ns: int) -> Effects:
@@ -70,16 +98,6 @@ class Training:
         task.steps = cutoff.steps if steps is None else steps
         job.what = "" if task.steps == whole else str(StepsDone(task.steps, whole))
         return effects
-
-    def _trained(self, task: UserRound, step: int) -> None:
-        self.session.follow(task, task.end_training(), step, partial(self._submit, task, step))
-
-    def _submit(self, task: UserRound, step: int) -> None:
-        if task.lost:  # while it was delayed
-            return
-        task.become(State.SUBMITTED)
-        run = partial(task.submit, *self._how(task))
-        self.session.device(task.user).protocol.put(self._job(task, "submit", step, run))
 
     def _how(self, task: UserRound) -> tuple[Any, ...]:
         """Return the weight and the factor of the work that was done, as `UserRound.weigh` takes them."""

@@ -79,7 +79,8 @@ class UserRound:
     ready: the offline phase is done, or there is none. downloaded: the model is there. coming: messages on
     their way to the user. lost: nothing more comes of it, as the user is lost or was told to stop. version:
     t_i, the version of `weights`. arrived_ns: when the server had the upload. steps: minibatches that were
-    trained, where the scenario bounds them. samples: the update's weight.
+    trained, where the scenario bounds them. samples: the update's weight. life: from when the first
+    thing that training needs has come, to the submitted update.
     """
 
     user: int
@@ -102,6 +103,7 @@ class UserRound:
     samples: int = 0
     update: Handle | None = None
     clipped: Handle | None = None
+    life: Any = None
 
     @property
     def phase(self) -> str:

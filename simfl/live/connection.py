@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import simpy
+
 from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job
 from simfl.engine.session import Session
@@ -146,20 +148,23 @@ class Owner(Session, ABC):
     def ready(self) -> None:
         """A process that has waited has cold caches as it is."""
 
-    def execute(self, device: Device, lane: str, job: Job) -> bool:
+    def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         if self.worker is not None and lane == "training":
-            loop = asyncio.get_running_loop()
+            loop, working = asyncio.get_running_loop(), self.env.event()
             doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
-            doing.add_done_callback(lambda done: self.env.hear(partial(self._worked, device, job, done)))
-            return False
+            worked = partial(self._worked, device, job, working)
+            doing.add_done_callback(lambda done: self.env.hear(partial(worked, done)))
+            return working
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
-        return True
+        return None
 
-    def _worked(self, device: Device, job: Job, done: asyncio.Future[list[Segment]]) -> None:
+    def _worked(
+        self, device: Device, job: Job, working: simpy.Event, done: asyncio.Future[list[Segment]]
+    ) -> None:
         self.charge(device, "training", job, done.result())
-        device.training.worked(job)
+        working.succeed()
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start

@@ -236,7 +236,8 @@ class LiveUser(Owner, Session):
     def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
         """Return what is to be done for a round, or for a cycle."""
         nobody: Any = None  # the server's machine is elsewhere
-        return self.machines.user_round(self.user, index, self.ops, nobody, self.host.weights, plan)
+        params = self.machines.in_round(index)
+        return self.machines.user_round(self.user, params, self.ops, nobody, self.host.weights, plan)
 
     def take(self, envelope: Envelope) -> None:
         """Take a message of the protocol."""

@@ -1,0 +1,139 @@
+"""Lives: SimPy processes that may also wait for a plain number of nanoseconds.
+
+What goes on over time is a life: a user's presence, a lane of its device, a direction of its link, a
+deadline, the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is
+a `yield`:
+
+    yield event        any event of SimPy's: a timeout, a resource's request, a | b, another life
+    yield 1_000_000    this number of nanoseconds of virtual time
+    value = yield      a passive wait: until another part of the engine calls `wake(value)`
+
+Invariants (tests/engine/test_life.py compares random programs with simpy.Process):
+
+- Lives run in the order in which a simpy.Process would: at equal times in the order in which the waits were
+  asked for; a first step and an interrupt come right after the present event, before all else at that time.
+- An interrupt finds the life at its wait, which is withdrawn: neither the event nor the nap resumes it. An
+  interrupt of a life that has ended does nothing. A life cannot interrupt itself.
+- Anyone may wait for a life, and goes on in the order after its last step, as with SimPy's; if none waits,
+  its end is no event. An exception that ends it is thrown into those who wait, or else ends the run.
+
+Why not simpy.Process alone: a timeout is an event with a list of callbacks, scheduled and popped. A nap is
+one entry on the environment's heap of calls. benchmarks/lives.py has the cost of both, and of bare callbacks.
+"""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from heapq import heappush
+from typing import Any
+
+import simpy
+from simpy.events import NORMAL, PENDING
+
+from simfl.engine.environment import Environment
+
+Waits = Generator["simpy.Event | int | None", Any, Any]
+"""The generator of a life: it yields what it waits for."""
+
+
+class Life(simpy.Process):
+    """A process of the engine.
+
+    Args:
+        env: The environment in which it lives.
+        waits: Its generator.
+        at_once: Take the first step now, and not right after the present event.
+    """
+
+    def __init__(self, env: Environment, waits: Waits, at_once: bool = False) -> None:
+        # As simpy.Process, but for the event that begins it: a call costs less.
+        self.env, self.callbacks, self._generator = env, [], waits
+        self._target: simpy.Event | None = None
+        self._nap = 0  # its number: of an older one, the call on the heap wakes nothing
+        if at_once:
+            self.wake()
+        else:
+            env.soon(self.wake)
+
+    def wake(self, value: Any = None) -> None:
+        """End a passive wait or a nap now, within the present event; the `yield` returns the value."""
+        self._nap += 1
+        self._run(self._generator.send, value)
+
+    def interrupt(self, cause: Any = None) -> None:
+        """Throw simpy.Interrupt into the life right after the present event.
+
+        Raises:
+            RuntimeError: It is the life that runs now.
+        """
+        if self.env.active_process is self:
+            raise RuntimeError("A process is not allowed to interrupt itself.")
+        if self._value is PENDING:
+            self.env.soon(partial(self._interrupted, cause))
+
+    def stop(self) -> None:
+        """End the life now, at its wait: nothing of its generator runs any more but its `finally`."""
+        if self._value is PENDING:
+            self._withdraw()
+            self._generator.close()
+            self._end(None)
+
+    def _withdraw(self) -> None:
+        """Let nothing resume the life that it waits for."""
+        self._nap += 1
+        if self._target is not None and self._target.callbacks is not None:
+            self._target.callbacks.remove(self._resume)
+        self._target = None
+
+    def _interrupted(self, cause: Any) -> None:
+        if self._value is PENDING:  # it has not ended, in the same event or by an earlier interrupt
+            self._withdraw()
+            self._run(self._generator.throw, simpy.Interrupt(cause))
+
+    def _woke(self, nap: int) -> None:
+        if nap == self._nap:
+            self._run(self._generator.send, None)
+
+    def _resume(self, event: simpy.Event) -> None:
+        self._target = None
+        if event._ok:
+            self._run(self._generator.send, event._value)
+        else:
+            event._defused = True
+            self._run(self._generator.throw, event._value)
+
+    def _run(self, resume: Callable[[Any], Any], value: Any) -> None:
+        """Run to the next wait."""
+        env = self.env
+        outer, env._active_proc = env._active_proc, self  # `wake` may be called by another life
+        try:
+            wait = resume(value)
+            while type(wait) is not int:
+                if wait is None:
+                    break
+                if wait.callbacks is not None:
+                    self._target = wait
+                    wait.callbacks.append(self._resume)
+                    break
+                wait._defused = True  # it has happened already
+                wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
+            else:
+                nap = self._nap = self._nap + 1
+                heappush(env._calls, (env.now + wait, NORMAL, next(env._eid), partial(self._woke, nap)))
+        except StopIteration as end:
+            self._end(end.value)
+        except BaseException as error:
+            self._ok, self._value = False, error
+            env.schedule(self)  # SimPy's own way ends the run, unless somebody waits
+        env._active_proc = outer
+
+    def _end(self, value: Any) -> None:
+        self._ok, self._value = True, value
+        if self.callbacks:
+            heappush(self.env._calls, (self.env.now, NORMAL, next(self.env._eid), self._over))
+        else:
+            self.callbacks = None  # it has happened, for all who look later
+
+    def _over(self) -> None:
+        callbacks, self.callbacks = self.callbacks, None
+        for callback in callbacks:
+            callback(self)
