@@ -87,8 +87,12 @@ def test_losses_in_cycles_are_those_of_a_simulation() -> None:
 @pytest.mark.ci
 def test_an_update_that_comes_too_late_is_given_up() -> None:
     late = [{"user": 0, "round": 0, "at": "upload", "when": "delay", "delay_s": 0.5}]
-    given = {"dropout": {"kind": "script", "losses": late}, "deadlines.upload": 0.4}
-    result, _, simulated = played("fedbuff", rounds=10, **given)
+    given = {
+        "dropout": {"kind": "script", "losses": late},
+        "deadlines.upload": 0.4,
+        "learning.epochs": 13,
+    }
+    result, _, simulated = played("fedbuff", rounds=20, **given)
     for trace in (result.traces["fedbuff"], simulated.traces["fedbuff"]):
         assert [row.about for row in trace if isinstance(row, rows.GaveUp)] == ["0.0"]
         ignored = [row.about for row in trace if isinstance(row, rows.Ignored)]

@@ -229,6 +229,7 @@ def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Pa
     given = {
         "population.availability": {"kind": "trace", "file": str(online)},
         "population.devices.slowdown": 60,
+        "learning.epochs": 26,
         "rounds": 3,
     }
     result, figures = played(**given)
@@ -248,7 +249,7 @@ def test_a_user_that_stays_away_reports_all_the_same() -> None:
     tower = {"of": {"class": "far"}, "from_s": 0.3, "to_s": 99.0, "offline": True}
     classes = {"near": {"share": 0.75}, "far": {"share": 0.25}}
     given = {"network__outages": [tower], "population__classes": classes}
-    result, figures = played(population__devices__slowdown=60, **given)
+    result, figures = played(population__devices__slowdown=60, learning__epochs=26, **given)
     (r,) = result.rounds["lightsecagg"]
     assert [(list(r.missed), figures.silent)] == [([(2, "training")], ())]
     trace = result.traces["lightsecagg"]
@@ -263,6 +264,7 @@ def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
     part = {"within_s": 0.2, "weight": "normalised", "tau": 4}
     result, _ = played(
         learning__partial=part,
+        learning__epochs=26,
         population__devices={"slowdown": {"kind": "uniform", "low": 5.0, "high": 60.0}},
     )
     trainings = [
