@@ -47,9 +47,8 @@ CARRIERS = (Handle, Message, Update, Send, Result, Job, Transmission, UserRound)
 
 def carries(frame: FrameType) -> bool:
     """Return True if an argument is the update, or holds it."""
-    arguments = list(
-        frame.f_locals.values()
-    )  # at a call these; a generator that is resumed has variables too
+    # At a call the local variables are the arguments; a generator that is resumed has its others, too.
+    arguments = list(frame.f_locals.values())
     inner = [each for argument in arguments if isinstance(argument, list) for each in argument]
     return any(isinstance(each, CARRIERS) for each in (*arguments, *inner))
 

@@ -14,7 +14,7 @@ from sys import (
     argv,
 )
 
-# A comment of its own.
+# A comment on a separate line.
 LIMIT = 3  # and one behind code
 """A field's docstring."""
 
