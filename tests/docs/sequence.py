@@ -21,7 +21,7 @@ BUFFER = {
     "buffer": {"K": 2, "staleness_bound": 4, "concurrency": 3, "return_s": 0.2},
 }
 MS = 10**6
-ARROW = 20
+ARROW = 18
 """Characters between the user's and the server's column."""
 
 Line = tuple[int, int, int, str]
@@ -85,8 +85,8 @@ def sender_of(trace: Trace, step: Step, user: int) -> str:
 
 
 def aggregate(row: Aggregated) -> str:
-    """Return the members of an aggregate, and how stale they are."""
-    members = [f"{user} ({stale} stale)" if stale else f"{user}" for user, _, stale in row.members]
+    """Return the members of an aggregate, with their staleness in brackets."""
+    members = [f"{user} ({stale})" if stale else f"{user}" for user, _, stale in row.members]
     return f"aggregate {row.round + 1}: users {', '.join(members)}"
 
 
@@ -98,7 +98,7 @@ def arrow(kind: str, up: bool) -> str:
 
 def drawn(listed: Iterable[Line]) -> str:
     """Return the lines in order of their start, below a heading; times in milliseconds."""
-    columns = (9, 19, ARROW + 2, 0)
+    columns = (9, 18, ARROW + 2, 0)
     titles = ("training", "protocol", "link".center(ARROW), "server")
     rows = [("from", "to", titles)]
     for start, end, column, text in sorted(listed, key=lambda line: line[0]):

@@ -47,7 +47,7 @@ def test_a_diagram_has_each_kind_of_row_in_order() -> None:
     trace.append(TimerSet(0, "upload", "upload", "", -1, 2_000_000, 30_000_000))
     trace.append(Step(0, -1, "protocol", "receive", "upload", "", 2, -1, 0, 9_000_000, 9_500_000, ()))
     trace.append(Step(0, -1, "protocol", "receive", "note", "", -1, -1, 0, 9_000_000, 9_500_000, ()))
-    trace.append(Aggregated(0, ((4, "", 0),), 4, 9_500_000))
+    trace.append(Aggregated(0, ((4, "", 0),), 0, 9_500_000))
     words = [line.split() for line in sequence.drawn(sequence.lines(trace, 4, "")).splitlines()]
     shown = [(start, end, [word for word in text if word.isalnum()]) for start, end, *text in words[1:]]
     assert shown == [
