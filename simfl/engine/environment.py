@@ -12,8 +12,8 @@ from simpy.events import NORMAL
 class Environment(simpy.Environment):
     """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling.
 
-    Most of what happens is a plain call at a time. Such calls have a heap of their own beside SimPy's, with
-    its order and its numbers: a call costs a fraction of an event.
+    A wait of a life for nanoseconds, an arrival and the next end on a shared link are plain calls at a time.
+    Such calls have a heap beside SimPy's, with its order and numbers: a call costs a fraction of an event.
     """
 
     now: int = 0

@@ -70,7 +70,7 @@ def test_files_that_the_architecture_names_are_there() -> None:
     assert [name for name in table if not (ROOT / name).exists()] == []
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     files = {path.name for path in (ROOT / "simfl").rglob("*.py")} | {
-        path.name for folder in ("papers", "tests") for path in (ROOT / folder).rglob("*.py")
+        path.name for folder in ("papers", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
     }
     named = {Path(name).name for name in re.findall(r"[\w/]+\.py\b", text)} - {"path.py"}
     assert named <= files, named - files
