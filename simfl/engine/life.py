@@ -6,7 +6,7 @@ a `yield`:
 
     yield event        any event of SimPy's: a timeout, a resource's request, a | b, another life
     yield 1_000_000    this number of nanoseconds of virtual time
-    value = yield      a passive wait: until another part of the engine calls `wake(value)`
+    value = yield None a passive wait: until another part of the engine calls `wake(value)`
 
 Invariants (tests/engine/test_life.py compares random programs with simpy.Process):
 
@@ -44,10 +44,16 @@ class Life(simpy.Process):
         at_once: Take the first step now, and not right after the present event.
     """
 
+    env: Environment
+    callbacks: Any
+    _generator: Any
+    _target: Any
+    """The event that it waits for; None during a nap or a passive wait."""
+
     def __init__(self, env: Environment, waits: Waits, at_once: bool = False) -> None:
         # As simpy.Process, but for the event that begins it: a call costs less.
         self.env, self.callbacks, self._generator = env, [], waits
-        self._target: simpy.Event | None = None
+        self._target = None
         self._nap = 0  # its number: of an older one, the call on the heap wakes nothing
         if at_once:
             self.wake()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.work import Segment
@@ -47,13 +47,13 @@ class Training:
     def _take_part(self, task: UserRound) -> Waits:
         """Train once the model is there (and, without overlap, the masks are), and submit the update."""
         session = self.session
-        step = yield
-        loss = task.begin_training()
-        if loss is None:
+        step = yield None
+        answer = task.begin_training()
+        if answer is None:
             self._train(task, step, task.life)
-            step = yield  # a lost user's training breaks off, and wakes nothing
-            loss = task.end_training()
-        match loss:
+            step = yield None  # a lost user's training breaks off, and wakes nothing
+            answer = task.end_training()
+        match answer:
             case Loss(phase, why):
                 session.lose(task, phase, why, step)
                 return
@@ -61,8 +61,10 @@ class Training:
                 yield ns
                 if task.lost:
                     return
-            case _:
+            case None:
                 pass
+            case _:
+                assert_never(answer)
         task.become(State.SUBMITTED)
         run = partial(task.submit, *self._how(task))
         session.device(task.user).protocol.put(self._job(task, "submit", step, run))

@@ -213,7 +213,7 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
     far = relay.sockets[0].getsockname()
     running = Admission(**{**vars(good), "scenario": digest(study.scenario), "protocol": chosen.protocol})
     sides = Sides(study, chosen.protocol, Place(linked=False), running)
-    worker = await sides.worker()
+    worker = await sides.worker(range(USERS))
 
     async def hostile() -> bool:
         guest = await Guest.at(far, good, HOSTILE, chosen.join_s)

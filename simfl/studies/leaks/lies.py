@@ -196,16 +196,18 @@ def spread(asked: Asked, partners: Sequence[int], coalition: Sequence[int]) -> T
     return told
 
 
-OWN_KEY = Secret(SERVER, "own key")
+def own_key(row: int) -> Secret:
+    """Return the server's secret key behind a row of a roster; users refuse one key for two of them."""
+    return Secret(SERVER, f"own key {row}")
 
 
 def own_keys(to: int, message: Message) -> Message:
-    """Tell each user the server's own key in place of every other user's."""
+    """Send each user keys of the server in place of every other user's."""
     if not isinstance(message, Roster):
         return message
     n = len(message.users)
     rows: list[tuple[Item, ...]] = [
-        row if message.users[k % n] == to else (Public(OWN_KEY),)
+        row if message.users[k % n] == to else (Public(own_key(k)),)
         for k, row in enumerate(message.publics.content)
     ]
     return replace(message, publics=replace(message.publics, content=rows))
@@ -288,11 +290,19 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
 
 def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bool:
     report.tried[len(coalition)] += 1
-    seen = play(setup, alter=own_keys)
+    rows = 0
+
+    def lie(to: int, message: Message) -> Message:
+        nonlocal rows
+        if isinstance(message, Roster):
+            rows = max(rows, message.publics.rows)
+        return own_keys(to, message)
+
+    seen = play(setup, alter=lie)
     least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
     seen = replace(seen, results=[], sums=[], least=least)
-    seen.drawn[SERVER] = [*seen.drawn[SERVER], OWN_KEY]
+    seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(own_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
     report.coalition, report.leak = coalition, beyond(seen, knowledge)
-    report.told = "each user is told the server's own key in place of all others'"
+    report.told = "each user is sent keys of the server in place of all others'"
     return report.leak is not None

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import simfl
-from simfl.engine.devices import Job, Lane
+from simfl.engine.devices import Device, Job
+from simfl.engine.session import Session
 from simfl.errors import RunFailed
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore.cohort import Pattern
@@ -71,16 +72,13 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
 
 def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the engine: the server's call is forgotten, but its machine waits for the user."""
-    complete = Lane._complete
+    finish = Session.finish
 
-    def forgets(lane: Lane, job: Job) -> None:
+    def forgets(session: Session, device: Device, job: Job, step: int) -> None:
         if job.task is None or not job.task.lost:
-            complete(lane, job)
-        else:
-            lane.record()
-            lane.device.release()
+            finish(session, device, job, step)
 
-    monkeypatch.setattr(Lane, "_complete", forgets)
+    monkeypatch.setattr(Session, "finish", forgets)
     found = explore(make_cohort("fedbuff", 4), unlucky=0).violation
     assert found is not None
     assert found.detect == "flapping"
