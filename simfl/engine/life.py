@@ -23,11 +23,10 @@ one entry on the environment's heap of calls. benchmarks/lives.py has the cost o
 
 from collections.abc import Callable, Generator
 from functools import partial
-from heapq import heappush
 from typing import Any
 
 import simpy
-from simpy.events import NORMAL, PENDING
+from simpy.events import PENDING
 
 from simfl.engine.environment import Environment
 
@@ -61,9 +60,11 @@ class Life(simpy.Process):
             env.soon(self.wake)
 
     def wake(self, value: Any = None) -> None:
-        """End a passive wait or a nap now, within the present event; the `yield` returns the value."""
-        self._nap += 1
-        self._run(self._generator.send, value)
+        """End a passive wait or a nap now, within the present event; the `yield` returns the value. A life
+        that has ended stays so."""
+        if self._value is PENDING:
+            self._nap += 1
+            self._run(self._generator.send, value)
 
     def interrupt(self, cause: Any = None) -> None:
         """Throw simpy.Interrupt into the life right after the present event.
@@ -124,7 +125,7 @@ class Life(simpy.Process):
                 wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
             else:
                 nap = self._nap = self._nap + 1
-                heappush(env._calls, (env.now + wait, NORMAL, next(env._eid), partial(self._woke, nap)))
+                env.at(env.now + wait, partial(self._woke, nap))
         except StopIteration as end:
             self._end(end.value)
         except BaseException as error:
@@ -135,7 +136,7 @@ class Life(simpy.Process):
     def _end(self, value: Any) -> None:
         self._ok, self._value = True, value
         if self.callbacks:
-            heappush(self.env._calls, (self.env.now, NORMAL, next(self.env._eid), self._over))
+            self.env.at(self.env.now, self._over)
         else:
             self.callbacks = None  # it has happened, for all who look later
 

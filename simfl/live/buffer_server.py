@@ -6,12 +6,11 @@ connection ends is away until it says that it is back; what is for it waits in i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import simpy
-
 from simfl.engine.buffered import BufferedSession
+from simfl.engine.life import Waits
 from simfl.engine.presence import LOST
 from simfl.engine.user_round import UserRound
 from simfl.live.connection import LiveLink
@@ -70,7 +69,7 @@ class LiveBufferServer(Parts, BufferedSession):
         return min(self.round, self.world.rounds - 1) if self.env.origin is not None else -1
 
     # -- coming and going
-    def main(self) -> Generator[simpy.Event, Any, None]:
+    def main(self) -> Waits:
         """Run as the session's own process, in which those have left who are offline from the start."""
         beginning = super().main()
         begun = next(beginning)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import simpy
-
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.devices import Device, Job
+from simfl.engine.life import Waits
 from simfl.engine.presence import WHY
 from simfl.engine.session import Session
 from simfl.engine.setup import ModelDownload, RunConfig
@@ -302,7 +301,7 @@ class LiveUser(Owner, Session):
         self.finished.set()
 
     # -- what a session asks
-    def main(self) -> Generator[simpy.Event, Any, None]:
+    def main(self) -> Waits:
         self.presence.follow(self.user)
         yield self.env.event()
 

@@ -60,7 +60,7 @@ class FedAvg(Protocol):
     """No protection; the floor (McMahan 2017)."""
 
     batches = True
-    member_bytes = 7_800
+    member_bytes = 6_500
 
     protocol: Literal["fedavg"] = "fedavg"
 

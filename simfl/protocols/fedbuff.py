@@ -36,7 +36,7 @@ class FedBuff(Protocol):
 
     mode = Mode.BUFFERED
     weighted, connected = False, False
-    member_bytes = 8_000
+    member_bytes = 7_000
 
     protocol: Literal["fedbuff"] = "fedbuff"
     staleness: AnyStaleness = Constant()

@@ -147,7 +147,7 @@ class LightSecAgg(Consistent, Coded):
 
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
     streams = True
-    member_bytes = 14_500
+    member_bytes = 13_000
 
     protocol: Literal["lightsecagg"] = "lightsecagg"
 

@@ -64,7 +64,7 @@ class Protocol(Block):
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     batches: ClassVar[bool] = False
-    member_bytes: ClassVar[int] = 16_500
+    member_bytes: ClassVar[int] = 15_000
     """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
     pair_bytes: ClassVar[int] = 0
     """Of each user, or mask, that a user knows of, as measured."""

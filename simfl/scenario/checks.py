@@ -26,7 +26,7 @@ from simfl.selection.schemes import All
 # rounded up; a test measures them again. Not counted: the trace, which grows with the rounds, libraries, and
 # what training needs while it works. `experiment.memory` predicts the content that a run holds besides.
 USER_BYTES = 350  # a user whom nothing happens to
-SESSION_BYTES = 1_800  # a user whose presence changes with time: the next change, and the last session
+SESSION_BYTES = 2_250  # a user whose presence changes with time: the next change, and the last session
 JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
 ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
 VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state

