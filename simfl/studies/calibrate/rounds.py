@@ -87,7 +87,7 @@ BY_AUTOGRAD = ((30, 10), (15, 40))
 """Users and batch sizes of runs whose model is a small network, trained by autograd."""
 
 NO_WORK = ("cpu_ns", "probe_ns", "segments")
-"""What stands beside the work of `Steps`."""
+"""Counts of `Steps` that are no work: times and the number of segments."""
 
 BY_KERNELS = ("mds_mac", "mds_coefficient", "mds_inverse", "lagrange_pair")
 """Kinds that take next to nothing in runs as small as these: their kernels alone give their seconds."""
