@@ -43,6 +43,8 @@ ROUNDS |= {"sync_breakdown": 3, "whole_batches": 12}
 TOTAL, KIND, LEAST_SHARE = 1.25, 1.5, 0.02
 """Bounds of modelled / measured of all steps and of a kind of step, and the share from which a kind
 counts."""
+TIE = 0.01
+"""Measured medians that are less apart, as a share of the longer, are a tie."""
 
 Ratio = tuple[str, float, float, float]
 """(kind of step, its share of the measured time, its mean seconds, modelled / measured)."""
@@ -109,11 +111,15 @@ def ratios(steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[float, list
 
 
 def turned(protocols: Sequence[Compared]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of protocols that the two clocks rank differently, though no turns of them overlap."""
+    """Yield pairs of protocols that the two clocks rank differently, unless they tie under the measured one.
+
+    Two protocols tie if any turns of them overlap, or if their medians are less than `TIE` apart.
+    """
     for k, one in enumerate(protocols):
         for other in protocols[:k]:
             a, b = one.measured_s, other.measured_s
-            apart = max(a) < min(b) or max(b) < min(a)
+            shorter_s, longer_s = sorted((statistics.median(a), statistics.median(b)))
+            apart = (max(a) < min(b) or max(b) < min(a)) and longer_s - shorter_s >= TIE * longer_s
             if apart and (a[0] < b[0]) != (one.modelled_s < other.modelled_s):
                 yield other.protocol, one.protocol
 

@@ -28,11 +28,15 @@ from simfl.virtual_time import NS
 RESULTS = Path(os.environ.get("SIMFL_LIVE_RESULTS") or Path(__file__).parent / "results" / "live")
 RUNS = 3
 
+PROFILE = Path(__file__).parent / "results" / "live" / "profile.yaml"
+"""The seconds per operation of the stored runs: a newer `reference` does not age them."""
+
 USERS, DIM = 20, 60_850
 GRID: dict[str, Any] = {
     "name": "reality",
     "seed": 3,
     "clock": "modelled",
+    "profile": str(PROFILE),
     "rounds": 3,
     "population": {
         "users": USERS,

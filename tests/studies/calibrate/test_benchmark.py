@@ -44,6 +44,15 @@ def test_protocols_that_change_places_are_named_unless_tied() -> None:
     ]
 
 
+@pytest.mark.parametrize(("slower_s", "pairs"), [(3.02, []), (3.04, [("a", "b")])])
+def test_medians_within_a_percent_are_a_tie(slower_s: float, pairs: list[tuple[str, str]]) -> None:
+    """Three turns of 3 s and of 0.7 % or 1.3 % more, without overlap; the modelled clock reverses them."""
+    fast = entry("a", 2.0, 3.0, 3.001, 3.0)
+    slow = entry("b", 1.0, slower_s, slower_s, slower_s + 0.001)
+    assert list(calibration.turned([fast, slow])) == pairs
+    assert list(calibration.turned([slow, fast])) == [pair[::-1] for pair in pairs]
+
+
 @pytest.mark.ci
 def test_a_scenario_under_both_clocks() -> None:
     """One round of the tutorial's, in one turn: the steps of either clock are the same."""
