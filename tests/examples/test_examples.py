@@ -93,7 +93,7 @@ def test_stale_updates_weigh_less_by_the_hinge() -> None:
 
 STUDY = """
 base: dealt_pads.yaml
-set: {payload: shadow, rounds: 1}
+set: {payload: shadow, rounds: 2}
 grid:
   protocols.dealt_pads.spare: [0, 1]
   selection: [all, {module: rested.py:Rested, users: 6}]

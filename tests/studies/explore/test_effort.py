@@ -56,7 +56,7 @@ def test_long_work_is_asked_for(
     what = "all 162 patterns" if command == "explore" else "every loss"
     assert f"fedavg, 4 users: {what} would take about " in errors
     assert "--random N tries so many random ones, --yes all of them" in errors
-    for chosen in (["--yes"], ["--random", "5"]):
+    for chosen in (["--yes"], ["--random", "5", "--yes"]):
         with pytest.raises(SystemExit) as left:
             main([command, "fedavg", *chosen])
         assert left.value.code in (0, 1)  # FedAvg leaks

@@ -194,7 +194,7 @@ def test_a_broken_law_is_written_as_a_scenario_to_replay(
     with pytest.raises(SystemExit) as left:
         main(["run", str(file), "--out", str(tmp_path / "run")])
     printed = " ".join(capsys.readouterr().out.split())
-    assert left.value.code in (None, 0)
+    assert left.value.code == 1  # not the plain sum
     assert "aggregates exact │ 0 of 1" in printed
 
 

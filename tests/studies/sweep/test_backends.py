@@ -37,7 +37,7 @@ def test_dask_in_this_process(tmp_path: Path) -> None:
     with distributed.LocalCluster(**light) as cluster:
         there = swept(study(tmp_path), tmp_path / "there", backend="dask", address=cluster.scheduler_address)
     assert not there.failures
-    assert len(files(tmp_path / "here")) == 4 * 3 + 1  # a lock
+    assert len(files(tmp_path / "here")) == 4 * 4 + 1  # with digests, and a lock
     assert files(tmp_path / "here") == files(tmp_path / "there")
 
 

@@ -96,7 +96,7 @@ def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
         cell.write_text("x")
     code, printed, errors = sweep(capsys, file, "--out", out)
     assert code == 0
-    assert "is run again: a link or a file is in its place" in errors
+    assert f"is run again: {cell.name} is a link or a file, not a folder" in errors
     assert "4 cells: 3 were stored, 1 run" in printed
     assert files(out) == before
     assert (tmp_path / "moved" / "summary.json").is_file()
