@@ -79,8 +79,7 @@ class UserRound:
     ready: the offline phase is done, or there is none. downloaded: the model is there. coming: messages on
     their way to the user. lost: nothing more comes of it, as the user is lost or was told to stop. version:
     t_i, the version of `weights`. arrived_ns: when the server had the upload. steps: minibatches that were
-    trained, where the scenario bounds them. samples: the update's weight. life: from when the first
-    thing that training needs has come, to the submitted update.
+    trained, where the scenario bounds them. samples: the update's weight.
     """
 
     user: int
@@ -104,6 +103,7 @@ class UserRound:
     update: Handle | None = None
     clipped: Handle | None = None
     life: Any = None
+    """Its way from the first thing that training needs to the submitted update; None before that."""
 
     @property
     def phase(self) -> str:

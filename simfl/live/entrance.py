@@ -41,9 +41,10 @@ def network_of(host: str) -> str:
 
 
 class Entrance:
-    """Accepts connections to a server. context: for TLS, None without."""
+    """Accepts connections to a server."""
 
     def __init__(self, door: Door, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Prepare to accept; without a context there is no TLS."""
         self.door, self.listening, self.context = door, listening, context
         self._waiting: dict[str, deque[socket.socket]] = {}
         self._served: dict[asyncio.Task[None], tuple[str, float]] = {}  # the oldest first
