@@ -31,8 +31,9 @@ class Presence:
     """Keeps the reasons, pauses and resumes links, calls `left(user, why, row)` and `returned(user, row)`.
 
     days: a user's state at a time and until when it lasts; None where it never changes. resting: True for a
-    user on whose coming and going nothing depends; at its next change it is followed no more. powered: the
-    state of a user's battery, where there are any.
+    user on whose coming and going nothing depends; at its next change it is followed no more. stays: called
+    where the next session or slot of a followed user leaves it as it is. powered: the state of a user's
+    battery, where there are any.
     """
 
     powered: Callable[[int], State] | None = None
@@ -46,6 +47,7 @@ class Presence:
         left: Callable[[int, str, int], None],
         returned: Callable[[int, int], None],
         resting: Callable[[int], bool],
+        stays: Callable[[], None],
     ) -> None:
         self.env = env
         self.trace = trace
@@ -54,6 +56,7 @@ class Presence:
         self.left = left
         self.returned = returned
         self.resting = resting
+        self.stays = stays
         self.away: dict[int, set[str]] = {}
         """Users known to be offline, with the reasons."""
         self._followed: set[int] = set()
@@ -75,7 +78,9 @@ class Presence:
             if BATTERY in self.away.get(user, ()) or (idle and not online):
                 self._followed.discard(user)  # its sessions mean nothing before it is charged, or picked
                 return
-            if online:
+            if online is (SESSION not in self.away.get(user, ())):
+                self.stays()
+            elif online:
                 self.come(user, SESSION)
             else:
                 self.leave(user, SESSION)

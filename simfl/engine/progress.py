@@ -15,13 +15,15 @@ FEW_USERS, MAX_FAILED = 10, 10
 """Lost updates and messages that broke off, since a buffer last got an update, before a run is stopped:
 at most `MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
 BREAKS_PER_RETURN = 50  # so many messages that break off, and are sent again, count as one more return
+STAYS_PER_RETURN = 20
+"""Looks at users who stay as they are, online or offline, that count as one more return."""
 MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
 
 
 class Progress:
     """Failures of a run since it last got further."""
 
-    __slots__ = ("broken", "failed", "late", "returns", "since", "trace", "users")
+    __slots__ = ("broken", "failed", "late", "returns", "since", "stays", "trace", "users")
 
     def __init__(self, users: int, trace: rows.Trace) -> None:
         self.users = users
@@ -29,13 +31,14 @@ class Progress:
         self.made()
 
     def made(self) -> None:
-        self.returns = self.broken = self.late = self.failed = 0
+        self.returns = self.stays = self.broken = self.late = self.failed = 0
         self.since = len(self.trace)
 
     @property
     def all_return(self) -> bool:
-        """True once users have come back too often."""
-        return self.returns * BREAKS_PER_RETURN + self.broken > MAX_RETURNS * BREAKS_PER_RETURN * self.users
+        """True once users have come back, or were found where they were, too often."""
+        returns = self.returns + self.broken / BREAKS_PER_RETURN + self.stays / STAYS_PER_RETURN
+        return returns > MAX_RETURNS * self.users
 
     @property
     def all_failed(self) -> bool:

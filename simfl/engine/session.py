@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 import simpy
@@ -68,7 +69,14 @@ class Session(ABC):
         self.trace.timed_by = clock.timed_by
         self.network = world.network(self.env)
         self.presence = Presence(
-            self.env, self.trace, self.network, world.days, self.went_offline, self.came_online, self.resting
+            self.env,
+            self.trace,
+            self.network,
+            world.days,
+            self.went_offline,
+            self.came_online,
+            self.resting,
+            partial(self.count_return, stays=True),
         )
         self.meter = Meter(self) if world.energy_of or world.server_powers else None
         self.transport = Transport(self)
@@ -309,9 +317,10 @@ class Session(ABC):
     def awaited(self) -> str:
         """The event for which a run that got no further waited."""
 
-    def count_return(self) -> None:
-        """Count a user that came back online; too many of them stop a run that gets nowhere."""
-        self.progress.returns += 1
+    def count_return(self, stays: bool = False) -> None:
+        """Count a user that came back online, or stays as it is; too many stop a run that gets nowhere."""
+        self.progress.stays += stays
+        self.progress.returns += not stays
         if self.progress.all_return or self.progress.all_failed:
             self.stall(f"{self.progress.comings()}, and {self.awaited}")
 

@@ -49,35 +49,53 @@ class Entrance:
         self._waiting: dict[str, deque[socket.socket]] = {}
         self._served: dict[asyncio.Task[None], tuple[str, float]] = {}  # the oldest first
         self._changed = asyncio.Event()
+        self._paused: asyncio.TimerHandle | None = None
 
     async def accept(self) -> None:
         """Accept connections until it is cancelled."""
-        loop = asyncio.get_running_loop()
-        serving = loop.create_task(self._serve_in_turn())
+        self._listen()
         try:
-            while True:
-                if sum(map(len, self._waiting.values())) >= WAITING:
-                    await asyncio.sleep(TURN_S / 10)
-                    continue
-                try:
-                    end, address = await loop.sock_accept(self.listening)
-                except OSError:  # more connections than this process may have
-                    await asyncio.sleep(TURN_S / 5)
-                    continue
-                queue = self._waiting.setdefault(network_of(address[0]), deque())
-                if len(queue) >= WAITING_OF_ONE:
-                    self.door.count(f"more than {WAITING_OF_ONE} connections of one address wait")
-                    end.close()
-                    continue
-                queue.append(end)
-                self._changed.set()
+            await self._serve_in_turn()
         finally:
-            serving.cancel()
+            asyncio.get_running_loop().remove_reader(self.listening)
+            if self._paused is not None:
+                self._paused.cancel()
             for task in self._served:
                 task.cancel()
             for queue in self._waiting.values():
                 for end in queue:
                     end.close()
+
+    def _listen(self) -> None:
+        """Take connections as they come; `loop.sock_accept` leaks one that comes as it is cancelled."""
+        self._paused = None
+        asyncio.get_running_loop().add_reader(self.listening, self._take)
+
+    def _pause(self, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.listening)
+        self._paused = loop.call_later(pause_s, self._listen)
+
+    def _take(self) -> None:
+        """Let a connection wait for its place."""
+        if sum(map(len, self._waiting.values())) >= WAITING:
+            self._pause(TURN_S / 10)
+            return
+        try:
+            end, address = self.listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # it has gone meanwhile
+            return
+        except OSError:  # more connections than this process may have
+            self._pause(TURN_S / 5)
+            return
+        end.setblocking(False)
+        queue = self._waiting.setdefault(network_of(address[0]), deque())
+        if len(queue) >= WAITING_OF_ONE:
+            self.door.count(f"more than {WAITING_OF_ONE} connections of one address wait")
+            end.close()
+            return
+        queue.append(end)
+        self._changed.set()
 
     async def _serve_in_turn(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,7 +119,8 @@ class Entrance:
                 if left_s <= 0:
                     task.cancel()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), left_s if left_s > 0 else None)
+                    async with asyncio.timeout(left_s if left_s > 0 else None):
+                        await self._changed.wait()
 
     def _has_left(self, task: asyncio.Task[None]) -> None:
         del self._served[task]

@@ -67,8 +67,8 @@ class Guest:
     @classmethod
     async def _welcomed(cls, address: Address, admission: Admission, user: int, within_s: float) -> Guest:
         try:
-            opening = asyncio.open_connection(*address, ssl=admission.context)
-            guest = cls(*await asyncio.wait_for(opening, within_s))
+            async with asyncio.timeout(within_s):
+                guest = cls(*await asyncio.open_connection(*address, ssl=admission.context))
         except ConnectionRefusedError as error:
             raise Unreached(f"no server is there ({reason(error)})") from None
         except PASSING as error:

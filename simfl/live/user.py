@@ -47,6 +47,7 @@ from simfl.live.wire import (
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.machine import SERVER, Message, Result, Subject, name_of
 from simfl.results.trace import row_lines
+from simfl.virtual_time import NS
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come
@@ -55,6 +56,8 @@ GONE_S = 2.0
 """After so long without a welcome a server that refuses connections is gone."""
 FLUSH_S = 60.0
 """So long the report may take to leave."""
+MOST_OFF_S = 60.0
+"""The run's beginning may be as far from when its user hears of it; a false clock would be further off."""
 
 
 class LiveUser(Owner, Session):
@@ -103,7 +106,8 @@ class LiveUser(Owner, Session):
         if self.neighbours is not None:
             self.neighbours.close()
         if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
-            await asyncio.wait_for(self.dialled.closed.wait(), FLUSH_S)
+            async with asyncio.timeout(FLUSH_S):
+                await self.dialled.closed.wait()
 
     async def _dial(self) -> None:
         def made() -> Connection:
@@ -208,8 +212,7 @@ class LiveUser(Owner, Session):
             case Others(told) if self.neighbours is not None:
                 self.neighbours.introduced(told)
             case Start(origin):
-                self.origin = origin
-                self.env.start(origin - (0 if self.offset is None else self.offset.ns))
+                self._begin(origin)
             case Part(point, when, delay_ns, cycle):
                 number = index if cycle is None else cycle
                 made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
@@ -231,6 +234,16 @@ class LiveUser(Owner, Session):
                 self._ask(connection)
             case _:
                 self.take(envelope)
+
+    def _begin(self, origin: int) -> None:
+        """Start the clock, if the server's word of when the run began is near."""
+        now = time.monotonic_ns()
+        begun = origin - (0 if self.offset is None else self.offset.ns)
+        if abs(now - begun) > MOST_OFF_S * NS:
+            self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
+            return
+        self.origin = origin
+        self.env.start(min(begun, now))  # before a beginning to come, `now` would stand still
 
     def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
         """Return what is to be done for a round, or for a cycle."""

@@ -76,7 +76,8 @@ def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", [*SYNC_PROTOCOLS, *ASYNC_PROTOCOLS])
 @pytest.mark.parametrize("horizon_s", [None, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -> None:
-    base = ASYNC if name in ASYNC_PROTOCOLS else {**ASYNC, "buffer": None, "deadlines": DEADLINES}
+    sync = {**ASYNC, "buffer": None, "deadlines": dict.fromkeys(DEADLINES, 1.0)}
+    base = ASYNC if name in ASYNC_PROTOCOLS else sync
     reason = last(name, {**flapping(1e-9, 1e-9), "horizon_s": horizon_s}, base)
     assert reason.startswith("stopped at 0.000 s: users came online ")
     assert "times, for 1e-09 s on average" in reason
@@ -295,3 +296,11 @@ def test_a_user_is_in_flight_until_its_late_update_leaves() -> None:
     (again, *_) = of(result.traces["lightsecagg_async"], Step, call="begin", about="1.1")
     assert again.start > row.at + 400_000_000
     assert completed(result)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_users_who_never_come_online_end_a_run() -> None:
+    """The server of a buffer waits for slots in which somebody is online; no event but they pass."""
+    never = {"kind": "bernoulli", "p": 1e-9, "slot_s": 0.1}
+    reason = last("lightsecagg_async", {"population.availability": never})
+    assert re.match(r"stopped at 4\d\.\d+ s: users came online 0 times", reason)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,7 +69,7 @@ def test_cases_follow_from_seed_and_number() -> None:
 
 
 # --- conversations --------------------------------------------------------------------------------
-def number_of(**wanted: str) -> int:
+def number_of(**wanted: str | bool) -> int:
     """Return the number of a conversation with these facts."""
     cases = ((number, talks.case(SEED, number)) for number in range(10_000))
     return next(n for n, case in cases if all(getattr(case, key) == value for key, value in wanted.items()))
@@ -81,6 +82,22 @@ def test_honest_conversation_ends() -> None:
     """A frame doubled, which is ignored."""
     report = talks.attempt(SEED, number_of(**DOUBLED))
     assert (report.stage, report.key) == ("ended", ""), report
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("thing", ["content", "number"])
+def test_false_clock_costs_its_user_alone(thing: str) -> None:
+    """The server's answers to pings are changed: the user leaves, as its clock would stand or run away."""
+    wanted = {"protocol": "fedavg", "way": "down", "kind": ".pong", "thing": thing}
+    report = talks.attempt(SEED, number_of(**wanted))
+    assert (report.stage, report.key) == ("ended", ""), report
+
+
+@pytest.mark.ci
+def test_false_shares_may_abort_a_round_of_secagg_alone() -> None:
+    wanted = {"protocol": "secagg", "way": "up", "kind": "shares", "thing": "content", "once": False}
+    assert talks.attempt(SEED, number_of(**wanted)).key == ""
+    assert not replace(talks.case(SEED, number_of(**wanted)), protocol="lightsecagg").spoils_shares
 
 
 def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

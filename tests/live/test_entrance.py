@@ -97,6 +97,27 @@ def test_places_of_one_address_are_its_share() -> None:
     assert attended(fills) == entrance.SHARE == 32
 
 
+def test_connection_that_comes_as_the_entrance_closes() -> None:
+    """Its `accept` is cancelled in the turn of the loop in which the connection is ready."""
+    faults: list[dict[str, Any]] = []
+
+    async def closes(door: Door, address: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, fault: faults.append(fault))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            accepting = loop.create_task(Entrance(door, listening, None).accept())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with socket.create_connection(listening.getsockname()):
+                loop.call_soon(accepting.cancel)
+                await asyncio.wait({accepting})
+                await asyncio.sleep(0)
+
+    attended(closes)
+    assert faults == []
+
+
 @pytest.mark.parametrize("how", ["reset", "closed", "refused"])
 def test_joining_is_tried_again_until_the_wait_is_over(how: str) -> None:
     """The first connections are reset or closed, or the server listens only after a second."""
