@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import commands, damaged, findings, networked, talks
+from tests.fuzz import commands, damage, findings, networked, talks
 from tests.fuzz.attempt import CPU_S, Report, attempt
 from tests.fuzz.mutants import Mutant, mutant
 from tests.fuzz.workers import Job, Worker, attempts, own_cache
@@ -19,7 +19,7 @@ from tests.fuzz.workers import Job, Worker, attempts, own_cache
 PARTS: dict[str, Callable[[int, int], Report]] = {
     "received": networked.attempt,
     "talks": talks.attempt,
-    "folders": damaged.attempt,
+    "folders": damage.attempt,
     "commands": commands.attempt,
 }
 """Beside loads and runs; each takes a seed and a number."""

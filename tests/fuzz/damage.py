@@ -1,6 +1,6 @@
 """Folders damaged at random: each command that reads one refuses it by file, or comes to the same as before.
 
-    python -m tests.fuzz.damage --tries 2000 --seed 1
+    python -m tests.fuzz --part folders --only 7
 
 A try copies a folder, damages one of its files, and runs one of the commands that read it.
 
@@ -15,49 +15,38 @@ Anything else is a finding: taken for true, a traceback, a hang.
 
 from __future__ import annotations
 
-import argparse
 import os
-import random
-import signal
-import sys
 import tempfile
 import time
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from random import Random
 
 from simfl.digests import SUMS
 from simfl.folder.journal import JOURNAL
+from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.folders import Command, Kind, Outcome, copied, kinds, tree
 
-LIMIT_S = 60.0
-"""After which a command hangs."""
-
-
+CPU_S, WALL_S = 20.0, 50.0
 UNREAD = ("breakdown.csv", "metrics.jsonl", "participation.csv", "failures.csv", "about.json", "report.html")
 UNREAD_SHARE = 0.1
 """Files that simfl writes for its user only; the share of damages that may be of these too."""
 
 
-class HangError(BaseException):
-    """A command takes too long; not an Exception, so that nothing on the way stops it."""
-
-
-def _flip(content: bytes, rng: random.Random) -> bytes:
+def _flip(content: bytes, rng: Random) -> bytes:
     place = rng.randrange(len(content))
     return content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
 
 
-def _digit(content: bytes, rng: random.Random) -> bytes:
+def _digit(content: bytes, rng: Random) -> bytes:
     places = [place for place, byte in enumerate(content) if byte in b"0123456789"]
     place = rng.choice(places)
     return content[:place] + bytes([rng.choice(b"0123456789")]) + content[place + 1 :]
 
 
-def _lines(change: Callable[[list[bytes], random.Random], None]) -> Callable[[bytes, random.Random], bytes]:
-    def damage(content: bytes, rng: random.Random) -> bytes:
+def _lines(change: Callable[[list[bytes], Random], None]) -> Callable[[bytes, Random], bytes]:
+    def damage(content: bytes, rng: Random) -> bytes:
         lines = content.splitlines(keepends=True)
         change(lines, rng)
         return b"".join(lines)
@@ -65,17 +54,17 @@ def _lines(change: Callable[[list[bytes], random.Random], None]) -> Callable[[by
     return damage
 
 
-def _double(lines: list[bytes], rng: random.Random) -> None:
+def _double(lines: list[bytes], rng: Random) -> None:
     place = rng.randrange(len(lines))
     lines.insert(rng.choice([place, rng.randrange(len(lines) + 1)]), lines[place])
 
 
-def _swap(lines: list[bytes], rng: random.Random) -> None:
+def _swap(lines: list[bytes], rng: Random) -> None:
     one, two = rng.sample(range(len(lines)), 2)
     lines[one], lines[two] = lines[two], lines[one]
 
 
-CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
+CHANGES: dict[str, Callable[[bytes, Random], bytes]] = {
     "bit flipped": _flip,
     "digit changed": _digit,
     "cut": lambda content, rng: content[: rng.randrange(len(content))],
@@ -89,7 +78,7 @@ CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 """Of a file's content; an IndexError or ValueError where a content has nothing of the kind."""
 
 
-def damage(kind: Kind, folder: Path, rng: random.Random) -> tuple[str, str]:
+def damage(kind: Kind, folder: Path, rng: Random) -> tuple[str, str]:
     """Damage a file of a copy of a kind's folder; return its path and the damage."""
     files = list(tree(folder))
     read_back = [file for file in files if Path(file).name not in UNREAD]
@@ -120,22 +109,14 @@ def damage(kind: Kind, folder: Path, rng: random.Random) -> tuple[str, str]:
             return file, name
 
 
-def judged(kind: Kind, command: Command, expected: Outcome, rng: random.Random) -> tuple[str, str]:
+def judged(kind: Kind, command: Command, expected: Outcome, rng: Random) -> tuple[str, str]:
     """Damage a copy and run a command on it; return the verdict, and what was done."""
     with copied(kind.folder) as folder:
         file, name = damage(kind, folder, rng)
         what = f"{kind.name}: {command.name}: {file}: {name}"
         before = tree(folder)
         records = _records(folder), _records(kind.folder)
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-        try:
-            outcome = command.outcome(folder)
-        except HangError:
-            return "HANG", what
-        except Exception:
-            return "TRACEBACK", f"{what}\n{traceback.format_exc()}"
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        outcome = command.outcome(folder)
         verdict = _verdict(outcome, expected, folder, before, records)
         return verdict, f"{what}\n{outcome.code} {outcome.err}" if verdict.isupper() else what
 
@@ -170,55 +151,34 @@ def _records(folder: Path) -> list[bytes]:
     return journal.read_bytes().split(b"\n")[:-1] if journal.is_file() else []
 
 
-def tries(home: Path, count: int, seed: int) -> Iterator[tuple[str, str, str]]:
-    """Yield the kind of folder, the verdict and the description of each try."""
+@cache
+def _kinds() -> list[Kind]:
+    """Make a folder of each kind, once a process."""
+    return kinds(Path(tempfile.mkdtemp(prefix="simfl-folders-")))
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise HangError
 
-    previous = signal.signal(signal.SIGALRM, end)
-    made = kinds(home)
-    expected = dict[tuple[str, str], Outcome]()
+@cache
+def _expected(kind: int, command: int) -> Outcome:
+    """Return what a command comes to where nothing is damaged."""
+    with copied(_kinds()[kind].folder) as folder:
+        outcome = _kinds()[kind].commands[command].outcome(folder)
+    assert outcome.code == 0, outcome
+    return outcome
+
+
+def attempt(seed: int, number: int) -> Report:
+    """Damage a copy of a folder, read it with a command, and compare."""
+    rng, before = Random(f"{seed} {number}"), Path.cwd()
+    kind = number % len(_kinds())
+    command = rng.randrange(len(_kinds()[kind].commands))
+    expected, begun = _expected(kind, command), time.monotonic()
+    stage, key, what = "", "", ""
     try:
-        for number in range(count):
-            rng = random.Random(f"{seed} {number}")
-            kind = made[number % len(made)]
-            command = rng.choice(kind.commands)
-            key = kind.name, command.name
-            if key not in expected:
-                with copied(kind.folder) as folder:
-                    expected[key] = command.outcome(folder)
-                assert expected[key].code == 0, expected[key]
-            yield kind.name, *judged(kind, command, expected[key], rng)
+        with timer(CPU_S, WALL_S):
+            stage, what = judged(_kinds()[kind], _kinds()[kind].commands[command], expected, rng)
+        key = f"folder: {stage.lower()}" if stage.isupper() else ""
+    except (Exception, TimeUp) as error:
+        key, what = fault(error, "folder")
     finally:
-        signal.signal(signal.SIGALRM, previous)
-
-
-def run() -> int:
-    """Run the command; return the exit code, 1 if there is a finding."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.damage", description=__doc__)
-    parser.add_argument("--tries", type=int, default=2000, help="damages to try")
-    parser.add_argument("--seed", type=int, default=1, help="other damages")
-    given = parser.parse_args()
-    counts, since = Counter[tuple[str, str]](), time.monotonic()
-    with tempfile.TemporaryDirectory() as home:
-        os.chdir(home)
-        for kind, verdict, what in tries(Path(home), given.tries, given.seed):
-            counts[kind, verdict] += 1
-            if verdict.isupper():
-                print(f"{verdict}: {what}", file=sys.stderr)
-        os.chdir("/")
-    verdicts = sorted({verdict for _, verdict in counts})
-    for kind in dict.fromkeys(kind for kind, _ in counts):
-        found = ", ".join(f"{counts[kind, v]} {v}" for v in verdicts if counts[kind, v])
-        print(f"{kind:18} {found}")
-    totals = Counter[str]()
-    for (_, verdict), count in counts.items():
-        totals[verdict] += count
-    seconds = time.monotonic() - since
-    print(f"seed {given.seed}, {given.tries} tries in {seconds:.0f} s: {dict(totals)}")
-    return 1 if any(verdict.isupper() for verdict in totals) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(run())
+        os.chdir(before)
+    return Report(stage, key=key, detail=what, what=what, seconds=time.monotonic() - begun)

@@ -19,7 +19,7 @@ from simfl.live.hello import Hello
 from simfl.live.wire import Words
 from simfl.scenario.load import load
 from simfl.scenario.yaml_tree import parse, plain
-from tests.fuzz import cli, commands, damage, damaged, middle, networked, talks
+from tests.fuzz import cli, commands, damage, middle, networked, talks
 from tests.fuzz.attempt import Report
 from tests.fuzz.audit import confined
 from tests.fuzz.cli import Ended
@@ -173,11 +173,11 @@ def test_damage_that_is_taken_for_true_is_a_finding(monkeypatch: pytest.MonkeyPa
         (folder / "trace.jsonl").write_text(f"{text}\n")
     show = Command("show", lambda folder: print((folder / "trace.jsonl").read_text()))
     kind = Kind("run", one, two, (show,))
-    monkeypatch.setattr(damaged, "_kinds", lambda: [kind])
-    monkeypatch.setattr(damage, "LIMIT_S", 0.2)  # a pipe in the file's place is waited for
-    damaged._expected.cache_clear()
-    keys = {damaged.attempt(SEED, number).key for number in range(20)}
-    damaged._expected.cache_clear()
+    monkeypatch.setattr(damage, "_kinds", lambda: [kind])
+    monkeypatch.setattr(damage, "WALL_S", 0.2)  # a pipe in the file's place is waited for
+    damage._expected.cache_clear()
+    keys = {damage.attempt(SEED, number).key for number in range(20)}
+    damage._expected.cache_clear()
     assert keys >= {"folder: taken for true", "folder: TimeUp"}
 
 
