@@ -247,14 +247,17 @@ class Connection(asyncio.Protocol):
         self.closing = False
         self.closed = asyncio.Event()
         self.heard_s = time.monotonic()
-        self.out: Flow
+        self.transport: Any = None
         self.into: Flow | None = None
+        self._unbounded()
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        if self.closing:  # its owner wants it no more
+            transport.abort()
+            return
         for level, option, value in OPTIONS:
             transport.get_extra_info("socket").setsockopt(level, option, value)
-        self._unbounded()
 
     def _unbounded(self) -> None:
         self.shape(Link(self.owner.env, unbounded), unbounded)
@@ -325,12 +328,16 @@ class Connection(asyncio.Protocol):
 
     def leave(self) -> None:
         """Close it behind what has passed the link."""
-        self.closing = True
-        self.out.cut()
-        self.transport.close()
+        self._close()
+        if self.transport is not None:
+            self.transport.close()
 
     def abort(self) -> None:
         """Close it at once."""
+        self._close()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _close(self) -> None:
         self.closing = True
         self.out.cut()
-        self.transport.abort()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -58,6 +58,9 @@ FLUSH_S = 60.0
 """So long the report may take to leave."""
 MOST_OFF_S = 60.0
 """The run's beginning may be as far from when its user hears of it; a false clock would be further off."""
+MOST_WAITING = 100
+"""Messages that may wait at a user, and `MOST_OF_USER` more for each of the run's users."""
+MOST_OF_USER = 4
 
 
 class LiveUser(Owner, Session):
@@ -82,6 +85,8 @@ class LiveUser(Owner, Session):
         self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
+        self.in_air = 0
+        """Messages that wait for their latency to pass."""
         self.ended = False
         self.origin = 0
         self.roundings: dict[int, tuple[Any, str]] = {}
@@ -257,6 +262,18 @@ class LiveUser(Owner, Session):
         if task is not None and not task.lost:
             task.coming += 1
             self.later(self.user, False, partial(self._arrived, task, envelope))
+
+    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
+        """Let a message arrive. Malformed if too many wait already: a server that floods is left."""
+        most = MOST_WAITING + MOST_OF_USER * self.world.users
+        if self.in_air + len(self.device(user).protocol.jobs or ()) >= most:
+            raise Malformed(f"more than {most} messages wait")
+        self.in_air += 1
+        super().later(user, up, partial(self._landed, then))
+
+    def _landed(self, then: Callable[[], None]) -> None:
+        self.in_air -= 1
+        then()
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """A message is there, a latency later."""

@@ -31,6 +31,8 @@ SHRINK_S = 40.0
 """For each kind of finding."""
 SHORT_S = 5.0
 """For what takes too long, while it is shrunk."""
+SHOWN = 20
+"""Numbers of a kind of finding that are shown."""
 
 
 @dataclass
@@ -82,8 +84,9 @@ class Tally:
         yield f"largest    {self.largest[0] / 1e9:.2f} GB more (mutant {self.largest[1]})"
         yield f"findings   {sum(map(len, self.found.values()))} of {len(self.found)} kinds"
         for key, numbers in sorted(self.found.items(), key=lambda item: -len(item[1])):
-            first = f"{self.first[key][0]}, number {numbers[0]}"
-            yield f"{len(numbers):6} x  {key} (first: {first}; {files.get(key, 'not written')})"
+            listed = ", ".join(map(str, numbers[:SHOWN])) + ", ..." * (len(numbers) > SHOWN)
+            where = f"{self.first[key][0]} {listed}; {files.get(key, 'not written')}"
+            yield f"{len(numbers):6} x  {key} ({where})"
 
 
 def main() -> int:

@@ -52,8 +52,8 @@ WAITS_S = {
 MISSING = f"users {HOSTILE} have not joined .*|1 user did not join .*: {HOSTILE}"
 """The server's message where the hostile user alone is not there as the run should begin."""
 
-SPOILT = f"recovery: \\d+ shares of user {HOSTILE}, \\d+ needed"
-"""Why secagg aborts a round whose hostile user dealt out false shares: it assumes that no user does."""
+SPOILT = rf"recovery: \d+ (shares of user {HOSTILE}|users answered), \d+ needed"
+"""Why a round is aborted whose hostile user dealt out false shares: the protocols assume that none does."""
 
 ROUNDS: dict[str, Any] = {
     "name": "talk",
@@ -101,10 +101,19 @@ class Case:
         return CROWD_S if self.way == "strangers" else JOIN_S
 
     @property
+    def is_false(self) -> bool:
+        """True if frames have another content than was sent."""
+        return self.thing in {thing.__name__ for thing in FALSE}
+
+    @property
     def spoils_shares(self) -> bool:
         """True if the hostile user's shares may be false, which nobody sees before they are needed."""
-        false = self.thing in {thing.__name__ for thing in FALSE}
-        return self.protocol == "secagg" and (self.way, self.kind) == ("up", "shares") and false
+        return (self.way, self.kind) == ("up", "shares") and self.is_false
+
+    @property
+    def changes_update(self) -> bool:
+        """True if the hostile user's update may be another one than expected, which the audit finds."""
+        return self.is_false and (self.way == "up" or self.kind == "model")
 
     def __str__(self) -> str:
         times = "once" if self.once else "each time"
@@ -313,8 +322,7 @@ def _check(chosen: Case, talk: Talk, result: Any, figures: Any, run: Path) -> No
     reasons = [str(r.reason) for r in rounds if r.reason is not None]
     if reasons and not (chosen.spoils_shares and all(map(re.compile(SPOILT).fullmatch, reasons))):
         raise Broken("lost rounds", f"aborted: {'; '.join(reasons)}; refused: {figures.refused}")
-    false = chosen.way == "up" and chosen.thing in {thing.__name__ for thing in FALSE}
-    if not false and any(m.aggregate_exact is False for m in measured):
+    if not chosen.changes_update and any(m.aggregate_exact is False for m in measured):
         raise Broken("inexact", str([m.aggregate_exact for m in measured]))
     if len(json.loads((run / "summary.json").read_text())["protocols"][name]["rounds"]) != asked:
         raise Broken("lost rounds", "summary.json has not all of them")

@@ -53,7 +53,7 @@ def test_findings_are_counted_shrunk_and_written(
     assert command.main() == 1
     printed = capsys.readouterr()
     assert "loads      5: 5 good, 0 refused\nruns       3\n" in printed.out
-    assert f"     5 x  {KEY} (first: loads, number 0; " in printed.out
+    assert f"     5 x  {KEY} (loads 0, 1, 2, 3, 4; " in printed.out
     assert f"seed 1, loads, number 0: {KEY} (KeyError: 1)" in printed.err
     (path,) = tmp_path.iterdir()
     assert path.read_text() == f"# {KEY}\n# seed 1, mutant 0: made\n# KeyError: 1\nseed: 1\n"
@@ -74,7 +74,7 @@ def test_cases_of_other_parts_are_counted_and_written(
     assert command.main() == 1
     out = capsys.readouterr().out
     assert "talks      4: 3 ended, 1 found\n" in out
-    assert "     1 x  talk: hang (first: talks, number 2; " in out
+    assert "     1 x  talk: hang (talks 2; " in out
     (path,) = tmp_path.iterdir()
     again = "python -m tests.fuzz --seed 1 --part talks --only 2"
     assert path.read_text() == f"talk: hang\n{again}\nsilence\nno end\n"

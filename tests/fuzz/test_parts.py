@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from simfl.live.hello import Hello
+from simfl.live.user import LiveUser
 from simfl.live.wire import Words
 from simfl.scenario.load import load
 from simfl.scenario.yaml_tree import parse, plain
@@ -94,10 +95,27 @@ def test_false_clock_costs_its_user_alone(thing: str) -> None:
 
 
 @pytest.mark.ci
-def test_false_shares_may_abort_a_round_of_secagg_alone() -> None:
-    wanted = {"protocol": "secagg", "way": "up", "kind": "shares", "thing": "content", "once": False}
+@pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
+def test_false_shares_may_abort_a_round(protocol: str) -> None:
+    """Nobody can open them, and nobody knows before they are needed; honest users stay."""
+    wanted = {"protocol": protocol, "way": "up", "kind": "shares", "thing": "content"}
     assert talks.attempt(SEED, number_of(**wanted)).key == ""
-    assert not replace(talks.case(SEED, number_of(**wanted)), protocol="lightsecagg").spoils_shares
+    assert not replace(talks.case(SEED, number_of(**wanted)), kind="upload").spoils_shares
+
+
+@pytest.mark.ci
+def test_flood_from_the_server_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user does not work through all of it, as a phone with other things to do."""
+    faults, usual = list[str](), LiveUser.malformed
+
+    def noted(self: LiveUser, connection: Any, fault: Exception) -> None:
+        faults.append(str(fault))
+        usual(self, connection, fault)
+
+    monkeypatch.setattr(LiveUser, "malformed", noted)
+    wanted = {"protocol": "lightsecagg", "way": "down", "kind": "survivors", "thing": "flood"}
+    talks.attempt(SEED, number_of(**wanted))
+    assert f"more than {100 + 4 * talks.USERS} messages wait" in faults
 
 
 def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
