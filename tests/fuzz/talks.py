@@ -111,9 +111,9 @@ class Case:
         return (self.way, self.kind) == ("up", "shares") and self.is_false
 
     @property
-    def changes_update(self) -> bool:
-        """True if the hostile user's update may be another one than expected, which the audit finds."""
-        return self.is_false and (self.way == "up" or self.kind == "model")
+    def is_audited(self) -> bool:
+        """True if a sum may be wrong, which the audit finds: all is false but what users seal for each other."""
+        return self.is_false and (self.way == "up" or self.kind != "inbox")
 
     def __str__(self) -> str:
         times = "once" if self.once else "each time"
@@ -322,7 +322,7 @@ def _check(chosen: Case, talk: Talk, result: Any, figures: Any, run: Path) -> No
     reasons = [str(r.reason) for r in rounds if r.reason is not None]
     if reasons and not (chosen.spoils_shares and all(map(re.compile(SPOILT).fullmatch, reasons))):
         raise Broken("lost rounds", f"aborted: {'; '.join(reasons)}; refused: {figures.refused}")
-    if not chosen.changes_update and any(m.aggregate_exact is False for m in measured):
+    if not chosen.is_audited and any(m.aggregate_exact is False for m in measured):
         raise Broken("inexact", str([m.aggregate_exact for m in measured]))
     if len(json.loads((run / "summary.json").read_text())["protocols"][name]["rounds"]) != asked:
         raise Broken("lost rounds", "summary.json has not all of them")
