@@ -112,7 +112,7 @@ class Case:
 
     @property
     def is_audited(self) -> bool:
-        """True if a sum may be wrong, which the audit finds: all is false but what users seal for each other."""
+        """True if a sum may be wrong, which the audit finds: what is false was not sealed by users."""
         return self.is_false and (self.way == "up" or self.kind != "inbox")
 
     def __str__(self) -> str:
