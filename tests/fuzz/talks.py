@@ -107,8 +107,8 @@ class Case:
 
     @property
     def spoils_shares(self) -> bool:
-        """True if the hostile user's shares may be false, which nobody sees before they are needed."""
-        return (self.way, self.kind) == ("up", "shares") and self.is_false
+        """True if the hostile user's shares, or its key for them, may be false; the recovery shows it."""
+        return self.way == "up" and self.kind in ("advertise", "shares") and self.is_false
 
     @property
     def is_audited(self) -> bool:
