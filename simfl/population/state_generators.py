@@ -80,7 +80,7 @@ class StateGenerator(Choice):
         """
         given = self.states(user, rng)
         if not isinstance(given, Iterable):
-            raise self._bad(user, given, f"`states` returned {cut(repr(given))}: let it yield states")
+            raise self._bad(user, given, f"states() returned {cut(repr(given))}: let it yield states")
         count, lasted_s = 0, 0.0
         for count, state in enumerate(given, 1):
             try:
@@ -89,7 +89,7 @@ class StateGenerator(Choice):
             except (TypeError, ValueError):
                 value = None
             if value is None:
-                message = f"the state {cut(repr(state))} must be seconds above 0 and {self.bounds()}"
+                message = f"the state {cut(repr(state))} must be (seconds above 0, {self.bounds()})"
                 raise self._bad(user, given, message)
             yield float(seconds), value
             if seconds >= FOR_EVER / NS:
@@ -100,7 +100,7 @@ class StateGenerator(Choice):
                     short = f"its last {MANY:,} states lasted {lasted_s:g} s together"
                     raise self._bad(user, given, f"{short}: let them last {MANY * SHORTEST_S:g} s or longer")
                 lasted_s = 0.0
-        ended = f"`states` ended after {count} of them"
+        ended = f"states() ended after {count} of them"
         raise self._bad(user, given, f"{ended}: repeat them in a loop, or let the last one last math.inf")
 
     def try_out(self, user: int, streams: Streams, purpose: str) -> None:
@@ -114,7 +114,7 @@ class StateGenerator(Choice):
         for number, (one, other) in enumerate(zip(first, again, strict=False), 1):
             if one != other:
                 message = f"state {number} was {one}, and {other} when it was asked for again"
-                raise self._bad(user, None, f"{message}: draw by `rng` alone, and keep nothing in the class")
+                raise self._bad(user, None, f"{message}: draw by rng alone, and keep nothing in the class")
 
     def _bad(self, user: int, given: object, message: str) -> BadState:
         """Return the error of a user's states, with the line at which their generator stands."""

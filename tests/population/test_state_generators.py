@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.blocks import Fixed
+from simfl.cli import main
 from simfl.errors import ScenarioError
 from simfl.experiment.build import build
 from simfl.population import state_generators
@@ -23,6 +25,7 @@ from simfl.population.timelines import FOR_EVER
 from simfl.population.variations import Link, LinkStates
 from simfl.random_streams import Streams
 from simfl.scenario.load import load
+from simfl.scenario.yaml_tree import dump
 from tests.engine.harness import SYNC
 
 NS = 10**9
@@ -89,7 +92,7 @@ def test_a_wrong_state_is_refused_with_its_line(base: type[StateGenerator], stat
     with pytest.raises(BadState) as refused:
         at(2, NS)
     place = f"{__file__}:{states.__code__.co_firstlineno + 2}: {THING[base]} Mine, user 2: "
-    assert str(refused.value) == f"{place}the state {state!r} must be seconds above 0 and {BOUNDS[base]}"
+    assert str(refused.value) == f"{place}the state {state!r} must be (seconds above 0, {BOUNDS[base]})"
 
 
 @by_base
@@ -111,7 +114,7 @@ def test_values_become_what_the_engine_takes(base: type[StateGenerator]) -> None
 def test_a_generator_that_ends_is_refused(base: type[StateGenerator], number: int) -> None:
     at = timeline(base, lambda user, rng: iter([(1.0, *GOOD[base])] * number))
     remedy = "repeat them in a loop, or let the last one last math.inf"
-    with pytest.raises(BadState, match=rf"Mine, user 5: `states` ended after {number} of them: {remedy}"):
+    with pytest.raises(BadState, match=rf"Mine, user 5: states\(\) ended after {number} of them: {remedy}"):
         at(5, 10 * NS)
 
 
@@ -124,7 +127,7 @@ def test_a_last_state_of_infinite_length_stays(base: type[StateGenerator]) -> No
 @by_base
 def test_states_without_a_yield_are_refused(base: type[StateGenerator]) -> None:
     at = timeline(base, lambda user, rng: None)
-    with pytest.raises(BadState, match="user 0: `states` returned None: let it yield states"):
+    with pytest.raises(BadState, match=r"user 0: states\(\) returned None: let it yield states"):
         at(0, 0)
 
 
@@ -185,7 +188,7 @@ def test_users_at_whom_nothing_looks_cost_nothing(base: type[StateGenerator]) ->
 
 
 # --- before a run -------------------------------------------------------------------------------------
-IMPORTS = """
+MODULE = """
 import math
 import random
 from simfl.blocks import Fixed
@@ -194,23 +197,24 @@ from simfl.population.energy import BatteryStates
 from simfl.population.variations import LinkStates
 
 """
+STATES = "def states(self, user, rng):\n        "
 PLACES = {
     UserStates: ("population.availability", "True"),
     LinkStates: ("network.users.varies", "0.5, 1.0"),
     BatteryStates: ("population.energy.battery", "10.0, 0.5"),
 }
 BODIES = {
-    "yield 0.0, {good}": "the state .0\\.0, .* must be seconds above 0",
-    "yield 1.0, {good}": "`states` ended after 1 of them",
+    "yield 0.0, {good}": "the state .0\\.0, .* must be .seconds above 0, ",
+    "yield 1.0, {good}": "states\\(\\) ended after 1 of them",
     "for i in range(50): yield 1.0, {good}\n        yield -1.0, {good}": "the state .-1\\.0, .* must be",
-    "while True: yield random.expovariate(1), {good}": "state 1 was .*: draw by `rng` alone",
-    "yield 'soon', {good}": "the state .'soon', .* must be seconds above 0",
+    "while True: yield random.expovariate(1), {good}": "state 1 was .*: draw by rng alone",
+    "yield 'soon', {good}": "the state .'soon', .* must be .seconds above 0, ",
 }
 
 
 @by_base
 @pytest.mark.parametrize("body", BODIES)
-def test_a_mistake_is_found_before_a_run(base: type[StateGenerator], body: str, tmp_path: Any) -> None:
+def test_a_mistake_is_found_before_a_run(base: type[StateGenerator], body: str, tmp_path: Path) -> None:
     """Its message has the scenario's key, and the file, class and user."""
     path, good = PLACES[base]
     battery = base is BatteryStates
@@ -218,7 +222,7 @@ def test_a_mistake_is_found_before_a_run(base: type[StateGenerator], body: str, 
         "    capacity_j: float = 5e4\n    level: Fixed = Fixed(value=0.5)\n    comes_back_at: float = 0.1\n"
     )
     code = f"class Mine({base.__name__}):\n{fields * battery}    def states(self, user, rng):\n        "
-    (tmp_path / "mine.py").write_text(IMPORTS + code + body.format(good=good) + "\n")
+    (tmp_path / "mine.py").write_text(MODULE + code + body.format(good=good) + "\n")
     changes: dict[str, Any] = {path: {"module": f"{tmp_path}/mine.py:Mine"}}
     if battery:
         changes = {"population.energy": {"cpu_w": 1.0, "battery": changes[path]}}
@@ -230,16 +234,32 @@ def test_a_mistake_is_found_before_a_run(base: type[StateGenerator], body: str, 
     assert "\n" not in str(refused.value)
 
 
-def test_a_class_is_tried_by_one_of_its_users(tmp_path: Any) -> None:
+def test_a_later_mistake_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its 101st state, one second into a run of rounds, is wrong: exit code 1, and one line names it."""
+    body = "for i in range(100): yield 0.01, True\n        yield 'now', True"
+    (tmp_path / "mine.py").write_text(f"{MODULE}class Mine(UserStates):\n    {STATES}{body}\n")
+    world = {**SYNC, "rounds": 50, "payload": "shadow"}
+    world["population"] = {**SYNC["population"], "availability": {"module": "mine.py:Mine"}}
+    (tmp_path / "mine.yaml").write_text(dump(world))
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out")])
+    assert left.value.code == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if "mine.py:" in line and "state" in line]
+    message = f"{tmp_path}/mine.py:12: availability Mine, user 0: the state ('now', True) must be (seconds"
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+def test_a_class_is_tried_by_one_of_its_users(tmp_path: Path) -> None:
     """A model may know only the users of its class; that of the server's link is asked for user 0."""
     world = {"population.users": 40, "seed": 3}
     shares: dict[str, Any] = {"a": {"share": 0.5}, "b": {"share": 0.5}}
     member = build(load(SYNC, {**world, "population.classes": shares})).people.classes.member
     other = int(member[0] == 0)
     first = int(np.flatnonzero(member == other)[0])
-    body = "def states(self, user, rng):\n        while True: yield self.known[user], 0.5, 1.0"
+    body = f"{STATES}while True: yield self.known[user], 0.5, 1.0"
     (tmp_path / "mine.py").write_text(
-        f"{IMPORTS}class Mine(LinkStates):\n    known: dict[int, float] = {{{first}: 1.0}}\n    {body}\n"
+        f"{MODULE}class Mine(LinkStates):\n    known: dict[int, float] = {{{first}: 1.0}}\n    {body}\n"
     )
     varies = {"module": f"{tmp_path}/mine.py:Mine"}
     shares["ab"[other]]["network"] = {**SYNC["network"]["users"], "varies": varies}
