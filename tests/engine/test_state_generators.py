@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simfl.python_files import find
 from tests.engine.harness import ASYNC, SESSIONS, SIX, SYNC, lines, run
 from tests.engine.test_energy import RADIO
 from tests.sizes import examples
@@ -196,3 +197,56 @@ def test_charged_batteries_are_plugged_ones(
         for battery in batteries
     )
     assert own == shipped
+
+
+COUNTED = """
+import math
+from simfl.blocks import Fixed
+from simfl.population.availability import UserStates
+from simfl.population.energy import BatteryStates
+from simfl.population.variations import LinkStates
+
+begun = set()
+
+
+class Counted:
+    def states(self, user, rng):
+        begun.add((type(self).__name__, user))
+        while True:
+            yield 0.05, *self.given
+
+
+class Days(Counted, UserStates):
+    given: tuple[bool, ...] = (True,)
+
+
+class Rates(Counted, LinkStates):
+    given: tuple[float, ...] = (0.5, 1.0)
+
+
+class Phone(Counted, BatteryStates):
+    given: tuple[float, ...] = (1.0, 0.5)
+    capacity_j: float = 1e4
+    level: Fixed = Fixed(value=0.5)
+    comes_back_at: float = 0.1
+"""
+
+
+def test_idle_users_have_no_generator(tmp_path: Path) -> None:
+    """Of 20,000 users those of a few cycles of a buffer have an availability, a link, a battery."""
+    path = tmp_path / "counted.py"
+    path.write_text(COUNTED)
+    changes = {
+        "population.users": 20_000,
+        "population.availability": {"module": f"{path}:Days"},
+        "population.energy": {"cpu_w": 1.0, "battery": {"module": f"{path}:Phone"}},
+        "network.users.varies": {"module": f"{path}:Rates"},
+        "learning.dataset": {"kind": "synthetic", "shape": [2], "classes": 2, "train": 20_000, "test": 4},
+        "protocols": ["fedbuff"],
+        "payload": "shadow",
+    }
+    result = run(changes, ASYNC)
+    begun = find(f"{path}:begun", "a set")
+    for kind in ("Days", "Rates", "Phone"):
+        assert 5 <= sum(name == kind for name, _ in begun) <= 60, begun
+    assert len(result.traces["fedbuff"]) > 100
