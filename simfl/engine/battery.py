@@ -53,7 +53,7 @@ class Battery:
         self.level = self.store.start(self.user)
 
     def _flow(self, now: int, draws: int) -> tuple[int, int, int, int]:
-        """Return the power in, the power out and its part for standby, and until when they surely stay."""
+        """Return the power in, the power out and its part for standby, and the time up to which they stay."""
         (charger, base), until = self.store.flow(self.user, now)
         return charger, (draws + base) * self.on, base * self.on, until
 

@@ -128,7 +128,7 @@ class BatteryModel(Choice):
 
     @abstractmethod
     def flow(self, users: int, streams: Streams) -> Flow:
-        """Return the powers into and out of so many users' batteries, besides what their parts draw."""
+        """Return the powers of these users' chargers and of their devices besides their parts in rounds."""
 
     def bounds_w(self) -> tuple[float, float]:
         """Return the watts that the charger's power and the standby power never exceed."""
@@ -144,7 +144,7 @@ class BatteryModel(Choice):
         yield from ()
 
     def store(self, users: int, streams: Streams) -> Store:
-        """Return the battery for so many users."""
+        """Return the battery in integers, for this number of users."""
         capacity = round(self.capacity_j * FEMTO)
         draws = streams.uniforms("battery", "level")
         charger_w, base_w = self.bounds_w()

@@ -27,7 +27,7 @@ from simfl.virtual_time import NS
 TRIED = 100
 """States that are read before a run."""
 MANY, SHORTEST_S = 1_000_000, 1e-3
-"""This many states in a row must last so many seconds each, on average, or a run would never pass them."""
+"""States in a row, and the seconds that each must last on average, or a run would never pass them."""
 
 
 class BadState(RunFailed, ValueError):
