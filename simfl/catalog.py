@@ -11,6 +11,7 @@ KINDS = {
     "availability": "population.availability:AVAILABILITY",
     "dropout": "population.dropout:DROPOUT",
     "links": "population.variations:LINKS",
+    "batteries": "population.energy:BATTERIES",
     "partition": "learning.partition:PARTITION",
     "server": "learning.server_opt:SERVER",
     "clip": "learning.clipping:CLIP",

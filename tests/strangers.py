@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.engine.harness import SYNC
+
 
 @dataclass(frozen=True)
 class Case:
@@ -334,4 +336,40 @@ class Raises(LinkStates):
     "states",
     {},
 )
-CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, LINKS, SERVER, CLIP, DATASET, MODEL, LOSS]
+BATTERY = Case(
+    "population.energy.battery",
+    "battery",
+    """
+from pydantic import Field
+from simfl.blocks import Fixed
+from simfl.population.energy import BatteryStates
+
+
+class Theirs(BatteryStates):
+    capacity_j: float = 5e4
+    level: Fixed = Fixed(value=0.5)
+    comes_back_at: float = 0.1
+    use_w: float = Field(0.5, gt=0)
+
+    def states(self, user, rng):
+        while True:
+            yield 0.1 + rng.random(), 0.0, self.use_w
+            yield 0.2, 10.0, 0.05
+
+
+class Half(BatteryStates):
+    capacity_j: float = 5e4
+    level: Fixed = Fixed(value=0.5)
+    comes_back_at: float = 0.1
+
+
+class Raises(Theirs):
+    def states(self, user, rng):
+        yield 1 // 0, 0.0, 1.0
+""",
+    {"use_w": 0.25},
+    ({"use_w": 0}, "population.energy.battery.use_w: must be above 0, not 0"),
+    "states",
+    {"population": {**SYNC["population"], "energy": {"cpu_w": 2.0}}},
+)
+CASES = [SELECTION, PARTITION, AVAILABILITY, DROPOUT, LINKS, BATTERY, SERVER, CLIP, DATASET, MODEL, LOSS]

@@ -19,7 +19,7 @@ NAME_COLUMNS = 20
 
 THINGS = (
     "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
-    "dropout", "links", "partition", "server", "clip", "staleness", "attacks",
+    "dropout", "links", "batteries", "partition", "server", "clip", "staleness", "attacks",
 )  # fmt: skip
 
 

@@ -52,10 +52,10 @@ class Battery:
     def __post_init__(self) -> None:
         self.level = self.store.start(self.user)
 
-    def _flow(self, now: int, draws: int) -> tuple[int, int, int]:
-        """Return the power in and out from now on, and until when both surely stay."""
-        plugged, until = self.store.plugged(self.user, now)
-        return self.store.charger * plugged, (draws + self.store.base) * self.on, until
+    def _flow(self, now: int, draws: int) -> tuple[int, int, int, int]:
+        """Return the power in, the power out and its part for standby, and the time up to which they stay."""
+        (charger, base), until = self.store.flow(self.user, now)
+        return charger, (draws + base) * self.on, base * self.on, until
 
     def _lasts(self, gain: int, drain: int) -> int:
         """Return the nanoseconds until it runs empty, rounded down, or until it is back, rounded up."""
@@ -65,7 +65,7 @@ class Battery:
 
     def turns(self, now: int, draws: int) -> int:
         """Return the time up to which it surely stays as it is, if the device draws the same power."""
-        gain, drain, until = self._flow(now, draws)
+        gain, drain, _, until = self._flow(now, draws)
         return min(until, now + self._lasts(gain, drain))
 
     def wakes(self, now: int, draws: int) -> int:
@@ -78,14 +78,14 @@ class Battery:
 
     def step(self, then: int, until: int, draws: int) -> int:
         """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""
-        gain, drain, change = self._flow(then, draws)
+        gain, drain, standby, change = self._flow(then, draws)
         until, turns = min(until, change), then + self._lasts(gain, drain)
         # One that lasts until then has turned at the next look only, when what is drawn then is known.
         over = turns < until if self.on else turns <= until
         ns = (turns if over else until) - then
         level = min(self.store.capacity, self.level + (gain - drain) * ns)
         self.charged += level - self.level + drain * ns
-        self.standby += self.store.base * self.on * ns
+        self.standby += standby * ns
         self.level = level
         self.on ^= over
         return then + ns

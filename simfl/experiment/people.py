@@ -18,6 +18,7 @@ from simfl.population.energy import EnergyOf, Powers
 from simfl.population.links import Links, ServerLink, server_link, user_links
 from simfl.population.numbers import for_users
 from simfl.population.outages import Outages
+from simfl.population.state_generators import StateGenerator
 from simfl.population.tcp import Tcp
 from simfl.population.variations import Link
 from simfl.random_streams import Streams
@@ -48,6 +49,9 @@ class People:
     def of(cls, s: Scenario, streams: Streams, holdings: Holdings) -> People:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
         classes, settings = classes_of(s), tuple(settings_of(s).values())
+        for key, model, purpose, user in _models(s, classes):
+            if isinstance(model, StateGenerator):
+                or_error(s, key, partial(model.try_out, user, streams, purpose))
         own = partial(_numbers, s, streams, classes)
         slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes, holdings)
         up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
@@ -127,6 +131,21 @@ class People:
         """Return the TCP of a user's connections, where it counts."""
         link: UserLink = self.settings[self.classes.member[user]].network
         return link.tcp
+
+
+def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, int]]:
+    """Yield each model of the users' lives: its key, the model, its streams' purpose, and a user of it."""
+    yield "network.server.varies", s.network.server.varies, "server link", 0
+    for index, (name, own) in enumerate(settings_of(s).items()):
+        members = np.flatnonzero(classes.member == index)
+        if not members.size:
+            continue
+        key, user = partial(key_of, s, name), int(members[0])
+        yield key("availability"), own.availability, "availability", user
+        yield f"{key('network')}.varies", own.network.varies, "link", user
+        if own.energy is not None and (battery := own.energy.battery) is not None:
+            yield f"{key('energy')}.battery", battery, "battery", user
+            yield f"{key('energy')}.battery.charging", getattr(battery, "charging", None), "charging", user
 
 
 def _numbers(

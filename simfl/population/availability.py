@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from simfl.kinds import Choice, Kinds
 from simfl.population.holdings import Share, shares
 from simfl.population.intervals import read_intervals
 from simfl.population.numbers import Assign, entries_of
+from simfl.population.state_generators import StateGenerator
 from simfl.population.timelines import FOR_EVER as FOR_EVER
 from simfl.population.timelines import alternating, check_day, daily, in_turn
 from simfl.random_streams import Streams
@@ -74,7 +75,7 @@ class Availability(Choice):
         yield from ()
 
 
-class UserStates(Availability):
+class UserStates(Availability, StateGenerator):
     """A model by a generator, `states`, for each user.
 
     >>> class Charging(UserStates):
@@ -88,18 +89,30 @@ class UserStates(Availability):
     False
     """
 
+    thing: ClassVar[str] = "availability"
+
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
-        """Yield (seconds that a state lasts, whether the user is online then), one after the other. The last
-        state stays; a user without states is never online. rng: the user's own stream."""
+        """Yield (seconds that a state lasts, whether the user is online then), one after the other.
+
+        Args:
+            user: Its number.
+            rng: Its own stream of random numbers, the same under every protocol.
+
+        Yields:
+            States without end; or the last one lasts math.inf seconds.
+        """
+
+    def value_of(self, *values: Any) -> Any:
+        (online,) = values
+        return bool(online) if online in (True, False) else None
+
+    def bounds(self) -> str:
+        return "True or False"
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         def states(user: int) -> Iterator[tuple[float, bool]]:
-            for seconds, online in self.states(user, streams.rng("availability", "states", user)):
-                if not seconds > 0:
-                    name = f"availability {type(self).__name__}, user {user}"
-                    raise RunFailed(f"{name}: a state lasts {seconds} s: it must be above 0")
-                yield seconds, online
+            return self.read(user, streams.rng("availability", "states", user))
 
         return OnlineTimes(in_turn(states, False))
 

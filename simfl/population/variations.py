@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -26,11 +26,12 @@ from simfl.blocks import (
     SecondsDrawn,
     SecondsOrZero,
 )
-from simfl.errors import RunFailed, cut, refusal
+from simfl.errors import refusal
 from simfl.kinds import Choice, Kinds
 from simfl.population.mahimahi import PACKET_BITS, deliveries, packets
 from simfl.population.numbers import Assign, entries_of
 from simfl.population.rate_steps import read_steps
+from simfl.population.state_generators import StateGenerator, is_number
 from simfl.population.timelines import FOR_EVER, check_day, daily, in_turn
 from simfl.quantities import unit
 from simfl.random_streams import Streams
@@ -61,7 +62,7 @@ class LinkModel(Choice):
         stream. key: the scenario's, in messages."""
 
 
-class LinkStates(LinkModel):
+class LinkStates(LinkModel, StateGenerator):
     """A model by a generator, `states`, for each user.
 
     >>> class Lift(LinkStates):
@@ -76,25 +77,32 @@ class LinkStates(LinkModel):
     Link(up_mbps=0.0, down_mbps=8.0, latency_s=0.04)
     """
 
+    thing: ClassVar[str] = "link model"
+
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
         """Yield (seconds that a state lasts, the factor on the user's own uplink rate, the one on its
-        downlink rate), one after the other. The last state stays; a link without states is as it is.
-        rng: the user's own stream."""
+        downlink rate), one after the other.
+
+        Args:
+            user: Its number; 0 where the model is of the server's link.
+            rng: Its own stream of random numbers, the same under every protocol.
+
+        Yields:
+            States without end; or the last one lasts math.inf seconds. A factor of 0 stands still.
+        """
+
+    def value_of(self, *values: Any) -> Any:
+        up, down = values
+        right = is_number(up, 0, GREATEST) and is_number(down, 0, GREATEST)
+        return (float(up), float(down)) if right else None
+
+    def bounds(self) -> str:
+        return f"two factors from 0 to {GREATEST:g}"
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         def states(user: int) -> Iterator[tuple[float, tuple[float, float]]]:
-            for state in self.states(user, streams.rng(purpose, "states", user)):
-                try:
-                    seconds, up, down = map(float, state)
-                    right = seconds > 0 and 0 <= up <= GREATEST and 0 <= down <= GREATEST
-                except (TypeError, ValueError):
-                    right = False
-                if not right:
-                    bounds = f"seconds above 0 and two factors from 0 to {GREATEST:g}"
-                    name = f"link model {type(self).__name__}, user {user}"
-                    raise RunFailed(f"{name}: the state {cut(repr(state))} must be {bounds}")
-                yield seconds, (up, down)
+            return self.read(user, streams.rng(purpose, "states", user))
 
         at = in_turn(states, (1.0, 1.0))
 

@@ -298,7 +298,7 @@ def users_bytes(s: Scenario, name: str) -> int:
     coming = followed * SESSION_BYTES if timed else 0
     if energies := [own.energy for own in settings_of(s).values() if own.energy is not None]:
         batteries = [energy.battery for energy in energies if energy.battery is not None]
-        charged = any(battery.charging.changes == "with time" for battery in batteries)
+        charged = any(battery.changes_with_time for battery in batteries)
         accounts = users if batteries else members  # rounds look at the batteries of all
         coming += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()

@@ -20,8 +20,8 @@ from simfl.engine.energy import Account
 from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
 from simfl.experiment.build import build, make_clocks
-from simfl.population.availability import FOR_EVER, State
-from simfl.population.energy import Powers, Store
+from simfl.population.availability import FOR_EVER
+from simfl.population.energy import Flow, Powers, Store
 from simfl.results.trace import SERVER, Begin, Lost, Presence, Sent, Spent, Step, Trace
 from simfl.scenario.load import load
 from tests.engine.harness import (
@@ -142,13 +142,13 @@ def test_conservation_in_buffers(world: dict[str, Any], name: str) -> None:
 
 
 # --- one battery, against a nanosecond at a time ----------------------------------------------------
-def plugged(changes: list[int]) -> Any:
+def plugged(changes: list[int], charger: int, base: int = 0) -> Flow:
     """A charger that is plugged in and out at these times, first out."""
     times = sorted(set(changes))
 
-    def at(user: int, now: int) -> State:
+    def at(user: int, now: int) -> tuple[tuple[int, int], int]:
         after = bisect_right(times, now)
-        return after % 2 == 1, times[after] if after < len(times) else FOR_EVER
+        return (charger * (after % 2), base), times[after] if after < len(times) else FOR_EVER
 
     return at
 
@@ -162,7 +162,7 @@ def test_a_battery_is_the_same_a_nanosecond_at_a_time(
     start: int, back: int, base: int, charger: int, more: int, changes: list[int], plan: list[tuple[int, int]]
 ) -> None:
     capacity = max(start, back) + more
-    store = Store(capacity, back, base, charger, lambda user: start, plugged(changes))
+    store = Store(capacity, back, base, charger, lambda user: start, plugged(changes, charger, base))
     quick, now = Battery(store, 0), 0
     level, on, charged, standby = start, True, 0, 0
     for ns, draws in plan:
@@ -170,7 +170,7 @@ def test_a_battery_is_the_same_a_nanosecond_at_a_time(
         while then < now + ns:
             then = quick.step(then, now + ns, draws)
         for t in range(now, now + ns):
-            gain = charger * store.plugged(0, t)[0]
+            gain = store.flow(0, t)[0][0]
             on = on and level + gain - draws - base >= 0
             net = gain - (draws + base) * on
             before, level = level, min(capacity, level + net)
@@ -182,12 +182,12 @@ def test_a_battery_is_the_same_a_nanosecond_at_a_time(
 
 
 def test_more_than_the_level_is_paid_as_far_as_it_goes() -> None:
-    one = Battery(Store(9, 1, 0, 0, lambda user: 7, plugged([])), 0)
+    one = Battery(Store(9, 1, 0, 0, lambda user: 7, plugged([], 0)), 0)
     assert (one.pay(4), one.on, one.pay(4), one.on, one.level) == (4, True, 3, False, 0)
 
 
 def test_a_device_that_ran_empty_has_no_tail_when_it_is_back() -> None:
-    store = Store(100, 20, 0, 10, lambda user: 5, plugged([10]))
+    store = Store(100, 20, 0, 10, lambda user: 5, plugged([10], 10))
     account = Account(Powers(0, tail=1, store=store), 0, "upload", Battery(store, 0))
     account.tail_until, account.tail_phase = 50, "upload"
     account.advance(50)  # empty at 5, plugged in at 10, back at 12
@@ -220,7 +220,7 @@ def test_levels_and_charging_are_each_users_own() -> None:
         made = s.population.energy.powers(users, study.streams).store
         assert made is not None
         for user in range(3):
-            yield made.start(user), made.plugged(user, 0), made.plugged(user, 10**9), online.at(user, 0)
+            yield made.start(user), made.flow(user, 0), made.flow(user, 10**9), online.at(user, 0)
 
     assert list(drawn(3)) == list(drawn(9))
     assert len({start for start, *_ in drawn(3)}) == 3
@@ -232,7 +232,7 @@ def test_charging_has_draws_of_its_own() -> None:
     assert study.scenario.population.energy is not None
     store = study.scenario.population.energy.powers(3, study.streams).store
     assert store is not None
-    assert [store.plugged(u, 0)[1] for u in range(3)] != [study.people.online.at(u, 0)[1] for u in range(3)]
+    assert [store.flow(u, 0)[1] for u in range(3)] != [study.people.online.at(u, 0)[1] for u in range(3)]
 
 
 # --- the rest of a run ------------------------------------------------------------------------------------

@@ -82,6 +82,23 @@ def test_nothing_moves_in_a_tunnel() -> None:
     assert last[0] > 1.2 * last[1]
 
 
+def test_phones_that_ran_empty_come_back_at_their_chargers() -> None:
+    """They are lost while their owners use them, and online again when the charger has given a tenth."""
+    s = load(EXAMPLES / "overnight.yaml")
+    assert s.population.energy is not None
+    store = s.population.energy.powers(20, Streams(s.seed)).store
+    assert store is not None
+    (trace,) = run("overnight").traces.values()
+    changes = [row for row in trace if isinstance(row, rows.Presence)]
+    empty = [row for row in trace if isinstance(row, rows.Lost) and row.why == "ran empty"]
+    assert {(row.user, row.at) for row in empty} <= {(row.user, row.at) for row in changes if not row.online}
+    assert len(empty) >= 3
+    assert any(row.online for row in changes)
+    for row in changes:
+        charger, use = store.flow(row.user, row.at)[0]
+        assert (charger, use) == (10_000_000, 50_000) if row.online else charger == 0 < 500_000 <= use
+
+
 def test_stale_updates_weigh_less_by_the_hinge() -> None:
     for name in ("fedbuff", "lightsecagg_async"):
         trace = run("hinge").traces[name]

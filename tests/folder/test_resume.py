@@ -30,6 +30,22 @@ SURPLUS = {
 }
 WIDE = {**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "memory_limit_gb": 0.006}
 
+OVERNIGHT = {
+    "capacity_j": 0.5, "level": {"kind": "uniform", "low": 0.1, "high": 0.5}, "comes_back_at": 1.0,
+    "night_s": 0.1, "day_s": 0.6, "use_w": 0.3,
+}  # fmt: skip
+GENERATORS = {
+    "population.availability": {
+        "module": f"{ROOT}/examples/charging.py:Charging", "plugged_s": 0.3, "day_s": 0.4, "sigma_s": 0.05,
+    },
+    "population.energy": {
+        "cpu_w": 2.0, "battery": {"module": f"{ROOT}/examples/overnight.py:Overnight", **OVERNIGHT},
+    },
+    "network.users.varies": {
+        "module": f"{ROOT}/examples/tunnels.py:Tunnels", "open_s": 0.1, "tunnel_s": 0.03,
+    },
+}  # fmt: skip
+
 CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
     "rounds": (SYNC, {**SIX, **LOSSES, "protocols": ["secagg", "lightsecagg"], "rounds": 3}),
     "rounds in two threads": (
@@ -46,6 +62,7 @@ CASES: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {
     "buffers of users who come and go": (ASYNC, {"population.availability": SESSIONS, "rounds": 4}),
     "fedyogi, buffered": (ASYNC, {"learning.server": "fedyogi", "protocols": ["fedbuff"], "rounds": 4}),
     "batteries": (ASYNC, {"population.energy": battery(**SMALL), "rounds": 4}),
+    "generators": (ASYNC, {**GENERATORS, "rounds": 5}),
     "earlier models": (ASYNC, {"buffer.staleness": {"uniform": [0, 4]}, "buffer.every_s": 0.2, "rounds": 6}),
     "shadow": (ASYNC, {**LOSSES, "payload": "shadow", "rounds": 4}),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simfl.population.energy import Plugged
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
@@ -54,7 +55,7 @@ def _shortest_s(s: Scenario) -> float | None:
     models: list[Any] = [s.network.server.varies, *s.network.outages]
     for own in settings_of(s).values():
         models += [own.availability, own.network.varies]
-        if own.energy is not None and own.energy.battery is not None:
+        if own.energy is not None and isinstance(own.energy.battery, Plugged):
             models.append(own.energy.battery.charging)
     models += [level for model in models for level in getattr(model, "levels", ())]
     found = [getattr(model, key) for model in models for key in ("slot_s", "window_s") if hasattr(model, key)]

@@ -56,7 +56,7 @@ def test_a_battery_becomes_integers() -> None:
     store = Energy.model_validate(battery(level=0.5)).powers(3, Streams(1)).store
     assert store is not None
     assert (store.capacity, store.back, store.base, store.charger) == (10**17, 2 * 10**16, 10_000, 5_000_000)
-    assert (store.start(2), store.plugged(2, 7)[0]) == (5 * 10**16, True)
+    assert (store.start(2), store.flow(2, 7)[0]) == (5 * 10**16, (5_000_000, 10_000))
 
 
 def test_draws_above_1_are_a_full_battery() -> None:

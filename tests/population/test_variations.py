@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simfl.errors import RunFailed, ScenarioError
+from simfl.errors import ScenarioError
 from simfl.population import variations
 from simfl.population.mahimahi import PACKET_BITS
 from simfl.population.timelines import FOR_EVER
@@ -283,36 +283,3 @@ def test_a_day_that_is_no_curve_is_told() -> None:
         daily(low=2.0)
     with pytest.raises(ValidationError, match=r"slot_s=50000 must not be above half of period_s=86400"):
         daily(slot_s=50_000.0)
-
-
-# --- strangers ----------------------------------------------------------------------------------
-RUBBISH: list[Any] = [
-    (1.0, -0.5, 1.0), (1.0, math.nan, 1.0), (1.0, 1.0, math.inf), (0.0, 1.0, 1.0), (-1.0, 1.0, 1.0),
-    (math.nan, 1.0, 1.0), (1.0, 1.0), (1.0, "fast", 1.0), None, 3.0, (1.0, 1e10, 1.0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("rubbish", RUBBISH, ids=repr)
-def test_rubbish_of_a_generator_is_told(rubbish: Any) -> None:
-    class Broken(LinkStates):
-        def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
-            yield 1.0, 1.0, 1.0
-            yield rubbish
-
-    at = Broken().changes(3, Streams(1))
-    assert at(2, 0, OWN) == (OWN, NS)
-    with pytest.raises(RunFailed) as failure:
-        at(2, NS, OWN)
-    bounds = "seconds above 0 and two factors from 0 to 1e+09"
-    assert str(failure.value) == f"link model Broken, user 2: the state {rubbish!r} must be {bounds}"
-
-
-def test_a_generator_may_end_or_give_nothing() -> None:
-    class Once(LinkStates):
-        def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
-            if user:
-                yield 2.0, 0.5, 1.0
-
-    at = Once().changes(2, Streams(1))
-    assert at(0, 5 * NS, OWN) == (OWN, FOR_EVER)
-    assert at(1, 5 * NS, OWN) == (Link(4.0, 16.0, 0.04), FOR_EVER)

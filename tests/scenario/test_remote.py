@@ -52,7 +52,8 @@ ENTRIES = {
 }
 KINDS = {
     "Population.availability": "population.availability",
-    "Battery.charging": "population.energy.battery.charging",
+    "Energy.battery": "population.energy.battery",
+    "Plugged.charging": "population.energy.battery.charging",
     "UserClass.availability": "population.classes.a.availability",
     "UserClass.dropout": "population.classes.a.dropout",
     "UserLink.varies": "network.users.varies",
