@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 from typer import Option
 
-from simfl.cli.help import App
+from simfl.cli.help import LONGEST, App
 from simfl.digests import SUMS, take_unchecked
-from simfl.errors import BadInput, RunFailed, counted
+from simfl.errors import BadInput, RunFailed, counted, cut
 from simfl.results.text import printable
 from simfl.results.trace import unit
 from simfl.version import __version__
@@ -60,7 +60,8 @@ def keeping(kept: Callable[[], str] = str) -> Iterator[None]:
         _forget(interrupt)
         message, code = "Interrupted", TERMINATED if _ending_signals else INTERRUPTED
     except (RunFailed, OSError) as error:
-        message, code = f"simfl: {error}", FAILED
+        text = cut(str(error), LONGEST) if isinstance(error, OSError) else str(error)
+        message, code = f"simfl: {text}", FAILED
     tell(f"{message}{kept()}", error=True)
     raise typer.Exit(code)
 

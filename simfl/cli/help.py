@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
-from simfl.errors import did_you_mean
+from simfl.errors import cut, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +26,9 @@ PURPOSES = {
 }
 """The commands of `simfl` by purpose, in the order of its help."""
 
+LONGEST = 300
+"""Characters of a message about an option's value."""
+
 
 def first_sentence(text: str | None) -> str:
     """Return the beginning of a help text.
@@ -38,7 +41,15 @@ def first_sentence(text: str | None) -> str:
 
 
 class _Help:
-    """A help text without the marks of rich, which some versions of typer leave in plain text."""
+    """Help without the marks of rich, which some versions of typer leave in it, and short messages."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except typer.BadParameter as error:
+            error.message = cut(error.message, LONGEST)
+            raise
+        return rest
 
     def get_help(self, ctx: Any) -> str:
         text: str = super().get_help(ctx)  # type: ignore[misc]

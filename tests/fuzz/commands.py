@@ -32,6 +32,8 @@ from tests.fuzz.mutants import FILES, ROOT, SEEDS, trees
 from tests.fuzz.values import NUMBERS, TEXTS, WHOLE, override
 
 CPU_S, WALL_S = 20.0, 60.0
+SLOW = {"verify": 5, "explore": 2}
+"""Commands that may take so many times as long: they hold a protocol to many rounds."""
 
 STUDY = "base: tiny.yaml\ngrid: {dropout.rate: [0.0, 0.2]}\nseeds: 1\n"
 FLEET = """population: {users: 20, devices: {slowdown: 10}}
@@ -219,7 +221,11 @@ def attempt(seed: int, number: int) -> Report:
         os.chdir(work)
         try:
             inside = (Path(tempfile.gettempdir()), Path(os.environ.get("SIMFL_CACHE", name)))
-            with timer(CPU_S, WALL_S), confined(inside, lambda path: _asked(path, named)) as beyond:
+            slow = SLOW.get(given[0], 1)
+            with (
+                timer(slow * CPU_S, slow * WALL_S),
+                confined(inside, lambda path: _asked(path, named)) as beyond,
+            ):
                 ended = command(*given)
             stage = f"exit {ended.code}"
             if beyond:

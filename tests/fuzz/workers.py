@@ -124,6 +124,6 @@ def own_cache() -> Iterator[None]:
     """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's."""
     with (
         tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-") as folder,
-        patch.dict(os.environ, {"SIMFL_CACHE": folder, "MPLCONFIGDIR": folder}),
+        patch.dict(os.environ, dict.fromkeys(("SIMFL_CACHE", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"), folder)),
     ):
         yield
