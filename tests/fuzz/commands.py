@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
