@@ -77,10 +77,19 @@ class Wires:
         """Return the rate of the server's link at a time; up: to the users."""
         return self._rate(self.server_link, up)
 
-    def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
+    def _rate(self, link: Callable[[int], Sequence[int]] | None, up: bool) -> Callable[[int], float]:
         if link is None or not self.rates_here:
             return unbounded
-        return lambda now: float(link(now)[0 if up else 1])
+        bps, until = 0.0, -1
+
+        def rate(now: int) -> float:
+            nonlocal bps, until
+            if now >= until:
+                state = link(now)
+                bps, until = float(state[0 if up else 1]), state[-1]
+            return bps
+
+        return rate
 
 
 class Owner(Session, ABC):

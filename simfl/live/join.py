@@ -4,7 +4,6 @@ The scenario may come from the server. It is read as data then: `scenario.remote
 would open or execute anything of this machine.
 """
 
-import asyncio
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from simfl.learning.trainer import one_thread
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kernel_links import Place
+from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
@@ -42,7 +42,7 @@ def looked(address: Address, admission: Admission, user: int, wait_s: float) -> 
         guest.close()
         return guest.welcome
 
-    return asyncio.run(look())
+    return run(look())
 
 
 def join(
@@ -116,7 +116,7 @@ def _child(sides: Sides, address: Address, mine: Sequence[int]) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-        code = 0 if asyncio.run(sides.be_users(mine, address)) else GONE
+        code = 0 if run(sides.be_users(mine, address)) else GONE
     except BadInput as problem:
         print(f"simfl: {problem}", file=sys.stderr, flush=True)
     except BaseException as problem:  # a child must never return into the parent's stack

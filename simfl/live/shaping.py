@@ -21,21 +21,39 @@ Sink = Callable[[memoryview], object]
 
 
 class Link:
-    """A link that flows share."""
+    """A link that flows share. Whatever is put at one time is shared out once."""
 
     def __init__(self, env: Environment, rate: Rate) -> None:
         self.env, self.rate = env, rate
         self.active: dict[Flow, None] = {}
+        self._shares: dict[Flow, float] = {}
+        """Bytes a nanosecond of each flow since the last tick."""
         self._since = 0
         self._due = -1
 
     def wake(self, flow: Flow) -> None:
         """Let a flow take part that has something to carry."""
-        self._advance()
         self.active[flow] = None
-        self._arm()
+        self._tick_at(self.env.now)
 
-    def _shares(self) -> dict[Flow, float]:
+    def _tick_at(self, due: int) -> None:
+        if self._due < self.env.now or due < self._due:
+            self._due = due
+            self.env.at(due, lambda: self._tick(due))
+
+    def _tick(self, due: int) -> None:
+        if due != self._due:  # an earlier one took its place
+            return
+        self._due, since, self._since = -1, self._since, self.env.now
+        for flow, share in self._shares.items():
+            flow.let_through(share * (self.env.now - since))
+        self.active = {flow: None for flow in self.active if flow.waiting}
+        self._shares = self._shared_out()
+        ends = [flow.left / share for flow, share in self._shares.items() if share > 0]
+        if self.active:
+            self._tick_at(self.env.now + max(1, min([TICK_NS, *map(int, ends)])))
+
+    def _shared_out(self) -> dict[Flow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
         shares = {flow: flow.cap(now) / 8 / NS for flow in self.active if flow.apart}
@@ -46,27 +64,6 @@ class Link:
             left -= share
             shares[flow] = share / 8 / NS
         return shares
-
-    def _advance(self) -> None:
-        since, self._since = self._since, self.env.now
-        for flow, share in self._shares().items():
-            flow.let_through(share * (self.env.now - since))
-        self.active = {flow: None for flow in self.active if flow.waiting}
-
-    def _arm(self) -> None:
-        if not self.active:
-            return
-        ends = [flow.left / share for flow, share in self._shares().items() if share > 0]
-        due = self.env.now + max(1, min([TICK_NS, *map(int, ends)]))
-        if self._due < self.env.now or due < self._due:
-            self._due = due
-            self.env.at(due, lambda: self._tick(due))
-
-    def _tick(self, due: int) -> None:
-        if due == self._due:  # no earlier one took its place
-            self._due = -1
-            self._advance()
-            self._arm()
 
 
 class Piece(NamedTuple):
