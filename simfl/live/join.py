@@ -22,6 +22,7 @@ from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
+from simfl.live.worker import cores
 from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
 
@@ -61,7 +62,7 @@ def join(
         admission: their tokens, and the server's pinned fingerprint.
         users: their numbers.
         scenario: with `OWN`; the server's unless given.
-        processes: among which the users are dealt; one for each user unless given.
+        processes: among which the users are dealt; one for each core unless given.
         wait_s: so long a server may take to appear.
         tell: called before each protocol.
 
@@ -76,7 +77,8 @@ def join(
     admission = replace(admission, scenario=digest(study.scenario))
     if not all(user < study.scenario.population.users for user in users):
         raise BadInput(f"user {max(users)}: the run has users 0 to {study.scenario.population.users - 1}")
-    parts = [users[k :: processes or len(users)] for k in range(min(processes or len(users), len(users)))]
+    processes = min(processes or cores(), len(users))
+    parts = [users[k::processes] for k in range(processes)]
     with one_thread(study.by_torch):
         for name in welcome.protocols.split(","):
             if name not in study.scenario.protocols:

@@ -136,10 +136,9 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
         own = sides.user(user, place.address, await sides.worker([user]))
         with pytest.raises(BadInput) as told:
             await (Guest.at(place.address, wrong, user) if looks else own.run())
-        await asyncio.sleep(0.1)
+        while door.peers or door.strangers or not door.refused:  # its end of the connection may come later
+            await asyncio.sleep(0.01)
         accepting.cancel()
-        assert not door.peers
-        assert not door.strangers
         return str(told.value), door.refused
 
     return asyncio.run(asyncio.wait_for(both(), 20))
