@@ -54,11 +54,11 @@ def served(own: Listening, folder: Path | None, hostile: Callable[[], None], **m
     def users() -> None:
         own.socket.close()
         hostile()
-        join(address, Admission(TOKENS, reveals=True), USERS, scenario, processes=1, wait_s=5)
+        join(address, Admission(TOKENS, reveals=True), USERS, scenario, processes=1, wait_s=60)
 
     with elsewhere(users):
         try:
-            served_run = serve(prepared(scenario), own, folder, join_s=20)
+            served_run = serve(prepared(scenario), own, folder, join_s=60)
         finally:
             own.socket.close()  # or who was cut off would wait for the server
     codes.pop()

@@ -88,7 +88,7 @@ def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experimen
     good = replace(place.good, reveals=reveals)
     scenario = None if reveals else SCENARIO
     with elsewhere(lambda: join(place.address, good, range(4), scenario, processes=2)):
-        result, figures = serve(study, place.own, place.folder / "run", join_s=20)
+        result, figures = serve(study, place.own, place.folder / "run", join_s=60)
     assert codes.pop() == 0
     (measured,) = result.measured[NAME]
     assert measured.aggregate_exact is (True if reveals else None)
@@ -112,7 +112,7 @@ def test_users_leave_when_the_server_is_gone(place: Place, study: Experiment) ->
 
     def served() -> None:
         two = prepared(load(SMALL | {"protocols": [NAME, "fedavg"]}, OWN))
-        serve(two, place.own, join_s=20, tell=dies)
+        serve(two, place.own, join_s=60, tell=dies)
 
     address = place.address
     with elsewhere(served):
