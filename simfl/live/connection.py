@@ -77,10 +77,10 @@ class Wires:
         """Return the rate of the server's link at a time; up: to the users."""
         return self._rate(self.server_link, up)
 
-    def _rate(self, link: Callable[[int], Sequence[int]] | None, up: bool) -> Callable[[int], float]:
+    def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
         if link is None or not self.rates_here:
             return unbounded
-        bps, until = 0.0, -1
+        bps, until = 0.0, -1.0
 
         def rate(now: int) -> float:
             nonlocal bps, until

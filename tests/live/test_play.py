@@ -328,8 +328,11 @@ def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
 
 
 @pytest.mark.ci
-def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
-    result, _ = played()
+def test_a_trace_is_in_the_order_of_time(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four users in a process for each of three cores."""
+    monkeypatch.setattr(playing, "cores", lambda: 3)
+    result, _ = played(processes=None)
+    assert len(forked) == 3
     trace: Trace = result.traces["lightsecagg"]
     assert isinstance(trace[0], rows.Begin)
     for number, row in enumerate(trace):
