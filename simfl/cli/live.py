@@ -28,7 +28,10 @@ DELAY_HELP = (
     "The latency of kernel links: `wire` delays packets, so that TCP has the round trip; `user` messages."
 )
 RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
-PROCESSES_HELP = "Processes among which the users are dealt; one for each user unless given."
+PROCESSES_HELP = (
+    "Processes among which the users are dealt; one for each core unless given, and under kernel links for "
+    "each user."
+)
 
 
 @app.command("live")
@@ -42,7 +45,7 @@ def live_command(
     protocols: Protocols = None,
     resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
 ) -> None:
-    """Play a scenario in real time on this machine: a process for each user, real sockets.
+    """Play a scenario in real time on this machine: users in processes of their own, real sockets.
 
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
     deliver is printed as overrun: above 2 % the figures are those of a busy machine.
@@ -107,11 +110,12 @@ def _show(folder: Path, loaded: Scenario) -> None:
 def told(name: str, figures: Figures) -> None:
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
-    own = f"; {figures.server_overrun:.1%} of the server alone, the rest by the users' own word"
-    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%}{own}")
+    own = f"of the server's own steps {figures.server_overrun:.1%}, of users' by their word"
+    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%} ({own})")
     if figures.overrun > WARN_OVERRUN:
-        remedy = "give devices a larger slowdown, or this machine less to do"
-        tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {remedy}", error=True)
+        why = "more steps were due at once than this machine's cores can do in time"
+        remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
+        tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
     if figures.held_s > WARN_HELD_S:
         held = f"the real work of a step held its process up for {figures.held_s:.2g} s"
         tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)

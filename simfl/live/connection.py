@@ -80,7 +80,16 @@ class Wires:
     def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
         if link is None or not self.rates_here:
             return unbounded
-        return lambda now: float(link(now)[0 if up else 1])
+        bps, until = 0.0, -1.0
+
+        def rate(now: int) -> float:
+            nonlocal bps, until
+            if now >= until:
+                state = link(now)
+                bps, until = float(state[0 if up else 1]), state[-1]
+            return bps
+
+        return rate
 
 
 class Owner(Session, ABC):

@@ -43,6 +43,8 @@ from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
+START_NS = NS // 10
+"""So long before it the users are sent the time at which the run begins."""
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 AGAIN_S = 1.0
@@ -131,7 +133,7 @@ class Door(Owner):
 
     async def _played(self) -> None:
         await self._joined()
-        origin = self.origin = time.monotonic_ns()
+        origin = self.origin = time.monotonic_ns() + START_NS
         secret = secrets.token_bytes(32)
         for user, peer in self._lines().items():
             if self.wires.among is not None:

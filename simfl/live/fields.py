@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 from typing import Any, NewType, get_args, get_type_hints
 
 from simfl.dataplane.handles import Handle
@@ -19,7 +20,8 @@ class Malformed(Exception):
     """The bytes are no message, or not one of this sender."""
 
 
-def readers(message: type[Any]) -> list[Callable[..., Any]]:
+@cache  # a frame is read in less time than its types' names are
+def readers(message: type[Any]) -> tuple[Callable[..., Any], ...]:
     """Return what reads each field of a dataclass; ValueError for a type that the wire does not know."""
     hints = get_type_hints(message, include_extras=True)
     out = []
@@ -31,7 +33,7 @@ def readers(message: type[Any]) -> list[Callable[..., Any]]:
                 f"its message {message.kind} has {field.name}, of a type that the wire does not know"
             )
         out.append(read)
-    return out
+    return tuple(out)
 
 
 def whole(value: Any, users: int = 0) -> int:

@@ -4,7 +4,6 @@ The scenario may come from the server. It is read as data then: `scenario.remote
 would open or execute anything of this machine.
 """
 
-import asyncio
 import os
 import signal
 import sys
@@ -19,9 +18,11 @@ from simfl.learning.trainer import one_thread
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kernel_links import Place
+from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
+from simfl.live.worker import cores
 from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
 
@@ -42,7 +43,7 @@ def looked(address: Address, admission: Admission, user: int, wait_s: float) -> 
         guest.close()
         return guest.welcome
 
-    return asyncio.run(look())
+    return run(look())
 
 
 def join(
@@ -61,7 +62,7 @@ def join(
         admission: their tokens, and the server's pinned fingerprint.
         users: their numbers.
         scenario: with `OWN`; the server's unless given.
-        processes: among which the users are dealt; one for each user unless given.
+        processes: among which the users are dealt; one for each core unless given.
         wait_s: so long a server may take to appear.
         tell: called before each protocol.
 
@@ -76,7 +77,8 @@ def join(
     admission = replace(admission, scenario=digest(study.scenario))
     if not all(user < study.scenario.population.users for user in users):
         raise BadInput(f"user {max(users)}: the run has users 0 to {study.scenario.population.users - 1}")
-    parts = [users[k :: processes or len(users)] for k in range(min(processes or len(users), len(users)))]
+    processes = min(processes or cores(), len(users))
+    parts = [users[k::processes] for k in range(processes)]
     with one_thread(study.by_torch):
         for name in welcome.protocols.split(","):
             if name not in study.scenario.protocols:
@@ -116,7 +118,7 @@ def _child(sides: Sides, address: Address, mine: Sequence[int]) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-        code = 0 if asyncio.run(sides.be_users(mine, address)) else GONE
+        code = 0 if run(sides.be_users(mine, address)) else GONE
     except BadInput as problem:
         print(f"simfl: {problem}", file=sys.stderr, flush=True)
     except BaseException as problem:  # a child must never return into the parent's stack

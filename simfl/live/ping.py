@@ -5,7 +5,6 @@ through the medians by size. Of a trip without content, CPU time is overhead, an
 Connections are busy and TCP's window is open: what a fresh or an idle one takes besides is not in it.
 """
 
-import asyncio
 import os
 import signal
 import time
@@ -19,6 +18,7 @@ from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
 from simfl.live.kernel_links import Place
+from simfl.live.real_time import run
 from simfl.live.serve import Listening, listening
 from simfl.live.sides import Sides
 from simfl.live.tls import Address
@@ -60,7 +60,7 @@ def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -
         finally:
             guest.close()
 
-    return asyncio.run(measured())
+    return run(measured())
 
 
 async def measure(guest: Guest) -> Measured:
@@ -97,7 +97,7 @@ def loopback(study: Experiment) -> Measured:
     if pid == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            asyncio.run(_answering(Sides(study, name, Place(linked=False), admission), at))
+            run(_answering(Sides(study, name, Place(linked=False), admission), at))
         finally:
             os._exit(1)
     try:

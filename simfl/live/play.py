@@ -24,7 +24,9 @@ from simfl.live.entrance import Entrance
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
 from simfl.live.parts import Parts
+from simfl.live.real_time import run
 from simfl.live.sides import Figures, Played, Sides
+from simfl.live.worker import cores
 
 WARN_OVERRUN = 0.02
 WARN_HELD_S = 0.05
@@ -46,7 +48,8 @@ def play(
         study: what `prepared` returned.
         out: a folder for the run's files; none are written unless given.
         links: shaped in user space, by the kernel, or not at all.
-        processes: among which the users are dealt; one for each user unless given.
+        processes: among which the users are dealt; one for each core unless given, and under kernel links
+            one for each user.
         tell: called after each protocol.
         delay: the latency of kernel links: waited for in user space, or a wire's.
         resume: go on with the unfinished run in `out`: the protocols that were played to their end are kept.
@@ -57,12 +60,13 @@ def play(
         raise BadInput(f"processes: {processes} must be from 1 to the number of users, {users}")
     if links == "kernel" and processes not in (None, users):
         raise BadInput(f"processes: {processes}: under kernel links each user has a process of its own")
-    dealt = [range(k, users, processes or users) for k in range(processes or users)]
+    processes = processes or (users if links == "kernel" else min(users, cores()))
+    dealt = [range(k, users, processes) for k in range(processes)]
     facts = {
         "links": links,
         "delay": delay if links == "kernel" else "",
         "scheduler": scheduler(),
-        "processes": len(dealt),
+        "processes": processes,
     }
     with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
         with opened(study, links, delay) as place:
@@ -103,7 +107,7 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range], run
 
     began = time.monotonic()
     with _forked(users_of, dealt) as tell_port, place.at_server():
-        server = asyncio.run(serve(tell_port))
+        server = run(serve(tell_port))
     return sides.outcome(server, time.monotonic() - began)
 
 
@@ -151,7 +155,7 @@ def _child(users_of: Callable[[range, int], object], mine: range, out: int, into
         os.close(into)
         port = os.read(out, 16)
         if port:
-            asyncio.run(_beside(users_of(mine, int(port)), out))  # type: ignore[arg-type]
+            run(_beside(users_of(mine, int(port)), out))  # type: ignore[arg-type]
             code = 0
     except BaseException as problem:  # a child must never return into the parent's stack
         print(f"users {list(mine)}: {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)

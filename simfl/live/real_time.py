@@ -5,10 +5,16 @@ beginning, which all processes of a machine share. A call that is due is made at
 """
 
 import asyncio
+import select
+import selectors
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
 from heapq import heappop, heappush
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import simpy
 from simpy.events import NORMAL
@@ -16,11 +22,49 @@ from simpy.events import NORMAL
 from simfl.engine.environment import Environment
 from simfl.virtual_time import NS
 
-FINE_NS = 1_000_000  # an event loop's timers are as coarse; what is nearer is waited for in sleep
+T = TypeVar("T")
+SLACK = Path("/proc/self/timerslack_ns")
+"""The nanoseconds by which Linux may let a thread sleep too long."""
+FINE_NS = 250_000
+"""What is nearer is waited for in sleep: an event loop takes as long to wake up."""
+SWITCH_S = 0.0005
+"""So long another thread may keep the interpreter from the event loop's, a tenth of what Python grants."""
+
+
+class FineSelector(selectors.DefaultSelector):
+    """The platform's selector, with timeouts of microseconds: epoll rounds its own up to milliseconds."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            select.select([self], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it in an event loop whose timers are fine, and which other threads do not hold up."""
+    loop = partial(asyncio.SelectorEventLoop, FineSelector())
+    with _punctual(), asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main)
+
+
+@contextmanager
+def _punctual() -> Iterator[None]:
+    """Let this thread have the interpreter soon, and let Linux wake it within less than its usual 50 us."""
+    switch_s, slack_ns = sys.getswitchinterval(), SLACK.read_text() if SLACK.exists() else ""
+    sys.setswitchinterval(SWITCH_S)
+    if slack_ns:
+        SLACK.write_text("1")
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(switch_s)
+        if slack_ns:
+            SLACK.write_text(slack_ns)
 
 
 class RealTime(Environment):
-    """The clock stands at 0 until `start`. failed: set to the error that ended the session."""
+    """The clock stands at 0 until the run begins. failed: set to the error that ended the session."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +73,7 @@ class RealTime(Environment):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, origin: int) -> None:
-        """Begin. origin: the time of the machine's monotonic clock at which the run began."""
+        """Begin. origin: the time of the machine's monotonic clock at which the run begins, or began."""
         self.origin = origin
         self.run_due()
 
@@ -38,7 +82,8 @@ class RealTime(Environment):
 
     def hear(self, then: Callable[[], None]) -> None:
         """Let something happen that came from outside."""
-        self._look()
+        if self.origin is not None:
+            self._look(self.origin)
         self._guarded(then)
         self.run_due()
 
@@ -53,10 +98,11 @@ class RealTime(Environment):
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        if self.origin is not None:
-            self.now = max(self.now, time.monotonic_ns() - self.origin)
-            self._now = self.now  # of SimPy, from which a process's timeouts count
+    def _look(self, origin: int) -> int:
+        """Read the clock; return the nanoseconds since the origin, below 0 before it."""
+        since = time.monotonic_ns() - origin
+        self._now = self.now = max(self.now, since)  # SimPy counts a process's timeouts from `_now`
+        return since
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:
@@ -71,25 +117,23 @@ class RealTime(Environment):
             if self._soon:  # follows from what happened now: at the same time
                 self._soon.popleft()()
                 continue
-            self._look()
             calls, queue = self._calls, self._queue
-            due = self.peek()
-            if due > self.now:
-                if due - self.now > FINE_NS or due == float("inf"):
-                    self._sleep(due)
-                    return
-                time.sleep((due - self.now) / NS)
+            wait_ns = self.peek() - self._look(self.origin)
+            if wait_ns > FINE_NS:
+                self._sleep(wait_ns)
+                return
+            if wait_ns > 0:
+                time.sleep(wait_ns / NS)
             elif calls and (not queue or calls[0][:3] < queue[0][:3]):
                 heappop(calls)[3]()
             else:
                 simpy.Environment.step(self)
 
-    def _sleep(self, due: float) -> None:
+    def _sleep(self, wait_ns: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if due < float("inf"):
-            wait_s = (due - self.now - FINE_NS / 2) / NS
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self.run_due)
+        if wait_ns < float("inf"):
+            self._timer = asyncio.get_running_loop().call_later((wait_ns - FINE_NS) / NS, self.run_due)
 
 
 async def wait_until(

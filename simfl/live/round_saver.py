@@ -17,6 +17,7 @@ import numpy as np
 from simfl.engine.setup import ClosedRound
 from simfl.folder.saving import Point, Saver
 from simfl.folder.unfinished import PROTOCOL, Unfinished
+from simfl.live.worker import step_back
 from simfl.results import trace as rows
 from simfl.results.round_summary import Measurement
 from simfl.results.trace import Row, Trace
@@ -41,7 +42,7 @@ class RoundSaver:
         self.scenario, self.name, self.on_error = scenario, name, on_error
         self.rows = Trace()
         self._saver: Saver | None = None
-        self._thread = ThreadPoolExecutor(1, "saving")
+        self._thread = ThreadPoolExecutor(1, "saving", step_back)
 
     def add(self, closed: ClosedRound, trace: Trace, model: Any) -> None:
         """Save a finished round. trace: the server's, up to now; model: float32 [1, d], after the round."""

@@ -24,6 +24,7 @@ from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Place
 from simfl.live.parts import Parts
+from simfl.live.real_time import run
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
@@ -113,7 +114,7 @@ def serve(
             sides = Sides(study, name, Place(linked=shaped), admission, join_s, begins_without=not is_first)
             sides.warm()
             began = time.monotonic()
-            server = asyncio.run(_played(sides, at, runs))
+            server = run(_played(sides, at, runs))
             tell(name, runs.add(name, sides.outcome(server, time.monotonic() - began)))
     return runs.result, runs.figures
 

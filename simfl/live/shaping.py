@@ -1,7 +1,8 @@
 """Links as slow as the scenario says: bytes are let through by the clock, and shared max-min fairly.
 
 The engine's link is a fluid; this is the same fluid in ticks. Bytes that fell due since the last tick
-are let through at the next one, so nothing drifts, and no byte is late by more than one tick.
+are let through at the next one, so nothing drifts, and no byte is late by more than one tick. A message's
+last byte has a tick of its own.
 """
 
 from __future__ import annotations
@@ -21,21 +22,39 @@ Sink = Callable[[memoryview], object]
 
 
 class Link:
-    """A link that flows share."""
+    """A link that flows share. Whatever is put at one time is shared out once."""
 
     def __init__(self, env: Environment, rate: Rate) -> None:
         self.env, self.rate = env, rate
         self.active: dict[Flow, None] = {}
+        self._shares: dict[Flow, float] = {}
+        """Bytes a nanosecond of each flow since the last tick."""
         self._since = 0
         self._due = -1
 
     def wake(self, flow: Flow) -> None:
         """Let a flow take part that has something to carry."""
-        self._advance()
         self.active[flow] = None
-        self._arm()
+        self._tick_at(self.env.now)
 
-    def _shares(self) -> dict[Flow, float]:
+    def _tick_at(self, due: int) -> None:
+        if self._due < self.env.now or due < self._due:
+            self._due = due
+            self.env.at(due, lambda: self._tick(due))
+
+    def _tick(self, due: int) -> None:
+        if due != self._due:  # an earlier one took its place
+            return
+        self._due, since, self._since = -1, self._since, self.env.now
+        for flow, share in self._shares.items():
+            flow.let_through(share * (self.env.now - since))
+        self.active = {flow: None for flow in self.active if flow.waiting}
+        self._shares = self._shared_out()
+        ends = [flow.awaited / share for flow, share in self._shares.items() if share > 0]
+        if self.active:
+            self._tick_at(self.env.now + max(1, min([TICK_NS, *map(int, ends)])))
+
+    def _shared_out(self) -> dict[Flow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
         shares = {flow: flow.cap(now) / 8 / NS for flow in self.active if flow.apart}
@@ -47,33 +66,13 @@ class Link:
             shares[flow] = share / 8 / NS
         return shares
 
-    def _advance(self) -> None:
-        since, self._since = self._since, self.env.now
-        for flow, share in self._shares().items():
-            flow.let_through(share * (self.env.now - since))
-        self.active = {flow: None for flow in self.active if flow.waiting}
-
-    def _arm(self) -> None:
-        if not self.active:
-            return
-        ends = [flow.left / share for flow, share in self._shares().items() if share > 0]
-        due = self.env.now + max(1, min([TICK_NS, *map(int, ends)]))
-        if self._due < self.env.now or due < self._due:
-            self._due = due
-            self.env.at(due, lambda: self._tick(due))
-
-    def _tick(self, due: int) -> None:
-        if due == self._due:  # no earlier one took its place
-            self._due = -1
-            self._advance()
-            self._arm()
-
 
 class Piece(NamedTuple):
-    """Bytes on their way. then: called when they are through. apart: they pass no link that is shared."""
+    """Bytes on their way. then: called when they are through, just then unless it is None. apart: they pass
+    no link that is shared."""
 
     data: memoryview
-    then: Callable[[], object]
+    then: Callable[[], object] | None
     sink: Sink
     apart: bool
 
@@ -85,44 +84,58 @@ class Flow:
     def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
         self.waiting: deque[Piece] = deque()
-        self.left = 0.0
-        """Bytes that wait, less what the last tick let through of a byte."""
+        self._through = 0.0
+        """What is through of the first byte that waits."""
 
     @property
     def apart(self) -> bool:
         """True while what goes first passes the user's own link alone."""
         return bool(self.waiting) and self.waiting[0].apart
 
+    @property
+    def left(self) -> float:
+        """Bytes that wait."""
+        return sum(len(piece.data) for piece in self.waiting) - self._through
+
+    @property
+    def awaited(self) -> float:
+        """Bytes until the next end of a piece that something waits for, or until all are through."""
+        awaited = -self._through
+        for piece in self.waiting:
+            awaited += len(piece.data)
+            if piece.then is not None:
+                break
+        return awaited
+
     def put(
         self,
         data: bytes,
-        then: Callable[[], object] = lambda: None,
+        then: Callable[[], object] | None = None,
         sink: Sink | None = None,
         apart: bool = False,
     ) -> None:
         """Queue bytes; `then` is called when the last of them is through."""
         self.waiting.append(Piece(memoryview(data), then, sink or self.sink, apart))
-        self.left += len(data)
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
             self.link.wake(self)
 
     def let_through(self, more: float) -> None:
-        passed = float(sum(len(piece.data) for piece in self.waiting)) - self.left + more
+        self._through += more
         while self.waiting:
             data, then, sink, apart = self.waiting[0]
-            count = min(len(data), int(passed))
-            passed -= count
-            self.left = sum(len(piece.data) for piece in self.waiting) - count - passed
+            count = min(len(data), int(self._through))
+            self._through -= count
             if count:
                 sink(data[:count])
             if count < len(data):
                 self.waiting[0] = Piece(data[count:], then, sink, apart)
                 return
             self.waiting.popleft()
-            then()  # which may cut the flow, or put more
-        self.left = 0.0
+            if then is not None:
+                then()  # which may cut the flow, or put more
+        self._through = 0.0
 
     def flush(self) -> None:
         """Let all that waits through at once; no `then` is called."""
@@ -133,4 +146,4 @@ class Flow:
     def cut(self) -> None:
         """Drop what has not passed."""
         self.waiting.clear()
-        self.left = 0.0
+        self._through = 0.0

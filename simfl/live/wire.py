@@ -202,7 +202,7 @@ class Codec:
         return Envelope(made, index, step, at, len(frame) + 4)
 
     def _made(self, message: type[Any], head: list[Any], content: memoryview) -> Any:
-        reads = readers(message)
+        reads = readers(message)  # type: ignore[arg-type]
         if len(head) != len(reads):
             raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(reads)}")
         values, at = [], 0

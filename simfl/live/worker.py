@@ -15,15 +15,20 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 NICE = 10
 
 
+def cores() -> int:
+    """Return the cores of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 async def started(first: Callable[[], None]) -> Executor:
     """Return the thread when it has done `first`, as some of what libraries remember they remember for a
     thread."""
-    worker = ThreadPoolExecutor(1, "training", _step_back)
+    worker = ThreadPoolExecutor(1, "training", step_back)
     await asyncio.get_running_loop().run_in_executor(worker, first)
     return worker
 
 
-def _step_back() -> None:
+def step_back() -> None:
     """Let this thread go behind others of its process."""
     if sys.platform == "linux":  # elsewhere a priority is the whole process's
         level = os.sched_getparam(0).sched_priority

@@ -168,7 +168,8 @@ def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
         running = asyncio.get_running_loop().create_task(door.run())
         await asyncio.sleep(0)
         wires = {user: joined(door, user) for user in USERS}
-        await asyncio.sleep(0.05)
+        while not door.env.now:  # until the run has begun
+            await asyncio.sleep(0.01)
         kinds = list(door.wires.up.kinds.values())
         for k in range(3400):
             user = int(rng.integers(0, 4))
@@ -313,7 +314,12 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
             wire.connection.data_received(wire.connection.codec.encode(Ping(1), 0, -1, 0)[:-1])
         if what == "unread":
             wire.unread = QUEUE * door.wires.most_bytes + 1
-        await asyncio.sleep(0.2)
+        if what == "good":
+            await asyncio.sleep(0.2)
+        else:
+            async with asyncio.timeout(20):
+                while not wire.closed:
+                    await asyncio.sleep(0.01)
         watching.cancel()
         assert wire.closed == (what != "good")
         return list(door.refused)

@@ -86,13 +86,15 @@ def test_losses_in_cycles_are_those_of_a_simulation() -> None:
 
 @pytest.mark.ci
 def test_an_update_that_comes_too_late_is_given_up() -> None:
-    late = [{"user": 0, "round": 0, "at": "upload", "when": "delay", "delay_s": 0.5}]
+    """A cycle takes 0.2 s, of 2 s that it may take."""
+    late = [{"user": 0, "round": 0, "at": "upload", "when": "delay", "delay_s": 2.5}]
     given = {
         "dropout": {"kind": "script", "losses": late},
-        "deadlines.upload": 0.4,
+        "deadlines.upload": 2,
         "learning.epochs": 13,
+        "population.devices.slowdown": 60,
     }
-    result, _, simulated = played("fedbuff", rounds=20, **given)
+    result, _, simulated = played("fedbuff", rounds=40, **given)
     for trace in (result.traces["fedbuff"], simulated.traces["fedbuff"]):
         assert [row.about for row in trace if isinstance(row, rows.GaveUp)] == ["0.0"]
         ignored = [row.about for row in trace if isinstance(row, rows.Ignored)]

@@ -95,7 +95,7 @@ def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
         began = time.monotonic()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((place.address, 1))
-        assert 0.08 <= time.monotonic() - began < 1
+        assert 0.08 <= time.monotonic() - began < 10
         name = f"{PREFIX}{os.getpid()}-u0"
         buckets = subprocess.run(["tc", "-n", name, "qdisc", "show"], capture_output=True, text=True).stdout
     assert "rate 2091Kbit" in buckets  # 2000 x 1514 / 1448

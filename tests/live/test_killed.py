@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,13 +28,22 @@ CASES = {
 
 
 @pytest.fixture
-def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let four users die; takes the kind of the message that asks for a recovery."""
+def deadly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Let four users die; takes the kind of the message that asks for a recovery. The others train once
+    the first three are dead, or the run might end before."""
     parent = os.getpid()
 
     def die(user: int, whose: int) -> None:
         if user == whose and os.getpid() != parent:
+            (tmp_path / str(user)).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def train(user: int) -> None:
+        die(user, TRAINING)
+        waits = os.getpid() != parent and user not in (SHARED, UPLOAD)
+        ends = time.monotonic() + 60
+        while waits and len(list(tmp_path.iterdir())) < 3 and time.monotonic() < ends:
+            time.sleep(0.01)
 
     def before(owner: type[Any], name: str, fatal: Callable[..., None]) -> None:
         done = getattr(owner, name)
@@ -44,7 +55,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(owner, name, doing)
 
     def install(asks: str) -> None:
-        before(UserRound, "train", lambda task, *_: die(task.user, TRAINING))
+        before(UserRound, "train", lambda task, *_: train(task.user))
         before(UserRound, "left", lambda task, m: die(task.user, SHARED if m.kind == "shares" else -1))
         before(UserRound, "submit", lambda task, *_: die(task.user, UPLOAD))
         asked = {asks: RECOVERY}
@@ -60,7 +71,7 @@ def test_a_killed_user_is_a_loss_like_any_other(name: str, deadly: Callable[[str
     deadly(asks)
     privacy = {"T": 1, "D": 4, "U": 3}
     users = {"population.users": 7, "privacy": privacy, "protocols": [name]}
-    result, figures = played(processes=None, **(given | users))
+    result, figures = played(processes=7, **(given | users))
     trace, rounds = result.traces[name], result.rounds[name]
     assert figures.silent == DEAD
     dead = {row.user for row in trace if isinstance(row, rows.Presence | rows.Lost)}

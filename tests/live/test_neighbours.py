@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,8 +37,11 @@ def row(number: int, place: int, *elements: int) -> bytes:
     return CODEC.encode(Row(number, place, content), 0, -1, 0)
 
 
-async def heard(said: list[bytes], awaited: Inbox) -> tuple[list[Message], bool]:
-    """Say something to user 1; return the messages that came of it, and whether it closed the connection."""
+async def heard(said: list[bytes], awaited: Inbox, within_s: float = 20) -> tuple[list[Message], bool]:
+    """Say something to user 1; return the messages that came of it, and whether it closed the connection.
+
+    within_s: so long neither may happen.
+    """
     owner: Any = SimpleNamespace(env=RealTime(), user=1, address=("127.0.0.1", 9))
     owner.wires = SimpleNamespace(most_bytes=10_000)
     one = Neighbours(owner, CODEC)
@@ -47,7 +51,10 @@ async def heard(said: list[bytes], awaited: Inbox) -> tuple[list[Message], bool]
     one.whole(0, awaited, out.append)
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     writer.write(b"".join(said))
-    await asyncio.wait({asyncio.ensure_future(reader.read())}, timeout=0.1)
+    reading, ends = asyncio.ensure_future(reader.read()), time.monotonic() + within_s
+    while not (out or reading.done()) and time.monotonic() < ends:
+        await asyncio.sleep(0.01)
+    await asyncio.wait({reading}, timeout=0.1)
     cut = reader.at_eof() or reader.exception() is not None
     writer.close()
     one.close()
@@ -98,7 +105,7 @@ def test_who_is_not_expected_is_cut_off(said: list[bytes]) -> None:
 
 
 def test_a_user_gives_no_rows_in_anothers_name() -> None:
-    assert asyncio.run(heard([greeting(3), row(7, 1, 4, 5, 6)], inbox((2, 7, 1)))) == ([], False)
+    assert asyncio.run(heard([greeting(3), row(7, 1, 4, 5, 6)], inbox((2, 7, 1)), 0.3)) == ([], False)
 
 
 def test_rows_whose_receivers_are_unknown_are_refused() -> None:

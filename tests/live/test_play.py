@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +101,23 @@ STRANGERS = [
 def test_a_round_is_exact_whoever_else_knocks(
     name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The users join when the last stranger is cut off."""
     knocking, tell = list[socket.socket](), playing._tell
 
     def knock(into: int, port: int, times: int) -> None:
         def all_strangers() -> None:
             for said in STRANGERS:
-                stranger = socket.create_connection(("127.0.0.1", port), 5)
+                stranger = socket.create_connection(("127.0.0.1", port), 60)
                 stranger.sendall(said)
                 knocking.append(stranger)
+            for stranger in knocking:
+                with suppress(ConnectionResetError):
+                    while stranger.recv(1000):
+                        pass
+            peers.HELLO_S = 60.0
+            tell(into, port, times)
 
         threading.Thread(target=all_strangers).start()
-        tell(into, port, times)
 
     monkeypatch.setattr(playing, "_tell", knock)
     monkeypatch.setattr(peers, "HELLO_S", 0.2)
@@ -146,20 +153,21 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
 
 @pytest.mark.ci
 def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User 0's training takes 2 s in real time; the others' come before it or behind it."""
     train = UserRound.train
 
     def slowly(self: UserRound, *arguments: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(2 * (self.user == 0))
         return train(self, *arguments)
 
     monkeypatch.setattr(UserRound, "train", slowly)
     result, figures = played(processes=1, population__devices={"slowdown": 20, "cores": 2})
     trace = result.traces["lightsecagg"]
     steps = [row for row in trace if isinstance(row, rows.Step) and row.party != SERVER]
-    training = next(row for row in steps if row.lane == "training")
-    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 15 * 10**7]
+    training = next(row for row in steps if (row.party, row.lane) == (0, "training"))
+    amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 2 * 10**9]
     assert amid
-    assert figures.held_s < 0.2
+    assert figures.held_s < 2
 
 
 @pytest.mark.ci
@@ -223,12 +231,13 @@ def test_losses_at_every_point_are_those_of_a_simulation() -> None:
 
 @pytest.mark.ci
 def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Path) -> None:
-    """One leaves amid training and is back amid the next round, one comes for the first time then."""
+    """One leaves amid training and is back amid the next round, one comes for the first time then. Trainings
+    take 2 s, so that a slow machine has one of them to be late."""
     online = tmp_path / "online.csv"
-    online.write_text("user,from_s,to_s\n0,0,99\n1,0,99\n2,0,0.25\n2,0.95,99\n3,0.95,99\n")
+    online.write_text("user,from_s,to_s\n0,0,99\n1,0,99\n2,0,1.1\n2,3.1,99\n3,3.1,99\n")
     given = {
         "population.availability": {"kind": "trace", "file": str(online)},
-        "population.devices.slowdown": 60,
+        "population.devices.slowdown": 200,
         "learning.epochs": 26,
         "rounds": 3,
     }
@@ -245,11 +254,12 @@ def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Pa
 
 @pytest.mark.ci
 def test_a_user_that_stays_away_reports_all_the_same() -> None:
-    """An outage takes it offline amid the only round; the server learns it by its connection."""
-    tower = {"of": {"class": "far"}, "from_s": 0.3, "to_s": 99.0, "offline": True}
+    """An outage takes it offline amid the only round, in which a training takes 2 s; the server learns it by
+    its connection."""
+    tower = {"of": {"class": "far"}, "from_s": 1.1, "to_s": 99.0, "offline": True}
     classes = {"near": {"share": 0.75}, "far": {"share": 0.25}}
     given = {"network__outages": [tower], "population__classes": classes}
-    result, figures = played(population__devices__slowdown=60, learning__epochs=26, **given)
+    result, figures = played(population__devices__slowdown=200, learning__epochs=26, **given)
     (r,) = result.rounds["lightsecagg"]
     assert [(list(r.missed), figures.silent)] == [([(2, "training")], ())]
     trace = result.traces["lightsecagg"]
@@ -318,8 +328,11 @@ def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
 
 
 @pytest.mark.ci
-def test_a_trace_is_in_the_order_of_time(forked: list[int]) -> None:
-    result, _ = played()
+def test_a_trace_is_in_the_order_of_time(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four users in a process for each of three cores."""
+    monkeypatch.setattr(playing, "cores", lambda: 3)
+    result, _ = played(processes=None)
+    assert len(forked) == 3
     trace: Trace = result.traces["lightsecagg"]
     assert isinstance(trace[0], rows.Begin)
     for number, row in enumerate(trace):
