@@ -110,20 +110,24 @@ def refusal(file: str, line: int | None, message: str, path: str = "") -> Scenar
     return ScenarioError([Problem(file, line, path, message)])
 
 
-def bytes_of(path: Path, file: str, key: str = "", most: int | None = None) -> bytes:
+MOST_BYTES = 2**30
+"""Of a file that is read whole, unless its reader says otherwise."""
+
+
+def bytes_of(path: Path, file: str, key: str = "", most: int = MOST_BYTES) -> bytes:
     """Return the bytes of a file, which the scenario names at `key`. ScenarioError if it cannot be read, or
     has more than `most`, of which no more is read, so that an endless pipe ends too."""
     try:
         with path.open("rb") as stream:
-            content = stream.read() if most is None else stream.read(most + 1)
+            content = stream.read(most + 1)
     except (OSError, ValueError) as error:
         raise refusal(file, None, f"cannot be read: {reason(error)}", key) from None
-    if most is not None and len(content) > most:
+    if len(content) > most:
         raise refusal(file, None, f"has more than {most} bytes, too many to be read", key)
     return content
 
 
-def text_of(path: Path, file: str, key: str = "", most: int | None = None) -> str:
+def text_of(path: Path, file: str, key: str = "", most: int = MOST_BYTES) -> str:
     """Return the text of a file, which the scenario names at `key`. ScenarioError if it cannot be read."""
     try:
         return bytes_of(path, file, key, most).decode("utf-8-sig")

@@ -248,7 +248,7 @@ class LiveUser(Owner, Session):
             self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
             return
         self.origin = origin
-        self.env.start(min(begun, now))  # before a beginning to come, `now` would stand still
+        self.env.start(begun)
 
     def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
         """Return what is to be done for a round, or for a cycle."""

@@ -20,6 +20,7 @@ from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 SET, OVERRIDES = "--set", "overrides"
 """The files of values that override a scenario's, from the command line and from Python."""
+MOST_BYTES = 2**26
 MAX_VALUES = 200_000  # more in one file are taken for aliases that multiply
 Keys = tuple[str | int, ...]
 
@@ -120,7 +121,7 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 def read(path: Path, file: str, what: str = "scenario") -> Node:
     """Return the mapping in a file, named for it unless it has a name. ScenarioError if there is none."""
-    tree = parse(text_of(path, file), file)
+    tree = parse(text_of(path, file, most=MOST_BYTES), file)
     if tree.value is None:
         raise refusal(file, None, f"the file is empty; a {what} is a mapping of keys to values")
     if not isinstance(tree.value, dict):

@@ -51,6 +51,14 @@ def test_long_value_is_shortened(words: list[str], capsys: pytest.CaptureFixture
     assert len(last) < 400
 
 
+def test_endless_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A device whose bytes never end, in place of a scenario."""
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "/dev/zero"])
+    assert ended.value.code == 2
+    assert "/dev/zero: has more than 67108864 bytes" in capsys.readouterr().err
+
+
 def test_missing_block_names_the_keys_that_it_needs(tmp_path: Path) -> None:
     """Two blocks, of which one needs certain keys, and the other any."""
     text = SYNC.replace("network:", "networks:").replace("deadlines:", "deadline:")
