@@ -181,7 +181,7 @@ def _perform(
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     summary, late = read(folder / "summary.json"), dict[str, str]()
-    if not all(entry.completed for entry in summary.protocols.values()):  # to find the rounds again takes time
+    if not all(entry.completed for entry in summary.protocols.values()):  # rounds are found anew
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
     return summary, list(pressing(loaded, result.assumed, result.traces)), late
 

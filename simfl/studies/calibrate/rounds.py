@@ -134,7 +134,7 @@ def small_runs() -> list[Experiment]:
             **BUFFER,
             **_world(*size),
             "protocols": list(BUFFERS),
-            "buffer": {"K": size[0] // 3, "staleness_bound": 10, "concurrency": size[0] // 2},
+            "buffer": {"K": 6, "staleness_bound": 10, "concurrency": size[0] // 2},
         }
         for size in BUFFERED
     ]
