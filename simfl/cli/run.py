@@ -180,8 +180,10 @@ def _perform(
         columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
-    late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
-    return read(folder / "summary.json"), list(pressing(loaded, result.assumed, result.traces)), late
+    summary, late = read(folder / "summary.json"), dict[str, str]()
+    if not all(entry.completed for entry in summary.protocols.values()):  # rounds are found anew
+        late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
+    return summary, list(pressing(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager

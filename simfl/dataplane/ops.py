@@ -18,7 +18,7 @@ from simfl.crypto.keys import Octets
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
-from simfl.dataplane.work import Ledger, over_vector
+from simfl.dataplane.work import Ledger, expanding, over_rows, over_vector
 
 # Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
@@ -139,7 +139,7 @@ class Ops(Ledger, ABC):
     def seal(self, keys_: Handle, items: Handle, nonces: Octets, aads: Octets) -> Handle:
         """Return AES-256-GCM of row k under key k: 16 bytes longer."""
         shape = (items.rows, items.columns * items.dtype.itemsize + 16, U8)
-        work = {"aead_item": items.rows, "aead_byte": items.size_bytes}
+        work = {"aead_item": items.rows, "aead_byte": items.size_bytes, **rows_apart(items)}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
         return _forged(out, keys_.forged | items.forged)
 
@@ -154,7 +154,7 @@ class Ops(Ledger, ABC):
     ) -> Handle:
         """Undo `seal`; elements of this type. PeerFault, and nothing opened, if a row is forged."""
         shape = (sealed.rows, (sealed.columns - 16) // dtype.itemsize, dtype)
-        work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes}
+        work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes, **rows_apart(sealed)}
         if forged := sealed.forged | keys_.forged:  # also finding that out is work
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
@@ -194,7 +194,7 @@ class Ops(Ledger, ABC):
         """Return Shamir shares of all secrets, one row of 36 bytes a secret per point."""
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
         n = 9 * secrets.rows
-        work = {"sharing": 1, "shamir_mac": n * len(points) * t, "prg_seed": 1, "prg_element": n * (t - 1)}
+        work = {"sharing": 1, "shamir_mac": n * len(points) * t, **expanding(1, n * (t - 1))}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
     def reconstruct(self, rows: Sequence[Handle], held: shamir.Held, points: Sequence[int]) -> Handle:
@@ -208,40 +208,41 @@ class Ops(Ledger, ABC):
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
-        work = {"vector": 1, "prg_seed": 1, "prg_element": length}
+        work = expanding(1, length) | over_vector(length, 3)
         return self._op(prg.expand, (1, length, U32), work, seed, length, self.q)
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
         """Return x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
         amount = x.columns * seeds.rows
-        work = {"prg_seed": seeds.rows, "prg_element": amount, "field_add": amount}
-        work |= over_vector(x.columns, 1 + seeds.rows, begins=seeds.rows)
+        work = {**expanding(seeds.rows, amount), "field_add": amount}
+        work |= over_vector(x.columns, 2 + 8 * seeds.rows)
         return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
-        work = {"field_add": a.columns, **over_vector(a.columns, 1)}
+        work = {"field_add": a.columns, **over_vector(a.columns, 4)}
         return self._op(fq.add, (1, a.columns, U32), work, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
-        work = {"field_add": a.columns, **over_vector(a.columns, 1)}
+        work = {"field_add": a.columns, **over_vector(a.columns, 4)}
         return self._op(fq.sub, (1, a.columns, U32), work, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
         """Return the sum of the rows of one handle."""
-        work = {"row": rows.rows, "vector": 1, "field_add": rows.rows * rows.columns}
+        work = over_rows(rows.rows, rows.columns, apart=bool(rows_apart(rows)))
         return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in the field; vectors: of one row each, or the rows of one."""
         rows: Any = vectors if isinstance(vectors, Handle) else list(vectors)
-        length = (rows if isinstance(vectors, Handle) else rows[0]).columns
-        work = {"row": len(weights), "vector": 1, "field_mac": len(weights) * length}
+        first: Handle = rows if isinstance(vectors, Handle) else rows[0]
+        length, apart = first.columns, first is not rows or bool(rows_apart(first))
+        work = over_rows(len(weights), length, apart)
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
         """Return a mask's coded shares, one row per point (LightSecAgg eq. 5)."""
         m = mds.share_length(z.columns, U, T)
-        work = {"sharing": 1, "mds_mac": len(points) * U * m, "prg_seed": 1, "prg_element": T * m}
+        work = {"sharing": 1, "mds_mac": len(points) * U * m, **expanding(1, T * m)}
         work["mds_element"] = len(points) * m
         work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
@@ -251,7 +252,7 @@ class Ops(Ledger, ABC):
         work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_inverse": U**2}
         work["mds_element"] = (U - T) * rows.columns
         if (U - T) * U <= SHORT:  # numpy takes the points one after the other, twice
-            work["vector"] = 2 * U
+            work["vector"] = 9 * U
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
     # -- between reals and the field
@@ -260,21 +261,22 @@ class Ops(Ledger, ABC):
     ) -> Handle:
         """Return weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
         shape = (1, delta.columns + append_weight, U32)
-        # A pass for the thresholds, one for the rounding and one for the product with the weight.
-        work = {"quantise_element": delta.columns, **over_vector(delta.columns, 3)}
+        # Of the keystream, quantise_element has its share.
+        work = {"expansion": 1, "prg_seed": 1, "quantise_element": delta.columns}
+        work |= over_vector(delta.columns, 14)
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
     def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
         """Return the mean update of a sum; without a divisor the last coordinate is the sum of weights."""
         length = total.columns - (divisor is None)
-        work = {"vector": 1, "quantise_element": length}
+        work = {"quantise_element": length, **over_vector(length, 5)}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
         """Return sum_i weights[i] * vectors[i] in float64, in the order given."""
         length = vectors[0].columns
-        work = {"vector": len(vectors), "real_mac": len(vectors) * length}
+        work = {"vector": 2 * len(vectors), "real_mac": len(vectors) * length}
         return self._op(audit.real_sum, (1, length, F64), work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
@@ -304,7 +306,7 @@ class Ops(Ledger, ABC):
 
     def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
         """Return the new global model, 1 x d float32 (eqs. 26, 37)."""
-        work = {"vector": 1, "apply_element": weights.columns}
+        work = {"vector": 4, "apply_element": weights.columns}
         return self._op(update, (1, weights.columns, F32), work, weights, *args)
 
     def moments(self, update: Kernel, state: Handle, *args: Any) -> Handle:
@@ -336,6 +338,11 @@ class Ops(Ledger, ABC):
 
     def close(self) -> None:
         """Drop what is pending and stop the workers."""
+
+
+def rows_apart(rows: Handle) -> dict[str, int]:
+    """Return the work of going over rows that are kept apart, which those of a matrix are not."""
+    return {"long_row": rows.rows} if rows.columns * rows.dtype.itemsize >= relay.LONG_BYTES else {}
 
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from simfl.crypto.short_loops import SHORT
+from simfl.crypto.short_loops import SHORT, SHORT_SUM
 
 WORK = {
     "step": "calls of a party's machine, by a message or otherwise",
     "call": "operations that a machine asks for",
     "row": "rows picked, relayed or summed, one by one",
+    "long_row": "rows that are kept apart, and so sealed, opened or summed one by one",
     "gathered_row": "rows, or blocks of them, put together from one handle each",
-    "vector": "passes over a vector that begin anew, however short it is",
+    "vector": "passes over a vector by numpy or a compiled loop, however short it is",
     "short_element": "elements that numpy goes over in short vectors, where compiled loops would not pay",
     "x25519": "public keys derived, of agreements and of signatures",
     "agree": "key agreements with HKDF",
@@ -21,6 +22,7 @@ WORK = {
     "verify": "signatures verified",
     "aead_item": "items sealed or opened",
     "aead_byte": "bytes sealed or opened",
+    "expansion": "operations that expand seeds, however many",
     "prg_seed": "seeds expanded, to whatever length",
     "prg_element": "field elements expanded from a seed",
     "field_add": "field additions",
@@ -41,7 +43,8 @@ WORK = {
     "train_step": "minibatches of local training by autograd, or by a law of the model",
     "softmax_start": "local trainings of softmax regression in closed form",
     "softmax_step": "their minibatches",
-    "softmax_mac": "their multiply-adds, counted as by autograd",
+    "softmax_mac": "their multiply-adds, counted as by autograd; small last minibatches are filled up",
+    "softmax_weight": "weights that they go over: in each minibatch, and three times besides",
     "train_start": "local trainings of the scenario's model",
     "train_sample": "samples that local training of the scenario's model passes over",
 }
@@ -49,8 +52,8 @@ WORK = {
 
 Where the profile gives the model's training time (T = a + s S + b E n, S minibatches), training is counted by
 `train_start`, `train_step` and `train_sample`; where it does not, by minibatches and multiply-adds, of
-softmax regression in closed form by kinds of its own. `step`, `call`, `row`, `gathered_row` and `vector` are
-what Python and numpy take, however little there is to compute.
+softmax regression in closed form by kinds of its own. `step`, `call`, `row`, `long_row`, `gathered_row` and
+`vector` are what Python and numpy take, however little there is to compute.
 """
 
 CODEC = "codec_byte"
@@ -58,17 +61,37 @@ CODEC = "codec_byte"
 for it, and that a profile may lack."""
 
 
-def over_vector(length: int, passes: int, begins: int = 0) -> dict[str, int]:
+def expanding(seeds: int, elements: int) -> dict[str, int]:
+    """Return the work of an operation that expands seeds to elements of the field, of all together."""
+    return {"expansion": 1, "prg_seed": seeds, "prg_element": elements}
+
+
+def over_vector(length: int, numpy_passes: int) -> dict[str, int]:
     """Return the work of going over a vector, besides that on each element.
 
     Args:
         length: Elements of the vector.
-        passes: Times that it is gone over.
-        begins: Of these passes, those that begin anew in numpy only: compiled, they are one.
+        numpy_passes: Passes that numpy takes where the vector is short; a compiled loop takes one.
     """
     if length > SHORT:
-        return {"vector": passes - begins}
-    return {"vector": passes, "short_element": passes * length}
+        return {"vector": 1}
+    return {"vector": numpy_passes, "short_element": numpy_passes * length}
+
+
+def over_rows(rows: int, length: int, apart: bool) -> dict[str, int]:
+    """Return the work of a weighted sum of rows.
+
+    Args:
+        rows: Their number.
+        length: Elements of each.
+        apart: They are no matrix.
+    """
+    work = {"row": rows, "vector": 1, "field_mac": rows * length}
+    if apart:
+        work["long_row"] = rows
+    if rows * length <= SHORT_SUM:
+        work["short_element"] = 2 * rows * length  # numpy widens and multiplies them
+    return work
 
 
 def amount(work: dict[str, int], length: int) -> int:

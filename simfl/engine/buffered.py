@@ -115,15 +115,21 @@ class BufferedSession(Session):
 
     def _pick(self, cause: int) -> None:
         """Let the life of the run pick now; cause: the row that made it possible."""
-        if self.picking:
+        # Most steps of the server change nothing here.
+        if self.picking and (self.asleep or (self.idle.users and self._has_free_flight)):
             self.life.wake(cause)
+
+    @property
+    def _has_free_flight(self) -> bool:
+        limit = self.world.concurrency or self.world.users
+        return len(self.machine.flights) + len(self.pending) < limit
 
     def _fill(self, cause: int | None) -> None:
         """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
-        limit, asleep, now = self.world.concurrency or self.world.users, self.asleep, self.env.now
+        asleep, now = self.asleep, self.env.now
         while asleep and asleep[0][0] <= now:
             self._rest(heappop(asleep)[1])
-        while len(self.machine.flights) + len(self.pending) < limit and self.machine.open and not self.done:
+        while self._has_free_flight and self.machine.open and not self.done:
             if not self.idle.users:  # look again when a sleeping user may be online
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return

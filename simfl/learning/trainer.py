@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Seed = bytes | U8
 """32 bytes, also as an array [1, 32]."""
 
+_COPIES = 3  # passes over the weights before and after the minibatches: W, the update and the check of it
 _PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
 
 
@@ -148,10 +149,13 @@ class Trainer:
             return {"train_start": 1, "train_step": steps, "train_sample": samples}
         if self._facts.macs is None:
             raise ValueError(self._facts.why)
-        macs = self._facts.macs * samples * _PASSES
+        macs = self._facts.macs * _PASSES
         if self._softmax and self._way in ("auto", "closed_form"):  # whatever the device is
-            return {"softmax_start": 1, "softmax_step": steps, "softmax_mac": macs}
-        return {"train_mac": macs, "train_step": steps}
+            # A minibatch that is not whole is filled up, and W is read and written in each.
+            width = min(self.sgd.batch_size, n)
+            counts = {"softmax_mac": macs * width * steps, "softmax_weight": self.d * (steps + _COPIES)}
+            return {"softmax_start": 1, "softmax_step": steps, **counts}
+        return {"train_mac": macs * samples, "train_step": steps}
 
     @cached_property
     def device(self) -> str:

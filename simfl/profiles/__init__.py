@@ -28,13 +28,17 @@ Intervals = dict[str, tuple[Seconds, Seconds]]  # rate -> the ends of its 95 % c
 TRAINING_WORK = ("train_start", "train_sample")
 
 
+_NOT_BEFORE = (
+    "long_row", "gathered_row", "vector", "short_element", "expansion", "mds_element", "softmax_start",
+    "softmax_weight",
+)  # fmt: skip
 BEFORE = {
-    **dict.fromkeys(("gathered_row", "vector", "short_element", "mds_element", "softmax_start"), "1.0e-30"),
+    **dict.fromkeys(_NOT_BEFORE, "1.0e-30"),
     "mds_inverse": "that of mds_coefficient",
     "softmax_step": "that of train_step",
     "softmax_mac": "that of train_mac",
 }
-"""Kinds of work that earlier profiles lack -> the rate by which all is charged as it was without them."""
+"""Kinds of work that earlier profiles lack -> the rate by which they charge nothing of their own."""
 
 
 class TrainingLaw(BaseModel):

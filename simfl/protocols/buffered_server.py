@@ -80,6 +80,7 @@ class BufferedServer(ABC):
         self.version = 0
         self.flights: dict[int, tuple[UpdateId, int]] = {}
         self.buffer: list[Upload] = []
+        self.buffered: set[int] = set()  # its users
         self.aggregating: frozenset[int] = frozenset()
         self.closing: Timer | None = None
         self.due = False  # the time has passed: fewer than K will do
@@ -101,8 +102,7 @@ class BufferedServer(ABC):
         return True
 
     def admits(self, user: int) -> bool:
-        waits = any(w.update.user == user for w in self.buffer)
-        return user not in self.flights and user not in self.aggregating and not waits
+        return not (user in self.flights or user in self.aggregating or user in self.buffered)
 
     def begin(self, user: int, cycle: int, behind: int = 0) -> Effects:
         if not self.admits(user):
@@ -127,6 +127,7 @@ class BufferedServer(ABC):
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
         del self.flights[sender]
         self.buffer.append(message)
+        self.buffered.add(sender)
         return self.next()
 
     def awaits(self, timer: Timer) -> bool:
@@ -155,6 +156,7 @@ class BufferedServer(ABC):
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
+        self.buffered.difference_update(w.update.user for w in stale)
         beyond = f"beyond {self.params.staleness_bound}"
         effects: Effects = [Discard(w.update, Discarded.STALE, beyond) for w in stale]
         enough = self.params.least if self.due else self.params.K
@@ -162,6 +164,7 @@ class BufferedServer(ABC):
             return effects
         taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]
         self.aggregating = frozenset(w.update.user for w in taken)
+        self.buffered -= self.aggregating
         self.ops.phase("recovery")
         return [*effects, *self.aggregate(taken)]
 

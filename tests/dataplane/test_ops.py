@@ -193,9 +193,9 @@ def test_what_is_done_one_by_one_is_counted(protocol):
     if protocol == "secagg":
         assert (work["secret"], work["decoding"]) == (8, 0)
         # a user masks with 7 pairwise seeds and its own, and draws its Shamir coefficients; the server
-        # takes off 7 private masks and those of the lost user with 7 others
-        assert work["prg_seed"] == 8 * (8 + 1) + 7 + 7
+        # takes off 7 private masks and those of the lost user with 7 others; all 8 quantise by a seed
+        assert work["prg_seed"] == 8 * (8 + 1) + 7 + 7 + 8
     else:
         assert (work["secret"], work["decoding"]) == (0, 1)
-        assert work["prg_seed"] == 8 * 2  # a mask and its noise each
+        assert work["prg_seed"] == 8 * (2 + 1)  # a mask, its noise and that of quantising each
     assert work["call"] >= work["step"] / 2

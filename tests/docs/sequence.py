@@ -18,7 +18,7 @@ SHADOW = {"payload": "shadow"}
 BUFFER = {
     "rounds": 3,
     "population.users": 4,
-    "buffer": {"K": 2, "staleness_bound": 4, "concurrency": 3, "return_s": 0.2},
+    "buffer": {"K": 2, "staleness_bound": 4, "concurrency": 4, "return_s": 0.2},
 }
 MS = 10**6
 ARROW = 18

@@ -108,7 +108,7 @@ def lightsecagg() -> Hand:
     model = down(2 * 4 + sealed + 2608)  # it comes right behind the inbox, and holding that is done before
 
     def recovered(alive: int, answers: int) -> int:
-        asked = down(4 * alive) + SLOW * 3 * alive * M + up(4 * M) + answers * OVERHEAD
+        asked = down(4 * alive) + SLOW * 5 * alive * M + up(4 * M) + answers * OVERHEAD
         decode = (2 - 1) * 2 * M * 1 + 2**2 * 100 + 3 * M  # and subtract
         return asked + decode + 12 * D + 6 * D
 

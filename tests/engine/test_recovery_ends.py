@@ -46,7 +46,7 @@ def hand(name: str, answers: int) -> tuple[int, int]:
     """Return (until the answers are there, for taking so many and the masks off)."""
     if name == "lightsecagg":  # a coded share has M / (U - T) = 326 elements; the user adds five
         coded = -(-M // 2)
-        arrive = (4 * N * US // 2 + 11 * MS) + 10 * 3 * N * coded + (4 * coded * US + 10 * MS)
+        arrive = (4 * N * US // 2 + 11 * MS) + 10 * 5 * N * coded + (4 * coded * US + 10 * MS)
         return arrive, answers * MS + 2 * t * coded + t**2 * 100 + 3 * M + 12 * D + 6 * D
     return asked(N, N), answers * MS + unmasked(t)
 

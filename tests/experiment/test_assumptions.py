@@ -13,7 +13,7 @@ from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, SIX, SYNC, run
 
 D = 650  # parameters of the linear model on the digits
-TRAINING_S = 10 * (460_800e-9 + 5 * 100_000e-9)  # slowdown x (240 samples' multiply-adds + 5 minibatches)
+TRAINING_S = 10 * (480_000e-9 + 5 * 100_000e-9)  # slowdown x (multiply-adds of 250 samples + 5 minibatches)
 ON_LINK_S = 4 * (D + 1) * 8 / 8e6 + 0.01  # an upload at 8 Mbit/s, and the latency
 
 

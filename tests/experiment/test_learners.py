@@ -92,7 +92,7 @@ def test_your_own_model_is_found_from_the_scenarios_folder(tmp_path: Path) -> No
 
 def test_a_law_of_the_profile_charges_by_samples(tmp_path: Path) -> None:
     by_count = build(load(SYNC)).trainer
-    assert set(by_count.work(0)) == {"softmax_start", "softmax_step", "softmax_mac"}
+    assert set(by_count.work(0)) == {"softmax_start", "softmax_step", "softmax_mac", "softmax_weight"}
     profile = yaml.safe_load(PLAIN.read_text())
     law = {"model": "logistic", "shape": [1, 8, 8], "batch_size": 50, "start": 2e-3, "sample": 3e-6}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**profile, "training": [law]}))

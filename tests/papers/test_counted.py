@@ -63,7 +63,7 @@ def test_lightsecagg_by_hand() -> None:
     assert r.up[0, "offline"] == 32 + (N - 1) * (4 * m + 16)
     assert r.up[0, "recovery"] == 4 * m
     rows = 2 * (N - D)  # picked and summed
-    added = {"vector": 1, "field_add": (N - D) * m}
+    added = {"vector": 1, "field_mac": (N - D) * m, "short_element": 2 * (N - D) * m}
     assert r.of_users("recovery") == {"step": 1, "call": 2, "row": rows, **added}
     assert r.of_server("recovery")["mds_mac"] == (U - T) * U * m
     assert "prg_element" not in r.work[SERVER, "recovery"]

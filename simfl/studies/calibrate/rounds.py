@@ -73,7 +73,9 @@ SHARED: tuple[tuple[int, int, int, int], ...] = (
     (5, 110, 1, 21),
 )  # fmt: skip
 """Users, side, epochs and samples a user of runs in rounds."""
-BUFFERED: tuple[tuple[int, int, int, int], ...] = ((20, 8, 12, 16), (60, 5, 3, 22), (24, 60, 2, 31))
+BUFFERED: tuple[tuple[int, int, int, int], ...] = (
+    (20, 8, 12, 16), (90, 7, 3, 22), (24, 60, 2, 31), (30, 70, 1, 19),
+)  # fmt: skip
 """The same of runs with a buffer."""
 
 TURNS = 2
@@ -245,7 +247,8 @@ def solved(steps: Steps, warm_s: Mapping[str, float]) -> dict[str, float]:
     remaining -= (
         np.array([sum(steps[name][kind] * s for kind, s in given.items()) for name in names]) / taken_s
     )
-    weights = np.sqrt([shares[name] for name in names])  # what takes most of a run counts most
+    # What takes most of a run counts most, but 2 % of it is to be right too.
+    weights = np.array([shares[name] for name in names]) ** 0.25
     scale = matrix.max(axis=0)  # so that the kinds' numbers are of one size
     beyond, _ = nnls(weights[:, None] * matrix / scale, weights * np.maximum(0.0, remaining))
     seconds = np.maximum(least + beyond / scale, LEAST_S)
