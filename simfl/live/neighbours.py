@@ -25,7 +25,7 @@ import numpy as np
 
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import U8, Handle
-from simfl.engine.transport import Transmission
+from simfl.engine.links import Transmission
 from simfl.live.connection import Connection
 from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.wire import REFERENCE, STRANGER_BYTES, Codec, Control, Envelope, Malformed, messages

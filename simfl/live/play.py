@@ -23,7 +23,7 @@ from simfl.learning.trainer import one_thread
 from simfl.live.entrance import Entrance
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
-from simfl.live.parts import Parts
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
 
 WARN_OVERRUN = 0.02
@@ -87,15 +87,17 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range], run
         place.enter(mine[0])
         await sides.be_users(mine, (place.address, port), worker)
 
-    async def serve(tell_port: Callable[[int], None]) -> Parts:
+    async def serve(tell_port: Callable[[int], None]) -> LiveServer:
         server = sides.server()
         runs.follow(name, server)
         with socket.create_server((place.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
-            accepting = asyncio.get_running_loop().create_task(Entrance(server, listening, None).accept())
+            accepting = asyncio.get_running_loop().create_task(
+                Entrance(server.door, listening, None).accept()
+            )
             tell_port(listening.getsockname()[1])
             try:
-                await server.run()
+                await server.door.run()
             finally:
                 accepting.cancel()
                 await asyncio.wait({accepting})

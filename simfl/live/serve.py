@@ -23,7 +23,7 @@ from simfl.live.entrance import Entrance
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Place
-from simfl.live.parts import Parts
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
@@ -118,13 +118,13 @@ def serve(
     return runs.result, runs.figures
 
 
-async def _played(sides: Sides, at: Listening, runs: Kept) -> Parts:
+async def _played(sides: Sides, at: Listening, runs: Kept) -> LiveServer:
     server = sides.server()
     runs.follow(sides.name, server)
-    entrance = Entrance(server, at.socket, at.context)
+    entrance = Entrance(server.door, at.socket, at.context)
     accepting = asyncio.get_running_loop().create_task(entrance.accept())
     try:
-        await server.run()
+        await server.door.run()
     finally:
         accepting.cancel()
         await asyncio.wait({accepting})
