@@ -142,8 +142,9 @@ class Buffer(ServerSide):
         update, machine, setup = UpdateId(user, cycle), self.machine, self.runtime.setup
         plan = setup.losses.in_cycle(user, cycle)
         self.pending.add(user)
-        task = self.users.begin(user, self.round, machine, self.host.weights, plan, update)
+        task = UserRound.of(setup, user, self.round, machine, self.host.weights, plan, update)
         self.tasks[update] = self.current[user] = task
+        self.users.begin(task)
 
         def run() -> Effects:
             self.pending.discard(user)

@@ -130,10 +130,6 @@ class Runtime:
         self.trace.timed_by = clock.timed_by
         self.progress = Progress(config.users, self.trace)
 
-    def device(self, party: int, slowdown: float, cores: int, side: Side) -> Device:
-        """Return a party's device, of a side."""
-        return Device(self, party, slowdown, cores, side)
-
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
         thread does it, return the event that it is done."""
@@ -174,6 +170,10 @@ class Runtime:
         overhead_ns = self.config.overhead_ns if job.received else 0
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+
+    def finish(self, device: Device, job: Job, step: int) -> None:
+        """Carry out the effects of a finished job; step: its row."""
+        device.side.finish(device, job, step)
 
     def prepare(self) -> None:
         """Make the machine ready for a step that is timed."""
@@ -321,7 +321,7 @@ class Lane:
             device.release()
             # A message that the server's machine has taken counts, even if its user is lost meanwhile.
             if task is None or not task.lost or device.party == SERVER:
-                device.side.finish(device, job, step)
+                runtime.finish(device, job, step)
         self.life = None
         self.jobs = jobs or None  # most users' lanes are idle for most of a run
 

@@ -14,6 +14,7 @@ the last one's first byte. While it waits for that the stream is taken, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,49 +61,37 @@ class Transfer(Protocol):
         """Hear that it broke off."""
 
 
+@dataclass(slots=True, eq=False)
 class Transmission:
-    """A message on its way, as its link and as the trace see it.
+    """A message on its way, as its link and as the trace see it."""
 
-    Attributes:
-        size_bytes: What leaves of its `whole_bytes`: half, of a user that is lost meanwhile.
-        at: When it was sent.
-        step: Row of the step that sent it.
-        task: The part that it belongs to, if any.
-        receiver: The side at which it arrives; None where a socket carries it.
-        owner: The users' side whose user sends it; None of a message that no loss depends on.
-    """
+    runtime: Runtime
+    message: Message
+    sender: int
+    to: int
+    round: int
+    step: int
+    """Row of the step that sent it."""
+    task: UserRound | None
+    """The part that it belongs to, if any."""
+    receiver: Receiver | None
+    """The side at which it arrives; None where a socket carries it."""
+    owner: UserSide | None = None
+    """The users' side whose user sends it; None of a message that no loss depends on."""
+    half: bool = False
+    """Only half of it leaves, as its user is lost meanwhile."""
+    at: int = field(init=False)
+    """When it was sent."""
+    relayed: bool = field(init=False)
+    latency_ns: int = field(init=False)
+    size_bytes: int = field(init=False)
+    """What leaves of its `whole_bytes`."""
+    whole_bytes: int = field(init=False)
 
-    __slots__ = (
-        "at", "half", "latency_ns", "message", "owner", "receiver", "relayed", "round", "runtime", "sender",
-        "size_bytes", "step", "task", "to", "whole_bytes",
-    )  # fmt: skip
-    latency_ns: int
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        message: Message,
-        sender: int,
-        to: int,
-        index: int,
-        step: int,
-        task: UserRound | None,
-        receiver: Receiver | None,
-        owner: UserSide | None = None,
-    ) -> None:
-        self.runtime = runtime
-        self.message = message
-        self.sender = sender
-        self.to = to
-        self.round = index
-        self.step = step
-        self.task = task
-        self.receiver = receiver
-        self.owner = owner
-        self.at = runtime.env.now
-        self.relayed = message.relayed
-        self.half = False
-        self.size_bytes = self.whole_bytes = message.size_bytes
+    def __post_init__(self) -> None:
+        self.at, self.relayed = self.runtime.env.now, self.message.relayed
+        size = self.whole_bytes = self.message.size_bytes
+        self.size_bytes = size // 2 if self.half else size
 
     def sent(self) -> None:
         """Take note that the last bit has left."""

@@ -79,7 +79,10 @@ class Rounds(ServerSide):
                 users.forget(self.tasks.pop(key))
         weights = self.host.weights
         for user in chosen:
-            self.tasks[user, index] = users.begin(user, index, server, weights, plans.get(user))
+            task = self.tasks[user, index] = UserRound.of(
+                setup, user, index, server, weights, plans.get(user)
+            )
+            users.begin(task)
         run = partial(self.host.open_round, server, chosen)
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 

@@ -148,7 +148,7 @@ class ServerSide(ABC):
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
         config = self.config
         slowdown = config.server_slowdown / config.server_cores
-        self.device = runtime.device(SERVER, slowdown, 1, self)
+        self.device = Device(runtime, SERVER, slowdown, 1, self)
         self.disconnections = Disconnections(self)
         self.outcomes: deque[ClosedRound] = deque()
         self.round = 0

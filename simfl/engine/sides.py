@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from simfl.dataplane.handles import Handle
 from simfl.engine.presence import Presence
-from simfl.population.dropout import PlannedLoss
-from simfl.protocols.contracts import AnyServer
-from simfl.results.trace_codes import UpdateId
 
 if TYPE_CHECKING:
     from simfl.engine.links import Transmission
@@ -82,26 +78,8 @@ class Users(Protocol):
         """Return True for a user that can be selected."""
         ...
 
-    def begin(
-        self,
-        user: int,
-        index: int,
-        server: AnyServer,
-        weights: Handle,
-        plan: PlannedLoss | None,
-        update: UpdateId | None = None,
-    ) -> UserRound:
-        """Begin a user's part, in a round or in the cycle of an update.
-
-        Args:
-            user: Its number.
-            index: The round's.
-            server: The machine to which its messages go.
-            weights: The global model.
-            plan: Its planned loss, if any.
-            update: The cycle's, over a buffer.
-        """
-        ...
+    def begin(self, task: UserRound) -> None:
+        """Begin a user's part, in a round or in the cycle of an update."""
 
     def in_flight(self, task: UserRound) -> bool:
         """Return True while something is on its way from or to a user, or it works."""

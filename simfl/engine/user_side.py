@@ -22,7 +22,7 @@ from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, WHY, Presence
-from simfl.engine.setup import ModelDownload, Stop
+from simfl.engine.setup import ModelDownload, ProtocolSetup, Stop
 from simfl.engine.sides import Network, Receiver, Server
 from simfl.engine.training import training_job
 from simfl.engine.user_state import AFTER, MISSED_IN, ON_THE_WAY, Answer, Delay, Loss, State
@@ -46,15 +46,18 @@ class UserRound:
     round: int
     id: UpdateId | None
     """The update of a cycle; None in a round."""
-    client: ClientMachine
-    entropy: Any
     server: AnyServer
+    """The machine to which its messages go."""
     weights: Handle
     """The model that it trains, 1 x d float32."""
     ready: bool
     """The offline phase is done, or there is none."""
     first_phase: str
     plan: PlannedLoss | None
+    """The planned loss, if any."""
+    client: Any = None
+    """The user's machine; with the server of a live run, None."""
+    entropy: Any = None
     version: int = 0
     """t_i, the version of `weights`."""
     state: State = State.PREPARING
@@ -76,6 +79,14 @@ class UserRound:
     clipped: Handle | None = None
     life: Any = None
     """The user's, from its selection until the server has dealt with the upload, or the user is lost."""
+
+    @classmethod
+    def of(
+        cls, setup: ProtocolSetup, user: int, index: int, server: AnyServer, weights: Handle, *plan: Any
+    ) -> UserRound:
+        """Return a part at its beginning; plan: the planned loss, and over a buffer the update."""
+        loss, update = (*plan, None)[:2]
+        return cls(user, index, update, server, weights, not setup.kind.offline, setup.first_phase, loss)
 
     @property
     def phase(self) -> str:
@@ -234,7 +245,7 @@ class UserSide:
         device = self.devices.get(user)
         if device is None:
             slowdown, cores = float(self.config.slowdown[user]), int(self.config.cores[user])
-            device = self.devices[user] = self.runtime.device(user, slowdown, cores, self)
+            device = self.devices[user] = Device(self.runtime, user, slowdown, cores, self)
         return device
 
     def client(self, user: int) -> tuple[ClientMachine, Any]:
@@ -259,31 +270,20 @@ class UserSide:
         """Return True for a user that can be selected."""
         return self.presence.online(user)
 
-    def begin(
-        self,
-        user: int,
-        index: int,
-        server: AnyServer,
-        weights: Handle,
-        plan: PlannedLoss | None,
-        update: UpdateId | None = None,
-    ) -> UserRound:
+    def begin(self, task: UserRound) -> None:
         """Begin a user's part, in a round or in the cycle of an update."""
-        setup = self.runtime.setup
-        if update is not None:
-            client, entropy = self.client(user)
+        user, index = task.user, task.round
+        if task.id is not None:
+            task.client, task.entropy = self.client(user)
         else:
             if self._params is None or self._params.round != index:
-                self._params = setup.in_round(index)
-            client, entropy = self._machine(user, self._params, index)
-        ready, first = not setup.kind.offline, setup.first_phase
-        task = UserRound(user, index, update, client, entropy, server, weights, ready, first, plan)
+                self._params = self.runtime.setup.in_round(index)
+            task.client, task.entropy = self._machine(user, self._params, index)
         task.life = Life(self.env, self._take_part(task), at_once=True)
         self.tasks.setdefault(user, []).append(task)
         self.presence.follow(user)
         if self.runtime.meter is not None:
             self.runtime.meter.join(user)
-        return task
 
     def over(self, user: int, task: UserRound | None) -> None:
         """Note that the server wants no more of a user's part; work on it goes on."""
@@ -321,21 +321,27 @@ class UserSide:
             step = yield None
             if (loss := task.begin_training()) is not None:
                 raise simpy.Interrupt((*loss, step))
-            device = self.device(task.user)
-            device.training.put(training_job(self.runtime, task, device, step))
+            self._train(task, step)
             step = yield None  # a lost user's training breaks off, and wakes nothing
             answer = task.end_training()
             if isinstance(answer, Loss):
                 raise simpy.Interrupt((*answer, step))
             if answer is not None:
                 yield answer.ns
-            task.become(State.SUBMITTED)
-            run = partial(task.submit, *how_submitted(self.runtime, task))
-            now, args = self.env.now, (task.client, "submit", (), task.phase, step)
-            device.protocol.put(Job(*args, now, task.round, subject=task.id, task=task, run=run))
+            self._submit(task, step)
             yield None  # until the server has dealt with it
         except simpy.Interrupt as interrupt:
             self._end(task, interrupt.cause)
+
+    def _train(self, task: UserRound, step: int) -> None:
+        device = self.device(task.user)
+        device.training.put(training_job(self.runtime, task, device, step))
+
+    def _submit(self, task: UserRound, step: int) -> None:
+        task.become(State.SUBMITTED)
+        run = partial(task.submit, *how_submitted(self.runtime, task))
+        args = (task.client, "submit", (), task.phase, step, self.env.now, task.round)
+        self.device(task.user).protocol.put(Job(*args, subject=task.id, task=task, run=run))
 
     def _go_on(self, task: UserRound, step: int, has_model: bool = False) -> None:
         """Let a user train if all is there that its training waits for; the last of it came by this step."""
@@ -435,10 +441,8 @@ class UserSide:
     def _transfer(self, user: int, job: Job, message: Message, step: int) -> None:
         task = job.task
         args = (self.runtime, message, user, SERVER, job.round, step, task)
-        transmission = Transmission(*args, self.receiver, None if task is None else self)
-        if task is not None and task.breaks_off(message):
-            transmission.half = True
-            transmission.size_bytes //= 2
+        half = task is not None and task.breaks_off(message)
+        transmission = Transmission(*args, self.receiver, None if task is None else self, half)
         self.network.link(user, up=True).send(transmission)
 
     def left(self, t: Transmission) -> None:

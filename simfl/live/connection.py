@@ -10,20 +10,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import simpy
 
 from simfl.dataplane.work import Segment
-from simfl.engine.devices import Device, Job, Runtime, Side
+from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.links import Transmission
 from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
-from simfl.live.wire import Codec, Envelope, Malformed, Parser
+from simfl.live.wire import Codec, Malformed, Parser
 from simfl.population.links import Links, ServerLink
-from simfl.protocols.machine import Message
 from simfl.virtual_time import nanoseconds
+
+if TYPE_CHECKING:
+    from simfl.live.door import Door
+    from simfl.live.neighbours import Neighbours
+    from simfl.live.user import LiveUser
 
 OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -81,37 +85,6 @@ class Wires:
         return lambda now: float(link(now)[0 if up else 1])
 
 
-class Owner(Protocol):
-    """A party, as its connections reach it."""
-
-    env: RealTime
-    wires: Wires
-
-    def taken(self, connection: Any, envelope: Envelope, /) -> None:
-        """A frame came whole. Malformed if it is not one for now."""
-
-    def malformed(self, connection: Any, fault: Malformed, /) -> None:
-        """Cut a connection off, and count it."""
-
-    def broken(self, connection: Any, /) -> None:
-        """A connection is no more."""
-
-
-class Ends(Protocol):
-    """A side's ends of its connections, as its links reach them."""
-
-    def connection_of(self, user: int) -> Connection | None:
-        """Return the connection over which a user is reached, or reaches the server."""
-        ...
-
-    def apart(self, transmission: Transmission, connection: Connection, /) -> Message:
-        """Let what users have for each other go its own way; return what is left for the server to carry."""
-        ...
-
-    def switched(self, user: int, now: bool) -> None:
-        """A user's own device has left, or is back."""
-
-
 class LiveRuntime(Runtime):
     """Executes steps in real time.
 
@@ -123,16 +96,13 @@ class LiveRuntime(Runtime):
         held_ns: The longest real work of a step that was done in line, while the process received nothing.
     """
 
+    env: RealTime
     worker: Executor | None = None
     after_step: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, env: RealTime, *parts: Any) -> None:
         super().__init__(env, *parts)
-        self.real_time = env
         self.steps_ns = self.late_ns = self.held_ns = 0
-
-    def device(self, party: int, slowdown: float, cores: int, side: Side) -> Device:
-        return super().device(party, slowdown, cores, _Timed(self, side))
 
     def prepare(self) -> None:
         """Do nothing: a process that has waited has cold caches as it is."""
@@ -142,7 +112,7 @@ class LiveRuntime(Runtime):
             loop, working = asyncio.get_running_loop(), self.env.event()
             doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
             worked = partial(self._worked, device, job, working)
-            doing.add_done_callback(lambda done: self.real_time.hear(partial(worked, done)))
+            doing.add_done_callback(lambda done: self.env.hear(partial(worked, done)))
             return working
         began = time.monotonic_ns()
         super().execute(device, lane, job)
@@ -155,22 +125,13 @@ class LiveRuntime(Runtime):
         self.charge(device, "training", job, done.result())
         working.succeed()
 
-
-class _Timed:
-    """A side whose steps are compared with the time that they should take."""
-
-    def __init__(self, runtime: LiveRuntime, side: Side) -> None:
-        self.runtime, self.side = runtime, side
-        self.complete = side.complete
-
     def finish(self, device: Device, job: Job, step: int) -> None:
-        runtime = self.runtime
-        runtime.steps_ns += job.end - job.start
-        runtime.late_ns += runtime.env.now - job.end
+        self.steps_ns += job.end - job.start
+        self.late_ns += self.env.now - job.end
         if job.blocker < 0:  # neither the lane nor a core kept it from beginning, but this machine
-            runtime.late_ns += job.start - job.ready
-        self.side.finish(device, job, step)
-        runtime.after_step()
+            self.late_ns += job.start - job.ready
+        super().finish(device, job, step)
+        self.after_step()
 
 
 class Latencies:
@@ -229,7 +190,12 @@ class LiveNetwork:
     """The links of one side. Only the direction in which it sends has anything that can be cut."""
 
     def __init__(
-        self, ends: Ends, wires: Wires, latencies: Latencies, up: bool, link: type[LiveLink] = LiveLink
+        self,
+        ends: Door | LiveUser,
+        wires: Wires,
+        latencies: Latencies,
+        up: bool,
+        link: type[LiveLink] = LiveLink,
     ) -> None:
         self.ends, self.latencies, self.up = ends, latencies, up
         self.codec = wires.up if up else wires.down
@@ -269,7 +235,9 @@ class Connection(asyncio.Protocol):
     closed: the socket is. heard_s: when something came last.
     """
 
-    def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
+    def __init__(
+        self, owner: Door | LiveUser | Neighbours, codec: Codec, most_bytes: int, user: int = -1
+    ) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False

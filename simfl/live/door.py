@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import Counter, deque
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.links import Transmission
 from simfl.engine.server_side import ServerSide
@@ -42,6 +42,9 @@ from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
+if TYPE_CHECKING:
+    from simfl.live.remote_users import RemoteUsers
+
 LINGER_S = 0.3
 """So long late messages are still taken after the last round, beside the longest latency."""
 AGAIN_S = 1.0
@@ -55,33 +58,6 @@ REASONS = 1000
 WATCH_S = 1.0
 
 
-class Users(Protocol):
-    """The users of a run, as their connections reach them."""
-
-    def heard(self, user: int, envelope: Envelope) -> None:
-        """A user's message came whole. Malformed if it is not one for now."""
-
-    def free(self, user: int, index: int) -> None:
-        """A user works no more on what it was asked for in a round."""
-
-    def parts_of(self, user: int) -> int:
-        """Return the number behind that of a user's last part."""
-        ...
-
-    def acknowledged(self, user: int, count: int) -> None:
-        """A user is there, and has taken so many messages. Malformed where none are counted."""
-
-    def gone(self, user: int) -> None:
-        """The connection of a user is no more, before the run was over."""
-
-    def back(self, user: int) -> None:
-        """A user that was offline has connected again."""
-
-    def refusal_round(self) -> int:
-        """Return the round in which a refused frame is noted; -1 before the first."""
-        ...
-
-
 class Door:
     """The server's ends of all connections.
 
@@ -92,12 +68,12 @@ class Door:
     users, side: set before the run.
     """
 
-    users: Users
+    users: RemoteUsers
     side: ServerSide
 
     def __init__(self, runtime: LiveRuntime, wires: Wires) -> None:
         self.runtime, self.wires = runtime, wires
-        self.env, self.config = runtime.real_time, runtime.config
+        self.env, self.config = runtime.env, runtime.config
         self.latencies = Latencies(self.env, wires)
         self.peers: dict[int, Peer] = {}
         self.absent: dict[int, Peer | None] = {}

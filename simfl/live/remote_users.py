@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from simfl.crypto.keys import KEY_BYTES, low_order
-from simfl.dataplane.handles import Handle
 from simfl.engine.buffered import Buffer
 from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, Presence
@@ -23,8 +22,6 @@ from simfl.live.connection import LiveLink, LiveNetwork
 from simfl.live.door import Door
 from simfl.live.mailbox import Mailbox
 from simfl.live.wire import Envelope, Malformed, Over, Part
-from simfl.population.dropout import PlannedLoss
-from simfl.protocols.contracts import AnyServer
 from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
 from simfl.results import trace as rows
@@ -77,25 +74,13 @@ class RemoteUsers(ABC):
     def online(self, user: int) -> bool:
         return user in self.door.peers
 
-    def begin(
-        self,
-        user: int,
-        index: int,
-        server: AnyServer,
-        weights: Handle,
-        plan: PlannedLoss | None,
-        update: UpdateId | None = None,
-    ) -> UserRound:
+    def begin(self, task: UserRound) -> None:
         """Tell a user that it takes part."""
-        setup, elsewhere = self.runtime.setup, None  # its machine
-        entropy = setup.entropy(user, index if update is None else 0)
-        client: Any = elsewhere
-        ready, first = not setup.kind.offline, setup.first_phase
-        task = UserRound(user, index, update, client, entropy, server, weights, ready, first, plan)
+        user, index, plan = task.user, task.round, task.plan
+        task.entropy = self.runtime.setup.entropy(user, index if task.id is None else 0)
         self.busy.add((user, number_of(task)))
         point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
-        self._say(user, Part(point, when, delay_ns, None if update is None else update.cycle), index)
-        return task
+        self._say(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
 
     def over(self, user: int, task: UserRound | None) -> None:
         """Tell a user that its part is over."""
@@ -128,7 +113,16 @@ class RemoteUsers(ABC):
     def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
         """Return the task that a user's message belongs to, if any. Malformed if there can be none."""
 
+    @abstractmethod
+    def gone(self, user: int) -> None:
+        """The connection of a user is no more, before the run was over."""
+
+    @abstractmethod
+    def back(self, user: int) -> None:
+        """A user that was offline has connected again."""
+
     def heard(self, user: int, envelope: Envelope) -> None:
+        """Take a user's message. Malformed if it is not one for now."""
         message = envelope.message
         _check_keys(message)
         task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
@@ -137,12 +131,15 @@ class RemoteUsers(ABC):
         self.door.latencies.later(user, True, t.arrived)
 
     def free(self, user: int, index: int) -> None:
+        """A user works no more on what it was asked for in a round."""
         self.busy.discard((user, index))
 
     def parts_of(self, user: int) -> int:
+        """Return the number behind that of a user's last part."""
         return self.config.rounds
 
     def acknowledged(self, user: int, count: int) -> None:
+        """A user is there, and has taken so many messages. Malformed where none are counted."""
         raise Malformed("no count of messages is due")
 
     def has_begun(self) -> bool:
@@ -150,6 +147,7 @@ class RemoteUsers(ABC):
         return self.env.origin is not None
 
     def refusal_round(self) -> int:
+        """Return the round in which a refused frame is noted; -1 before the first."""
         return min(self.side.round, self.config.rounds - 1) if self.has_begun() else -1
 
     def broke_off(self, task: UserRound) -> None:
@@ -184,12 +182,12 @@ class RoundUsers(RemoteUsers):
         """Parts of which messages may still come."""
         self._latest = -1
 
-    def begin(self, user: int, index: int, *part: Any) -> UserRound:
-        if index > self._latest:
+    def begin(self, task: UserRound) -> None:
+        if (index := task.round) > self._latest:
             self._latest, known = index, self.known.items()
             self.known = {key: task for key, task in known if key[1] >= index - 1 or self.in_flight(task)}
-        task = self.known[user, index] = super().begin(user, index, *part)
-        return task
+        self.known[task.user, index] = task
+        super().begin(task)
 
     def has_begun(self) -> bool:
         return self.side.begun >= 0

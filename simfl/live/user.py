@@ -254,7 +254,8 @@ class LiveUser:
         server: Any = None  # its machine is elsewhere
         number, update = (index, None) if cycle is None else (cycle, UpdateId(self.user, cycle))
         model = Handle(1, self.runtime.trainer.d, F32)  # before it has come
-        task = self.users.begin(self.user, index, server, model, plan, update)
+        task = UserRound.of(self.runtime.setup, self.user, index, server, model, plan, update)
+        self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
         self.tasks[number] = task
