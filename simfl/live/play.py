@@ -20,7 +20,7 @@ from simfl.errors import BadInput
 from simfl.experiment.build import Experiment
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.entrance import Entrance
+from simfl.live import entrance
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
 from simfl.live.server import LiveServer
@@ -92,15 +92,8 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range], run
         runs.follow(name, server)
         with socket.create_server((place.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
-            accepting = asyncio.get_running_loop().create_task(
-                Entrance(server.door, listening, None).accept()
-            )
             tell_port(listening.getsockname()[1])
-            try:
-                await server.door.run()
-            finally:
-                accepting.cancel()
-                await asyncio.wait({accepting})
+            await entrance.run(server.door, listening, None)
         return server
 
     began = time.monotonic()

@@ -19,7 +19,7 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version, identified
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.entrance import Entrance
+from simfl.live import entrance
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Place
@@ -121,11 +121,5 @@ def serve(
 async def _played(sides: Sides, at: Listening, runs: Kept) -> LiveServer:
     server = sides.server()
     runs.follow(sides.name, server)
-    entrance = Entrance(server.door, at.socket, at.context)
-    accepting = asyncio.get_running_loop().create_task(entrance.accept())
-    try:
-        await server.door.run()
-    finally:
-        accepting.cancel()
-        await asyncio.wait({accepting})
+    await entrance.run(server.door, at.socket, at.context)
     return server
