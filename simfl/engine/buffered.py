@@ -228,7 +228,9 @@ class Buffer(ServerSide):
         if not was_lost and why != LOST:  # of a loss the transport is told already
             self.disconnections.report(user, None, self.machine, "training", row)
 
-    def _came_back(self, user: int, row: int) -> None:
+    def online(self, user: int, row: int) -> None:
+        self.disconnections.tell(user)
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)
         self.pick(row)
+        self._count_return()

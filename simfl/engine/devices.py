@@ -24,7 +24,7 @@ from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
 from simfl.engine.progress import Progress
 from simfl.engine.setup import ProtocolSetup, RunConfig
-from simfl.errors import step_failed
+from simfl.errors import RunFailed, step_failed
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effect, Effects, Ignore, Refuse, Send
 from simfl.random_streams import Streams
@@ -180,9 +180,15 @@ class Runtime:
         self.clock.ready()
 
     def note(self, effect: Effect, party: int, index: int, step: int) -> None:
-        """Put a message that a party's machine did not take into the trace."""
+        """Put a message that a party's machine did not take into the trace.
+
+        Raises:
+            RunFailed: It is another effect, which only servers have.
+        """
         if not isinstance(effect, Ignore | Refuse):
-            raise TypeError(f"party {party}: its machine cannot return {type(effect).__name__}")
+            remedy = "which is for servers: return Send, Ready, Ignore or Refuse"
+            what = f"its machine returned {type(effect).__name__}"
+            raise RunFailed(f"{self.setup.name}: user {party}: {what}, {remedy}")
         kind = rows.Ignored if isinstance(effect, Ignore) else rows.Refused
         about = name_of(effect.subject)
         self.trace.add(

@@ -191,7 +191,6 @@ class ServerSide(ABC):
     def online(self, user: int, row: int) -> None:
         """Act on a user's device that came back online."""
         self.disconnections.tell(user)  # a new connection shows that the old one broke
-        self._came_back(user, row)
         self._count_return()
 
     def _count_return(self) -> None:
@@ -200,9 +199,6 @@ class ServerSide(ABC):
         progress.returns += 1
         if progress.all_return or progress.all_failed:
             self.stall(f"{progress.comings()}, and {self.awaited}")
-
-    def _came_back(self, user: int, row: int) -> None:
-        """Let a user that is back online take part again."""
 
     def lost(self, task: UserRound, phase: str, row: int) -> None:
         """Act on the loss of a user: its connection broke."""
@@ -366,7 +362,7 @@ class ServerSide(ABC):
         samples = [task.samples if kind.weighted else 1 for task, _ in involved]
         weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
         if kind.offline:
-            audited = self._audit_in_field(aggregate, samples)
+            audited = _audit_in_field(self.runtime, aggregate, samples)
         else:
             audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
         for task, _ in involved:
@@ -389,22 +385,6 @@ class ServerSide(ABC):
         weights = closed.unaudited.weights
         asked = self.runtime.ops.run_uncharged(trainer.evaluate, (1, 2, F64), weights)
         return replace(closed, evaluation=asked)
-
-    def _audit_in_field(self, aggregate: Aggregate, samples: list[int]) -> Handle:
-        """Compare a sum over the field with one of whole numbers; seeds of rounding are not of the machines.
-
-        Updates are added in the order of arrival, as the server adds them, so that none is kept for long.
-        """
-        ops, p = self.runtime.ops, self.runtime.setup.params
-        plain: Handle | None = None
-        for (task, factor), n in sorted(
-            zip(aggregate.involved, samples, strict=True), key=lambda pair: pair[0][0].arrived_ns
-        ):
-            assert task.update is not None
-            seed = seed_array(task.entropy.peek(f"quantise{name_of(task.id)}"))
-            arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
-            plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)
-        return ops.run_uncharged(audit.compare, (1, 3, F64), aggregate.result.total, plain, p.q)
 
     def _abort_round(self, reason: str, cause: int, last: bool = False) -> None:
         """Close the round without an aggregate; the global model stays. last: no round follows."""
@@ -432,3 +412,20 @@ class ServerSide(ABC):
         self._on_round_closed(step)
         if self.on_round is not None:
             self.on_round(closed)
+
+
+def _audit_in_field(runtime: Runtime, aggregate: Aggregate, samples: list[int]) -> Handle:
+    """Compare a sum over the field with one of whole numbers; seeds of rounding are not of the machines.
+
+    Updates are added in the order of arrival, as the server adds them, so that none is kept for long.
+    """
+    ops, p = runtime.ops, runtime.setup.params
+    plain: Handle | None = None
+    for (task, factor), n in sorted(
+        zip(aggregate.involved, samples, strict=True), key=lambda pair: pair[0][0].arrived_ns
+    ):
+        assert task.update is not None
+        seed = seed_array(task.entropy.peek(f"quantise{name_of(task.id)}"))
+        arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
+        plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)
+    return ops.run_uncharged(audit.compare, (1, 3, F64), aggregate.result.total, plain, p.q)

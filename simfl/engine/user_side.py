@@ -225,15 +225,8 @@ class UserSide:
         self.done_at = done_at
         self.drops_idle = drops_idle
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
-        self.presence = Presence(
-            self.env,
-            self.trace,
-            network,
-            self.config.days,
-            self._went_offline,
-            self._came_online,
-            self._is_idle,
-        )
+        calls = self._went_offline, lambda user, row: self.server.online(user, row), self._is_idle
+        self.presence = Presence(self.env, self.trace, network, self.config.days, *calls)
         self.devices: dict[int, Device] = {}
         self.tasks: dict[int, list[UserRound]] = {}
         """Parts of each user that it may still be lost in, the oldest first."""
@@ -473,9 +466,6 @@ class UserSide:
         if not buffered:  # no mailbox: a round that it is lost from asks no more of it
             self.network.link(user, up=False).cut()
         self.server.offline(user, why, row, was_lost)
-
-    def _came_online(self, user: int, row: int) -> None:
-        self.server.online(user, row)
 
     def _is_idle(self, user: int) -> bool:
         """Return True if nothing depends on a user's coming and going."""
