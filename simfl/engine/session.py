@@ -14,7 +14,6 @@ from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.engine.user_side import UserSide
 from simfl.learning.server_opt import ServerRule
 from simfl.random_streams import Streams
-from simfl.results.trace import Trace
 
 
 class Session:
@@ -30,8 +29,9 @@ class Session:
         streams: Streams,
         rule: ServerRule,
     ) -> None:
-        self.env = Environment()
+        self.env, self.ops, self.config = Environment(), ops, config
         self.runtime = Runtime(self.env, config, setup, ops, clock, trainer, streams)
+        self.trace = self.runtime.trace
         self.network = config.network(self.env)
         drops_idle = setup.kind.asynchronous and not setup.kind.connected
         self.users = UserSide(self.runtime, self.network, drops_idle=drops_idle)
@@ -41,18 +41,6 @@ class Session:
         self.server = side(self.runtime, self.network, self.users, rule)
         self.server.receiver = self.users
         self.users.server = self.users.receiver = self.server
-
-    @property
-    def ops(self) -> Ops:
-        return self.runtime.ops
-
-    @property
-    def config(self) -> RunConfig:
-        return self.runtime.config
-
-    @property
-    def trace(self) -> Trace:
-        return self.runtime.trace
 
     @property
     def done(self) -> bool:

@@ -267,6 +267,8 @@ class UserSide:
         """Begin a user's part, in a round or in the cycle of an update."""
         user, index = task.user, task.round
         if task.id is not None:
+            for given_up in tuple(self.tasks.get(user, ())):
+                self._remove(given_up)  # going offline is no loss of it any more
             task.client, task.entropy = self.client(user)
         else:
             if self._params is None or self._params.round != index:

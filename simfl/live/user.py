@@ -258,10 +258,11 @@ class LiveUser:
         self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
-        self.tasks[number] = task
-        for old in [old for old in self.tasks if old <= number - KEPT]:
-            if not self.users.in_flight(ended := self.tasks.pop(old)):
-                self.users.forget(ended)
+        self.tasks = {k: kept for k, kept in self.tasks.items() if k > number - KEPT} | {number: task}
+        for old in tuple(self.users.tasks[self.user]):
+            is_over = old.state >= State.SENT or not self.users.in_flight(old)
+            if is_over and old not in self.tasks.values():
+                self.users.forget(old)
 
     def take(self, envelope: Envelope) -> None:
         """Take a message of the protocol."""
